@@ -11,17 +11,19 @@ import socket
 import struct
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from streamflow_io.runtime.certificate import Certificate
-from tests.node_support import TIMEOUT, Event, Job, Node, built, node, output
+from tests.node_support import TIMEOUT, Event, Job, Node, built, node, output, wait_for
 from tests.stream_programs import READER, WRITER
 
 KEY = "00112233445566778899aabbccddeeff" * 2
-MAGIC = b"sfiolnk\x03"
+MAGIC = b"sfiolnk\x04"
 HELLO, CHALLENGE, PROOF, WELCOME, REFUSED, REQUEST, DATA, COMMITTED, FAILED, KEEPALIVE = range(1, 11)
+CREDIT = 13
 #: Bytes of the first words of a reader.
 HELLO_SIZE = 77
 #: How long nothing has to come until it is believed that nothing will.
@@ -86,6 +88,24 @@ class Pair:
         assert self.two.shell("c", script, inputs=[self.link("p", fifo)]).wait() == 0
         assert seen.read_text() == "first\n"
         assert (self.two.base / "rest").read_text() == "last\n"
+
+    def hold_the_sender(self) -> None:
+        """Lets a consumer have a limit, that ends: until then no more is sent than it allows."""
+        assert self.write(20, 1_000_000, 0.0).wait() == 0
+        proxy, go = Proxy(self.one.address), self.two.base / "go"
+        stream = {**self.link("p", None, proxy.address), "limit": {"rate": 1_000_000}}
+        script = f"while [ ! -e {go} ]; do sleep 0.01; done; exec cat > {self.two.base}/read"
+        consumer = self.two.shell("c", script, inputs=[stream])
+        wait_for(lambda: proxy.told and len(proxy.told[0]) > 300_000, "data")
+        time.sleep(1)
+        # Half a second ahead of what two pipes hold.
+        assert len(proxy.told[0]) < 4_000_000
+        consumer.limit(inputs={"in": None})
+        go.touch()
+        assert consumer.wait() == 0
+        assert len(proxy.told[0]) > 20_000_000
+        assert (self.two.base / "read").read_bytes() == self.path().read_bytes()
+        proxy.close()
 
     def link(self, producer: str, target: Path | None, address: str | None = None) -> Event:
         """Returns the input of a job on the second node."""
@@ -232,9 +252,9 @@ class Peer:
         assert self.receive() == (WELCOME, proof(self.key, b"sender", nonces))
 
     def ask(self, path: Path, job: str = "p", port: str = "out", offset: int = 0, stream: str = "5f") -> None:
-        """Asks for a stream."""
+        """Asks for a stream, and all of it."""
         wanted = {"stream": stream, "job": job, "port": port, "path": str(path), "offset": offset, "verify": "full"}
-        self.send(frame(REQUEST, json.dumps(wanted).encode()))
+        self.send(frame(REQUEST, json.dumps(wanted).encode()) + frame(CREDIT, struct.pack(">QQ", 2**64 - 1, 0)))
 
     def collect(self) -> tuple[bytes, int, bytes]:
         """Returns all data, and the last record."""

@@ -188,7 +188,9 @@ impl Feeder {
             Access::Events(events) => {
                 Box::new(Source::new(&input.path, Producer::of_input(&input, events), input.verify))
             }
-            Access::Link(link) => Box::new(Reader::new(link, &input.port, &input.path, input.verify).map_err(at)?),
+            Access::Link(link) => {
+                Box::new(Reader::new(link, &input.port, &input.path, input.verify, input.limit).map_err(at)?)
+            }
             Access::Part(part) => match &input.home {
                 Some(home) => Box::new(Reader::of_part(home, &input.port, &input.path).map_err(at)?),
                 None => Box::new(PartReader::new(part.clone())),
@@ -344,6 +346,7 @@ impl Feeder {
         if self.input.part().is_some() {
             return;
         }
+        self.origin.keep_to(rate);
         match (&mut self.rein, rate) {
             (Some(rein), Some(rate)) => rein.change(rate),
             (rein, rate) => *rein = rate.map(Rein::new),

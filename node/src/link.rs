@@ -4,6 +4,7 @@
 
 mod authentication;
 mod channel;
+mod credit;
 mod error;
 mod fetcher;
 mod frame;

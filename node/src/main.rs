@@ -77,7 +77,7 @@ use self::usage::Spent;
 
 /// The number of the protocol is raised, here and in `streamflow_io/runtime/build.py`, by each change of it that a driver,
 /// as it was before, would not understand.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 3");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 4");
 
 /// The node runtime of StreamFlow-IO
 #[derive(Parser)]

@@ -10,6 +10,7 @@ use std::task::Poll;
 use serde::{Deserialize, Serialize};
 
 use crate::event::Reason;
+use crate::job::Rate;
 use crate::verify::Part;
 use crate::watch::Watch;
 
@@ -86,6 +87,9 @@ pub trait Origin: Debug {
 
     /// The producer may have said something.
     fn read_events(&mut self) {}
+
+    /// Takes no more than so many bytes per second from where they come, from now on.
+    fn keep_to(&mut self, _rate: Rate) {}
 
     fn check(&self) -> Result<(), Failure>;
 

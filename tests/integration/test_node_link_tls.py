@@ -67,6 +67,10 @@ def test_bytes_arrive_while_the_producer_runs(nodes: Pair) -> None:
     nodes.read_while_written()
 
 
+def test_a_limit_holds_the_sender(nodes: Pair) -> None:
+    nodes.hold_the_sender()
+
+
 def test_a_consumer_that_wants_no_more(nodes: Pair) -> None:
     producer = nodes.write(30, 1_000_000, 0.0)
     fifo = nodes.two.base / "in" / "f"

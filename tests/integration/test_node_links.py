@@ -239,6 +239,10 @@ def test_the_protocol(nodes: Pair) -> None:
         assert peer.collect() == (data[12_345:], COMMITTED, struct.pack(">Q", len(data)))
 
 
+def test_a_limit_holds_the_sender(nodes: Pair) -> None:
+    nodes.hold_the_sender()
+
+
 def test_bytes_that_were_never_sent_are_not_skipped(nodes: Pair) -> None:
     assert nodes.write().wait() == 0
     with Peer(nodes.one.address) as peer:

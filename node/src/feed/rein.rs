@@ -3,11 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-use crate::pace::Pace;
-
-/// So much is fed at once as it is in this time, within bounds.
-const FED: Duration = Duration::from_millis(5);
-const FED_AT_ONCE: [u64; 2] = [64 << 10, 1 << 20];
+use crate::pace::{at_once, Pace};
 
 /// As good as for ever.
 const LONGEST: Duration = Duration::from_secs(1 << 32);
@@ -46,27 +42,5 @@ impl Rein {
     /// There was nothing to feed, or nobody who reads.
     pub fn idle(&mut self) {
         self.pace.idle(self.began.elapsed());
-    }
-}
-
-/// What is fed at once.
-fn at_once(rate: NonZeroU64) -> u64 {
-    let bytes = u128::from(rate.get()) * FED.as_micros() / 1_000_000;
-    let [least, most] = FED_AT_ONCE;
-    u64::try_from(bytes).unwrap_or(u64::MAX).clamp(least, most)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn how_much_at_once() {
-        for (rate, fed) in [(1, 64 << 10), (50_000_000, 250_000), (u64::MAX, 1 << 20)] {
-            let new = rate.try_into().unwrap();
-            let mut changed = Rein::new(NonZeroU64::MIN);
-            changed.change(new);
-            assert_eq!((Rein::new(new).most, changed.most), (fed, fed), "{rate}");
-        }
     }
 }

@@ -13,6 +13,8 @@ use super::tls::Identity;
 
 /// Bytes that are encrypted, or decrypted, at once.
 pub const PIECE: usize = 1 << 16;
+/// Bytes that are heard at once.
+const HEARD: usize = 512;
 
 pub struct Channel {
     pub socket: TcpStream,
@@ -90,15 +92,43 @@ impl Channel {
         })
     }
 
-    /// Whether the other side has said something, or is gone, where its socket, which is not to wait, has brought
-    /// something: that may have been of TLS itself.
-    pub fn has_word(&mut self) -> bool {
-        let Some(tls) = &mut self.tls else { return true };
+    /// Adds what the other side has said, of which the socket, which is not to wait, has brought something.
+    ///
+    /// # Errors
+    /// EPIPE: the other side is gone.
+    pub fn hear(&mut self, heard: &mut Vec<u8>) -> nix::Result<()> {
+        let Some(tls) = &mut self.tls else {
+            let mut bytes = [0; HEARD];
+            return match (&self.socket).read(&mut bytes) {
+                Ok(0) => Err(Errno::EPIPE),
+                Ok(count) => {
+                    heard.extend(&bytes[..count]);
+                    Ok(())
+                }
+                Err(error) => nothing_yet(&error),
+            };
+        };
         match tls.read_tls(&mut &self.socket) {
-            Ok(0) => true,
-            Ok(_) => tls.process_new_packets().map_or(true, |state| state.plaintext_bytes_to_read() > 0),
-            Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+            Ok(0) => return Err(Errno::EPIPE),
+            Ok(_) => {}
+            Err(error) => nothing_yet(&error)?,
         }
+        let unread = tls.process_new_packets().map_err(|_| Errno::EPIPE)?.plaintext_bytes_to_read();
+        let before = heard.len();
+        heard.resize(before + unread, 0);
+        tls.reader().read_exact(&mut heard[before..]).map_err(|_| Errno::EPIPE)
+    }
+
+    /// Whether something was said that the socket does not have any more.
+    pub fn has_unread(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| !tls.wants_read())
+    }
+}
+
+fn nothing_yet(error: &io::Error) -> nix::Result<()> {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(()),
+        _ => Err(Errno::EPIPE),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,14 +12,16 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{fcntl, splice, FcntlArg, OFlag, SpliceFFlags};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::write;
 
 use super::channel::{Channel, PIECE};
+use super::credit::Grants;
 use super::error::LinkError;
 use super::frame::{read_header, read_payload, record, Kind};
 use super::handshake;
 use super::request::{decode_failure, decode_part, Request};
-use crate::job::Link;
+use crate::job::{Link, Rate};
 use crate::origin::Failure;
 use crate::pipe::{has_reader, has_space};
 use crate::threads::lock;
@@ -49,18 +52,42 @@ pub struct Fetcher {
     pub orders: Arc<Orders>,
     /// The last connection has brought something, or waited for the command only.
     pub progress: bool,
+    /// What the last connection may bring.
+    pub grants: Grants,
 }
 
 /// What the feeder says while the fetcher works.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Orders {
     /// It takes no more, and wants to know what is still to be compared of what it has taken.
     leaves: AtomicBool,
     /// The last connection, which may have nothing to say for some time.
     connection: Mutex<Option<TcpStream>>,
+    /// Bytes per second; 0: as many as can be.
+    rate: AtomicU64,
+    /// That has changed.
+    bell: EventFd,
 }
 
 impl Orders {
+    /// # Errors
+    /// When there are too many open files.
+    pub fn new(rate: Rate) -> io::Result<Self> {
+        let bell = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
+        let rate = AtomicU64::new(rate.map_or(0, NonZeroU64::get));
+        Ok(Self { leaves: AtomicBool::new(false), connection: Mutex::new(None), rate, bell })
+    }
+
+    pub fn rate(&self) -> Rate {
+        NonZeroU64::new(self.rate.load(Ordering::Acquire))
+    }
+
+    /// Has the sender keep to another rate from now on.
+    pub fn keep_to(&self, rate: Rate) {
+        self.rate.store(rate.map_or(0, NonZeroU64::get), Ordering::Release);
+        let _ = self.bell.write(1);
+    }
+
     fn connected(&self, socket: &TcpStream) -> io::Result<()> {
         *lock(&self.connection) = Some(socket.try_clone()?);
         Ok(())
@@ -136,7 +163,10 @@ impl Fetcher {
         }
         let mut channel = handshake::connect(&self.link.address, &self.link.key, self.link.tls)?;
         self.orders.connected(&channel.socket)?;
+        // A limit that ends is not to wait for the answer to what was said before.
+        channel.socket.set_nodelay(true)?;
         handshake::ask(&mut channel, &self.request)?;
+        self.grants = Grants::default();
         channel.socket.set_read_timeout(Some(self.times.quiet))?;
         if !channel.is_plain() {
             // The pipe is written to as it is spliced into: what it takes, and no waiting but with an eye on the socket.
@@ -155,6 +185,8 @@ impl Fetcher {
             if !self.request.part && !has_reader(&self.sink) {
                 return Err(Interruption::Unread);
             }
+            self.grant(channel)?;
+            self.wait_for_word(channel)?;
             let header = read_header(&mut channel.stream())?;
             let mut payload = || read_payload(&mut channel.stream(), header);
             match header.kind {
@@ -165,6 +197,14 @@ impl Fetcher {
                 Kind::Failed => return Ok(Err(decode_failure(&payload()?))),
                 other => return Err(LinkError::Broken(format!("{other:?} came instead of data")).into()),
             }
+        }
+    }
+
+    /// Says how far the sender may go now, if that is news.
+    fn grant(&mut self, channel: &mut Channel) -> Result<(), LinkError> {
+        match self.grants.next(self.request.offset, self.orders.rate()) {
+            Some(credit) if !self.request.part => handshake::grant(channel, credit),
+            _ => Ok(()),
         }
     }
 
@@ -179,24 +219,25 @@ impl Fetcher {
     /// Brings the payload of a record into the pipe.
     fn receive(&mut self, channel: &mut Channel, length: usize) -> Result<(), Interruption> {
         if channel.is_plain() {
-            return self.move_payload(&channel.socket, length);
+            return self.move_payload(channel, length);
         }
         let mut left = length;
         let mut piece = vec![0; left.min(PIECE)];
         while left > 0 {
             let most = left.min(PIECE);
+            self.wait_for_word(channel)?;
             let count = channel.stream().read(&mut piece[..most])?;
             if count == 0 {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
-            self.put(&piece[..count], &channel.socket)?;
+            self.put(&piece[..count], channel)?;
             left -= count;
         }
         Ok(())
     }
 
-    /// Writes bytes that have come by `stream` into the pipe.
-    fn put(&mut self, mut bytes: &[u8], stream: &TcpStream) -> Result<(), Interruption> {
+    /// Writes bytes that have come into the pipe.
+    fn put(&mut self, mut bytes: &[u8], channel: &mut Channel) -> Result<(), Interruption> {
         while !bytes.is_empty() {
             match write(&self.sink, bytes) {
                 Ok(count) => {
@@ -205,11 +246,7 @@ impl Fetcher {
                     self.progress = true;
                 }
                 Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => {
-                    // It is the command that has to go on.
-                    self.progress = true;
-                    self.wait_for_space(stream)?;
-                }
+                Err(Errno::EAGAIN) => self.wait_for_space(channel)?,
                 Err(Errno::EPIPE) => return Err(Interruption::Unread),
                 Err(error) => return Err(io::Error::from(error).into()),
             }
@@ -218,14 +255,13 @@ impl Fetcher {
     }
 
     /// Moves the payload of a record from the socket into the pipe, without copying it.
-    fn move_payload(&mut self, stream: &TcpStream, length: usize) -> Result<(), Interruption> {
+    fn move_payload(&mut self, channel: &mut Channel, length: usize) -> Result<(), Interruption> {
         let mut left = length;
         while left > 0 {
-            // It is the command that has to go on.
-            self.progress |= !has_space(&self.sink);
-            self.wait_for_space(stream)?;
+            self.wait_for_space(channel)?;
+            self.wait_for_word(channel)?;
             // The flag is for the pipe only: the socket is waited for, as long as its time limit says.
-            match splice(stream, None, &self.sink, None, left, SpliceFFlags::SPLICE_F_NONBLOCK) {
+            match splice(&channel.socket, None, &self.sink, None, left, SpliceFFlags::SPLICE_F_NONBLOCK) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 Ok(moved) => {
                     left -= moved;
@@ -241,22 +277,63 @@ impl Fetcher {
     }
 
     /// However slow the command is.
-    fn wait_for_space(&self, stream: &TcpStream) -> Result<(), Interruption> {
-        // A connection that was reset says so also to one who does not read.
-        let mut descriptors =
-            [PollFd::new(self.sink.as_fd(), PollFlags::POLLOUT), PollFd::new(stream.as_fd(), PollFlags::empty())];
+    fn wait_for_space(&mut self, channel: &mut Channel) -> Result<(), Interruption> {
+        if has_space(&self.sink) {
+            return Ok(());
+        }
+        // It is the command that has to go on.
+        self.progress = true;
         loop {
-            let _ = poll(&mut descriptors, PollTimeout::NONE);
-            let [sink, socket] = descriptors.each_ref().map(|found| found.revents().unwrap_or(PollFlags::empty()));
+            // A connection that was reset says so also to one who does not read.
+            let wanted = [PollFlags::POLLOUT, PollFlags::empty(), PollFlags::POLLIN];
+            let [sink, socket, bell] = self.poll(channel, wanted, PollTimeout::NONE);
             if sink.contains(PollFlags::POLLERR) {
                 return Err(Interruption::Unread);
             }
             if !socket.is_empty() {
                 return Err(LinkError::Broken("the connection was reset".into()).into());
             }
+            self.answer(bell, channel)?;
             if sink.contains(PollFlags::POLLOUT) {
                 return Ok(());
             }
         }
+    }
+
+    /// Waits until the sender has said something.
+    fn wait_for_word(&mut self, channel: &mut Channel) -> Result<(), LinkError> {
+        let deadline = Instant::now() + self.times.quiet;
+        while !channel.has_unread() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+            }
+            let wanted = [PollFlags::empty(), PollFlags::POLLIN, PollFlags::POLLIN];
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            let [_, socket, bell] = self.poll(channel, wanted, timeout);
+            self.answer(bell, channel)?;
+            if !socket.is_empty() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// What is the case of the pipe, the socket and the bell.
+    fn poll(&self, channel: &Channel, wanted: [PollFlags; 3], timeout: PollTimeout) -> [PollFlags; 3] {
+        let sources = [self.sink.as_fd(), channel.socket.as_fd(), self.orders.bell.as_fd()];
+        let [sink, socket, bell] = sources.map(|source| PollFd::new(source, PollFlags::empty()));
+        let mut descriptors = [sink, socket, bell];
+        descriptors.iter_mut().zip(wanted).for_each(|(descriptor, events)| descriptor.set_events(events));
+        let _ = poll(&mut descriptors, timeout);
+        descriptors.each_ref().map(|found| found.revents().unwrap_or(PollFlags::empty()))
+    }
+
+    fn answer(&mut self, bell: PollFlags, channel: &mut Channel) -> Result<(), LinkError> {
+        if !bell.is_empty() {
+            let _ = self.orders.bell.read();
+            self.grant(channel)?;
+        }
+        Ok(())
     }
 }

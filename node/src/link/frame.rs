@@ -5,11 +5,12 @@ use std::net::TcpStream;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
+use super::credit;
 use super::error::LinkError;
 use super::secret::SIZE;
 
 /// How a connection begins; the last byte is the version of the protocol.
-pub const MAGIC: [u8; 8] = *b"sfiolnk\x03";
+pub const MAGIC: [u8; 8] = *b"sfiolnk\x04";
 /// The most bytes of one record of data.
 pub const LARGEST_DATA: u32 = 1 << 20;
 /// The most bytes of a record of text.
@@ -44,10 +45,12 @@ pub enum Kind {
     Done,
     /// What is still to be compared of what was sent, in JSON, to a reader that asks for that.
     Part,
+    /// Of the reader: how far the sender may go, and how fast.
+    Credit,
 }
 
 /// How long their payloads can be.
-const KINDS: [(Kind, RangeInclusive<u32>); 12] = [
+const KINDS: [(Kind, RangeInclusive<u32>); 13] = [
     (Kind::Hello, HELLO as u32..=HELLO as u32),
     (Kind::Challenge, SECRET..=SECRET),
     (Kind::Proof, SECRET..=SECRET),
@@ -60,6 +63,7 @@ const KINDS: [(Kind, RangeInclusive<u32>); 12] = [
     (Kind::Keepalive, 0..=0),
     (Kind::Done, 0..=0),
     (Kind::Part, 2..=LARGEST_TEXT),
+    (Kind::Credit, credit::SIZE as u32..=credit::SIZE as u32),
 ];
 const SECRET: u32 = SIZE as u32;
 
@@ -101,6 +105,17 @@ pub fn read_payload(from: &mut impl Read, header: Header) -> Result<Vec<u8>, Lin
     let mut payload = vec![0; header.length as usize];
     from.read_exact(&mut payload)?;
     Ok(payload)
+}
+
+/// Takes the first record out of what was heard; None: it has not come as a whole.
+///
+/// # Errors
+/// When it is none.
+pub fn take_record(heard: &mut Vec<u8>) -> Result<Option<(Kind, Vec<u8>)>, LinkError> {
+    let Some(header) = heard.first_chunk() else { return Ok(None) };
+    let Header { kind, length } = Header::parse(*header)?;
+    let end = HEADER + length as usize;
+    Ok((heard.len() >= end).then(|| (kind, heard.drain(..end).skip(HEADER).collect())))
 }
 
 /// Reads a record that has to be of this kind: nothing is allotted for another one.
@@ -173,11 +188,25 @@ mod tests {
                 assert!(Header::parse(Header { kind, length }.bytes()).is_err(), "{kind:?} {length}");
             }
         }
-        for kind in [0, 13, 255, b'G'] {
+        for kind in [0, 14, 255, b'G'] {
             for length in [0, 8, 32, 40] {
                 assert!(Header::parse([kind, 0, 0, 0, length]).is_err(), "{kind} {length}");
             }
         }
+    }
+
+    #[test]
+    fn records_are_taken_when_they_are_whole() {
+        let bytes = [record(Kind::Failed, b"{}"), record(Kind::Done, b"")].concat();
+        let mut heard = Vec::new();
+        let mut taken = Vec::new();
+        for byte in bytes {
+            heard.push(byte);
+            taken.extend(take_record(&mut heard).unwrap());
+        }
+        assert_eq!(taken, [(Kind::Failed, b"{}".to_vec()), (Kind::Done, vec![])]);
+        assert!(heard.is_empty());
+        assert!(take_record(&mut b"GET /".to_vec()).is_err());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use nix::sys::socket::{send, MsgFlags};
 
 use super::authentication::{self, Authenticated, Authenticator, Hello};
 use super::channel::Channel;
+use super::credit::Credit;
 use super::error::LinkError;
 use super::frame::{expect, read_header, read_payload, record, Kind, Timed};
 use super::request::Request;
@@ -58,6 +59,11 @@ fn answer(from: &mut impl Read, kind: Kind, wrong: impl Fn() -> LinkError) -> Re
 /// Asks for a stream.
 pub fn ask(channel: &mut Channel, request: &Request) -> Result<(), LinkError> {
     Ok(channel.within(LIMIT).write_all(&record(Kind::Request, &request.encode()))?)
+}
+
+/// Says how far the sender may go from now on.
+pub fn grant(channel: &mut Channel, credit: Credit) -> Result<(), LinkError> {
+    Ok(channel.within(LIMIT).write_all(&record(Kind::Credit, &credit.encode()))?)
 }
 
 /// Authenticates a reader by its hello, and tells one who has made it with another key, without waiting.

@@ -15,9 +15,10 @@ use nix::errno::Errno;
 use nix::fcntl::{splice, OFlag, SpliceFFlags};
 use nix::unistd::pipe2;
 
+use super::credit::Grants;
 use super::fetcher::{End, Fetcher, Orders, Times, TIMES};
 use super::request::{Request, Wanted};
-use crate::job::{Home, Link};
+use crate::job::{Home, Link, Rate};
 use crate::links;
 use crate::origin::{cannot_place, Failure, Origin, Step};
 use crate::part_writer::PartWriter;
@@ -58,8 +59,8 @@ impl Reader {
     ///
     /// # Errors
     /// When there can be no pipe or no thread.
-    pub fn new(link: &Link, port: &str, path: &Path, verify: Verify) -> io::Result<Self> {
-        Self::start(link, Asked { port, path, verify, number: None }, TIMES)
+    pub fn new(link: &Link, port: &str, path: &Path, verify: Verify, rate: Rate) -> io::Result<Self> {
+        Self::start(link, Asked { port, path, verify, number: None, rate }, TIMES)
     }
 
     /// Begins to fetch a part that the job there has said; `path` is for messages.
@@ -67,21 +68,27 @@ impl Reader {
     /// # Errors
     /// When there can be no pipe or no thread.
     pub fn of_part(home: &Home, port: &str, path: &Path) -> io::Result<Self> {
-        Self::start(&home.link, Asked { port, path, verify: Verify::Full, number: Some(home.number) }, TIMES)
+        Self::start(
+            &home.link,
+            Asked { port, path, verify: Verify::Full, number: Some(home.number), rate: None },
+            TIMES,
+        )
     }
 
     fn start(link: &Link, asked: Asked, times: Times) -> io::Result<Self> {
         let name: [u8; 16] = random()?;
         let stream = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        let Asked { port, path, verify, number } = asked;
+        let Asked { port, path, verify, number, rate } = asked;
         let wanted = Wanted { stream, job: link.job.clone(), port: port.into(), path: path.into(), verify, number };
         let (pipe, sink) = pipe2(OFlag::O_CLOEXEC)?;
         widen(&sink);
         let outcome = Outcome::default();
         let told = outcome.clone();
         let (request, orders) =
-            (Request { wanted: wanted.clone(), offset: 0, part: false }, Arc::new(Orders::default()));
-        let mut fetcher = Fetcher { link: link.clone(), request, sink, times, orders: orders.clone(), progress: false };
+            (Request { wanted: wanted.clone(), offset: 0, part: false }, Arc::new(Orders::new(rate)?));
+        let (link_there, own_orders, grants) = (link.clone(), orders.clone(), Grants::default());
+        let mut fetcher =
+            Fetcher { link: link_there, request, sink, times, orders: own_orders, progress: false, grants };
         spawn("link", move || {
             let ended = fetcher.fetch();
             let _ = told.set(ended);
@@ -99,7 +106,8 @@ impl Reader {
 
     fn again(&self) -> io::Result<Self> {
         let Wanted { port, path, verify, number, .. } = &self.wanted;
-        Self::start(&self.link, Asked { port, path, verify: *verify, number: *number }, TIMES)
+        let rate = self.orders.rate();
+        Self::start(&self.link, Asked { port, path, verify: *verify, number: *number, rate }, TIMES)
     }
 }
 
@@ -109,6 +117,7 @@ struct Asked<'a> {
     path: &'a Path,
     verify: Verify,
     number: Option<u64>,
+    rate: Rate,
 }
 
 impl Origin for Reader {
@@ -122,6 +131,14 @@ impl Origin for Reader {
 
     fn arrivals(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The sender keeps to it, too: else what the sockets hold would come at once.
+    fn keep_to(&mut self, rate: Rate) {
+        self.orders.keep_to(rate);
+        if let Some(copy) = &mut self.copy {
+            copy.reader.keep_to(rate);
+        }
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -236,7 +253,7 @@ mod tests {
 
         fn reader_of(&self, address: SocketAddr) -> Reader {
             let link = Link { address, job: "j".into(), key: self.key.clone(), tls: false };
-            let asked = Asked { port: "p", path: Path::new("/a"), verify: Verify::Full, number: None };
+            let asked = Asked { port: "p", path: Path::new("/a"), verify: Verify::Full, number: None, rate: None };
             Reader::start(&link, asked, HASTY).unwrap()
         }
 

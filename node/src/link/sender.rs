@@ -13,7 +13,8 @@ use nix::sys::socket::{send, setsockopt, sockopt, MsgFlags};
 use nix::sys::uio::pread;
 
 use super::channel::{Channel, PIECE};
-use super::frame::{read_header, record, Header, Kind, HEADER, LARGEST_DATA};
+use super::credit::{Allowance, Credit, Hold};
+use super::frame::{record, take_record, Header, Kind, HEADER, LARGEST_DATA};
 use super::notifier::{Notifier, Waker};
 use super::request::{encode_failure, encode_part, Request};
 use super::streams::Streams;
@@ -32,8 +33,6 @@ const SLOW_TICK: u16 = 1000;
 const SILENCE: Duration = Duration::from_secs(5);
 /// Seconds of silence after which the kernel asks whether the other side is there.
 const KEEP_IDLE: u32 = 60;
-/// A record of which the beginning has come is complete after so long.
-const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// What all connections need.
 pub struct Shared {
@@ -63,7 +62,7 @@ pub fn serve(shared: &Shared, channel: Channel, request: Request) {
         Source::new(&wanted.path, Producer::of_file(&wanted.port, &wanted.path, events), wanted.verify)
     });
     let mut sender = Sender {
-        outlet: Outlet::new(channel),
+        outlet: Outlet::new(channel, request.offset),
         waker: shared.notifier.as_ref().and_then(|notifier| notifier.waker().ok()),
     };
     let done = if !source.resume(request.offset) {
@@ -79,7 +78,7 @@ pub fn serve(shared: &Shared, channel: Channel, request: Request) {
 
 /// Serves a part that a job has said. Nothing has to be kept of it: the file must not change.
 fn serve_part(shared: &Shared, channel: Channel, request: &Request, number: u64) {
-    let mut sender = Sender { outlet: Outlet::new(channel), waker: None };
+    let mut sender = Sender { outlet: Outlet::new(channel, request.offset), waker: None };
     let wanted = &request.wanted;
     let said = said_part(&shared.jobs.join(&wanted.job).join("events.jsonl"), &wanted.port, number);
     let Some(mut part) = said.and_then(|part| PartReader::at(part, request.offset)) else {
@@ -101,17 +100,12 @@ impl Sender {
     /// # Errors
     /// When the connection is broken.
     fn send_all(&mut self, source: &mut Source) -> nix::Result<bool> {
-        let mut spoken = Instant::now();
-        loop {
+        while !self.outlet.heed()? {
             source.read_events();
             match self.send_some(source) {
                 Err(failure) => return self.fail(&failure),
-                Ok(Step::Moved) => spoken = Instant::now(),
-                Ok(Step::Full) => {
-                    if self.wait_for(source, PollFlags::POLLIN | PollFlags::POLLOUT, SLOW_TICK)? {
-                        return Ok(true);
-                    }
-                }
+                Ok(Step::Moved) => {}
+                Ok(Step::Full) => self.wait_for(source, false)?,
                 Ok(Step::Unread) => return Err(Errno::EPIPE),
                 // The file has become shorter than the record that was begun: another connection will see why.
                 Ok(Step::Waiting | Step::Complete) if self.outlet.left > 0 => return Err(Errno::EPIPE),
@@ -121,33 +115,26 @@ impl Sender {
                         // Watched only now: look once more at what was written in between.
                         continue;
                     }
-                    if spoken.elapsed() >= SILENCE {
-                        spoken = Instant::now();
-                        self.outlet.keep_alive()?;
-                    }
-                    if self.wait_for(source, PollFlags::POLLIN, TICK)? {
-                        return Ok(true);
-                    }
+                    self.outlet.idle();
+                    self.wait_for(source, true)?;
                 }
             }
         }
+        Ok(true)
     }
 
     /// The same of a part.
     fn send_part(&mut self, part: &mut PartReader) -> nix::Result<bool> {
-        loop {
+        while !self.outlet.heed()? {
             match part.take_by(|file, ahead| self.outlet.send_piece(file, ahead)) {
                 Err(failure) => return self.fail(&failure),
                 Ok(Step::Moved) => {}
-                Ok(Step::Full) => {
-                    if self.wait(PollFlags::POLLIN | PollFlags::POLLOUT, SLOW_TICK)? {
-                        return Ok(true);
-                    }
-                }
+                Ok(Step::Full) => self.wait(false)?,
                 Ok(Step::Complete) => return self.conclude(Kind::Committed, &part.taken().to_be_bytes()),
                 Ok(Step::Waiting | Step::Unread) => return Err(Errno::EPIPE),
             }
         }
+        Ok(true)
     }
 
     /// The reader wants no more.
@@ -168,28 +155,32 @@ impl Sender {
         }
     }
 
-    /// Waits for the reader, or for news of the file; true: the reader wants no more.
-    fn wait_for(&mut self, source: &mut Source, events: PollFlags, milliseconds: u16) -> nix::Result<bool> {
-        let done = self.wait(events, milliseconds);
+    /// Waits for the reader, or for news of the file.
+    fn wait_for(&mut self, source: &mut Source, at_end: bool) -> nix::Result<()> {
+        let waited = self.wait(at_end);
         if self.waker.as_ref().is_some_and(Waker::was_woken) {
             source.growth_notice();
         }
-        done
+        waited
     }
 
-    fn wait(&mut self, events: PollFlags, milliseconds: u16) -> nix::Result<bool> {
+    /// `at_end`: there is nothing to send, rather than nobody who may be sent to.
+    fn wait(&mut self, at_end: bool) -> nix::Result<()> {
+        let (events, milliseconds) = match self.outlet.hold {
+            _ if at_end => (PollFlags::POLLIN, TICK),
+            Some(Hold::Credit) => (PollFlags::POLLIN, SLOW_TICK),
+            // No sooner: what it is late by is made up for.
+            Some(Hold::Time(time)) => (PollFlags::POLLIN, SLOW_TICK.min(in_milliseconds(time))),
+            None => (PollFlags::POLLIN | PollFlags::POLLOUT, SLOW_TICK),
+        };
+        if at_end || self.outlet.hold.is_some() {
+            self.outlet.keep_alive()?;
+        }
         let waker = self.waker.iter().map(|waker| PollFd::new(waker.as_fd(), PollFlags::POLLIN));
         let mut descriptors: Vec<PollFd> =
             std::iter::once(PollFd::new(self.outlet.channel.socket.as_fd(), events)).chain(waker).collect();
         let _ = poll(&mut descriptors, PollTimeout::from(milliseconds));
-        let found = descriptors[0].revents().unwrap_or(PollFlags::empty());
-        if found.difference(PollFlags::POLLOUT).is_empty() || !self.outlet.channel.has_word() {
-            Ok(false)
-        } else if self.outlet.is_dismissed(Some(LAST_WORD)) {
-            Ok(true)
-        } else {
-            Err(Errno::EPIPE)
-        }
+        Ok(())
     }
 
     /// A reader that is slow must not see this only after all that was sent: it shall come again.
@@ -204,8 +195,12 @@ impl Sender {
     /// Says how the stream ended, and waits until the reader has heard it.
     fn conclude(&mut self, kind: Kind, payload: &[u8]) -> nix::Result<bool> {
         self.outlet.say(kind, payload)?;
-        Ok(self.outlet.is_dismissed(None))
+        Ok(self.outlet.is_dismissed())
     }
+}
+
+fn in_milliseconds(time: Duration) -> u16 {
+    u16::try_from(time.as_micros().div_ceil(1000)).unwrap_or(u16::MAX)
 }
 
 /// The sending side of a connection, which never waits while it sends data.
@@ -216,17 +211,78 @@ struct Outlet {
     /// The rest of the payload of a record of data.
     left: u64,
     has_sent: bool,
+    /// What the reader has said, of a record that is not whole.
+    heard: Vec<u8>,
+    began: Instant,
+    /// How far a record may go, as the reader says.
+    allowance: Allowance,
+    /// Why none was begun.
+    hold: Option<Hold>,
+    /// When the reader has heard something.
+    spoken: Instant,
 }
 
 impl Outlet {
-    fn new(channel: Channel) -> Self {
+    /// `place`: so many bytes of the stream have arrived.
+    fn new(channel: Channel, place: u64) -> Self {
         let stream = &channel.socket;
         // What cannot be set is noticed when the stream is used.
         let _ = stream.set_nonblocking(true);
         // A machine that is gone takes no leave, and may be waited for without a word.
         let _ = setsockopt(stream, sockopt::KeepAlive, &true);
         let _ = setsockopt(stream, sockopt::TcpKeepIdle, &KEEP_IDLE);
-        Self { channel, header: Vec::new(), left: 0, has_sent: false }
+        let began = Instant::now();
+        Self {
+            channel,
+            header: Vec::new(),
+            left: 0,
+            has_sent: false,
+            heard: Vec::new(),
+            began,
+            allowance: Allowance::new(place),
+            hold: None,
+            spoken: began,
+        }
+    }
+
+    /// Takes what the reader has said by now; true: it wants no more.
+    fn heed(&mut self) -> nix::Result<bool> {
+        self.channel.hear(&mut self.heard)?;
+        self.obey()
+    }
+
+    fn obey(&mut self) -> nix::Result<bool> {
+        let broken = |_| Errno::EPIPE;
+        while let Some((kind, payload)) = take_record(&mut self.heard).map_err(broken)? {
+            match kind {
+                Kind::Credit => {
+                    self.allowance.grant(Credit::decode(&payload).map_err(broken)?, self.began.elapsed());
+                }
+                Kind::Done => return Ok(true),
+                _ => return Err(Errno::EPIPE),
+            }
+        }
+        Ok(false)
+    }
+
+    /// There is nothing to send.
+    fn idle(&mut self) {
+        self.allowance.idle(self.began.elapsed());
+    }
+
+    /// How long a record may be that begins now, of so many bytes.
+    ///
+    /// # Errors
+    /// EAGAIN: none may.
+    fn allowed(&mut self, most: u64) -> nix::Result<u64> {
+        let allowed = self.allowance.most(self.began.elapsed());
+        self.hold = allowed.err();
+        allowed.map(|allowed| most.min(allowed)).map_err(|_| Errno::EAGAIN)
+    }
+
+    fn sent(&mut self, bytes: usize) {
+        self.spoken = Instant::now();
+        self.allowance.sent(bytes as u64, self.began.elapsed());
     }
 
     /// Sends at most so many bytes of `file` from `offset`, without copying them if it can, and returns how many.
@@ -235,7 +291,7 @@ impl Outlet {
             return self.send_encrypted(file, *offset, most);
         }
         if self.left == 0 {
-            let length = most.min(LARGEST_DATA.into());
+            let length = self.allowed(most.min(LARGEST_DATA.into()))?;
             self.header = Header { kind: Kind::Data, length: length as u32 }.bytes().to_vec();
             self.left = length;
             self.has_sent = true;
@@ -244,6 +300,7 @@ impl Outlet {
         let sent = sendfile(&self.channel.socket, file, Some(offset), self.left as usize)
             .map_err(|error| self.whose(error))?;
         self.left -= sent as u64;
+        self.sent(sent);
         Ok(sent)
     }
 
@@ -252,8 +309,11 @@ impl Outlet {
         match ahead {
             Ahead::Extent { offset, length } => self.send(file, &mut (*offset as i64), *length),
             Ahead::Text(text) => {
+                let length = self.allowed(text.len() as u64)? as usize;
                 self.has_sent = true;
-                self.say(Kind::Data, text).map(|()| text.len())
+                self.say(Kind::Data, &text[..length])?;
+                self.sent(length);
+                Ok(length)
             }
         }
     }
@@ -262,12 +322,13 @@ impl Outlet {
     fn send_encrypted(&mut self, file: &File, offset: i64, most: u64) -> nix::Result<usize> {
         // Before the file is read: a socket that is full is asked again and again.
         self.channel.flush_some()?;
-        let mut piece = vec![0; HEADER + most.min(PIECE as u64) as usize];
+        let mut piece = vec![0; HEADER + self.allowed(most.min(PIECE as u64))? as usize];
         let length = pread(file, &mut piece[HEADER..], offset)?;
         if length > 0 {
             piece[..HEADER].copy_from_slice(&Header { kind: Kind::Data, length: length as u32 }.bytes());
             self.has_sent = true;
             self.channel.push(&piece[..HEADER + length])?;
+            self.sent(length);
         }
         Ok(length)
     }
@@ -295,6 +356,10 @@ impl Outlet {
 
     /// Where there is no space for it, the reader has enough to read.
     fn keep_alive(&mut self) -> nix::Result<()> {
+        if self.spoken.elapsed() < SILENCE {
+            return Ok(());
+        }
+        self.spoken = Instant::now();
         let record = record(Kind::Keepalive, b"");
         if !self.channel.is_plain() {
             return match self.channel.push(&record) {
@@ -318,17 +383,159 @@ impl Outlet {
         self.channel.socket.set_nonblocking(true).map_err(broken)
     }
 
-    /// Whether the reader says that it is done, within `limit`. That the connection was closed in good order says
-    /// nothing: that may have been somebody on the way.
-    fn is_dismissed(&mut self, limit: Option<Duration>) -> bool {
+    /// Waits until the reader says that it is done. That the connection was closed in good order says nothing: that may
+    /// have been somebody on the way.
+    fn is_dismissed(&mut self) -> bool {
         let _ = self.channel.socket.set_nonblocking(false);
-        let _ = self.channel.socket.set_read_timeout(limit);
-        matches!(read_header(&mut self.channel.stream()), Ok(Header { kind: Kind::Done, .. }))
+        let _ = self.channel.socket.set_read_timeout(None);
+        loop {
+            match self.heed() {
+                Ok(false) => {}
+                done => return done == Ok(true),
+            }
+        }
     }
 
     /// Ends the connection at once, and what the reader has not taken of it.
     fn reset(&self) {
         let now = nix::libc::linger { l_onoff: 1, l_linger: 0 };
         let _ = setsockopt(&self.channel.socket, sockopt::Linger, &now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::thread::JoinHandle;
+    use std::{fs, thread};
+
+    use crate::job::Rate;
+    use crate::link::frame::{read_header, read_payload};
+    use crate::link::request::Wanted;
+
+    /// A reader of a file of so many bytes, that is committed, and the thread that sends it.
+    struct Setting {
+        reader: TcpStream,
+        sender: Option<JoinHandle<()>>,
+        _directory: tempfile::TempDir,
+    }
+
+    impl Setting {
+        fn new(size: usize) -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let (path, jobs) = (directory.path().join("file"), directory.path().join("jobs"));
+            fs::write(&path, vec![7; size]).unwrap();
+            fs::create_dir_all(jobs.join("j")).unwrap();
+            let event = format!(r#"{{"event":"committed","port":"p","path":"{}","size":{size}}}"#, path.display());
+            fs::write(jobs.join("j/events.jsonl"), event + "\n").unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let channel = Channel::sender(listener.accept().unwrap().0, None, SILENCE).unwrap();
+            let request = Request { wanted: Wanted { path, ..Wanted::of_test() }, offset: 0, part: false };
+            let sender = Some(thread::spawn(move || serve(&Shared::new(jobs), channel, request)));
+            Self { reader, sender, _directory: directory }
+        }
+
+        fn grant(&mut self, end: u64, rate: Rate) {
+            self.say(Kind::Credit, &Credit { end, rate }.encode());
+        }
+
+        fn say(&mut self, kind: Kind, payload: &[u8]) {
+            self.reader.write_all(&record(kind, payload)).unwrap();
+        }
+
+        /// So many bytes of data, and nothing behind them.
+        fn bring(&mut self, size: usize) {
+            let mut brought = 0;
+            while brought < size {
+                let header = read_header(&mut self.reader).unwrap();
+                assert_eq!(header.kind, Kind::Data);
+                brought += read_payload(&mut self.reader, header).unwrap().len();
+            }
+            assert_eq!(brought, size);
+        }
+
+        fn is_silent(&mut self) -> bool {
+            self.reader.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            let heard = self.reader.read(&mut [0]);
+            self.reader.set_read_timeout(None).unwrap();
+            heard.is_err()
+        }
+
+        fn end(&mut self, size: u64) {
+            let header = read_header(&mut self.reader).unwrap();
+            assert_eq!(header.kind, Kind::Committed);
+            assert_eq!(read_payload(&mut self.reader, header).unwrap(), size.to_be_bytes());
+            self.say(Kind::Done, b"");
+            self.sender.take().unwrap().join().unwrap();
+        }
+    }
+
+    #[test]
+    fn nothing_is_sent_beyond_the_credit_and_all_when_the_limit_is_lifted() {
+        let mut setting = Setting::new(3_000_000);
+        assert!(setting.is_silent(), "nothing was granted");
+        setting.grant(1, None);
+        setting.bring(1);
+        setting.grant(1_500_000, u64::try_into(1_000_000_000).ok());
+        setting.bring(1_499_999);
+        assert!(setting.is_silent());
+        setting.grant(1_600_000, u64::try_into(1).ok());
+        setting.bring(64 << 10);
+        assert!(setting.is_silent(), "its time has not come");
+        setting.grant(u64::MAX, None);
+        setting.bring(1_500_000 - (64 << 10));
+        setting.end(3_000_000);
+    }
+
+    #[test]
+    fn an_end_needs_no_credit() {
+        let mut setting = Setting::new(100_000);
+        setting.grant(100_000, u64::try_into(1_000_000_000).ok());
+        setting.bring(100_000);
+        setting.end(100_000);
+        let mut setting = Setting::new(0);
+        setting.end(0);
+    }
+
+    #[test]
+    fn who_dies_or_leaves_or_says_nonsense_while_the_sender_waits_for_credit_is_let_go() {
+        let ways: [fn(&mut Setting); 4] = [
+            |setting| setting.reader.shutdown(std::net::Shutdown::Both).unwrap(),
+            |setting| setting.say(Kind::Done, b""),
+            |setting| setting.say(Kind::Keepalive, b""),
+            |setting| setting.reader.write_all(b"GET / HTTP/1.1").unwrap(),
+        ];
+        for leave in ways {
+            let mut setting = Setting::new(100_000);
+            setting.grant(1000, None);
+            setting.bring(1000);
+            leave(&mut setting);
+            setting.sender.take().unwrap().join().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_granted_in_pieces_counts() {
+        let mut setting = Setting::new(10);
+        let credit = record(Kind::Credit, &Credit { end: 10, rate: None }.encode());
+        let (first, second) = credit.split_at(9);
+        setting.reader.write_all(first).unwrap();
+        assert!(setting.is_silent());
+        setting.reader.write_all(second).unwrap();
+        setting.bring(10);
+        setting.end(10);
+    }
+
+    #[test]
+    fn it_is_sent_no_faster_than_granted() {
+        let mut setting = Setting::new(6_000_000);
+        let begun = Instant::now();
+        setting.grant(u64::MAX, u64::try_into(20_000_000).ok());
+        setting.bring(6_000_000);
+        assert!(begun.elapsed() >= Duration::from_millis(280), "{:?}", begun.elapsed());
+        setting.end(6_000_000);
     }
 }
