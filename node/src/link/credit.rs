@@ -262,8 +262,7 @@ mod tests {
                 if now < 8_000 && random.below(1_000) == 0 {
                     stalled = now + random.below(200);
                 }
-                while now >= stalled {
-                    let Ok(most) = allowance.most(ms(now)) else { break };
+                while let (Ok(most), false) = (allowance.most(ms(now)), now < stalled) {
                     let piece = 1 + random.below(most);
                     allowance.sent(piece, ms(now));
                     total += piece;
