@@ -154,7 +154,7 @@ impl Reins {
         match self.since {
             Some(since) if debt.is_zero() || now >= since + LONGEST => {
                 if let Some(write_out) = &mut self.write_out {
-                    write_out.begin(&processes, now);
+                    write_out.begin(&processes, self.seen, now);
                 }
                 self.let_go(now);
             }
