@@ -28,6 +28,7 @@ COMMANDS = {
     "annotate": "write an annotations file from a CAPIO-CL file",
     "partition": "show where declared splits cut, and compare it with what they write",
     "storage": "measure a storage; see and set up which runs share it",
+    "watch": "show a run while it goes on",
     "runs": "list the runs that have telemetry",
     "report": "draw what runs measured: times, throughput, learning, constraints",
     "bandwidth": "show how fast the data of a run had to move, and how fast it did",

@@ -44,7 +44,7 @@ pub enum Event<'a> {
     Cores { needed: u32 },
     Phase(Phase<'a>),
     Drained { name: &'a str, bytes: u64, last: f64 },
-    Fed { name: &'a str, bytes: u64, waits: Option<WaitsFor> },
+    Fed { name: &'a str, bytes: u64, last: Option<f64>, stalled: bool, waits: Option<WaitsFor> },
     Warning(Warning<'a>),
     Exit(Exit),
 }

@@ -273,12 +273,13 @@ impl Feeder {
 
     /// How far it is, if it is time to tell it, and another thing than before.
     pub fn progress(&mut self) -> Option<Event<'_>> {
-        let time = Instant::now();
-        if self.finished || !self.input.phases || !self.progress.is_due(time) {
+        if self.finished || !self.input.phases {
             return None;
         }
         let (bytes, waits) = (self.streamed(), self.waits());
-        self.progress.tell(time, bytes, waits).then(|| Event::Fed { name: &self.input.id, bytes, waits })
+        let state = self.progress.tell(Instant::now(), bytes, waits)?;
+        let (stalled, waits, last) = (state.stalled, state.waits, (bytes > 0).then_some(self.last));
+        Some(Event::Fed { name: &self.input.id, bytes, last, stalled, waits })
     }
 
     /// What has to be waited for until it is readable.

@@ -159,6 +159,11 @@ class SchedulerConfig(Model):
     observe: StrictBool = Field(
         False, description="true: note how each job uses its files, for `streamflow-io suggest`; false (default)"
     )
+    progress: StrictBool = Field(
+        False,
+        description="true: the state of the run is shown below its log, each second on a terminal, else each 30 s in a "
+        "line (default: false)",
+    )
     tls: StrictBool = Field(
         False, description="true: byte streams between SSH hosts are encrypted, by TLS 1.3; false (default)"
     )

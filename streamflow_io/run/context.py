@@ -102,7 +102,7 @@ class Run:
         self._coordination = CoordinationRecord(plan)
         self.config = scheduler.config
         self._directory: Path | None = None
-        self._telemetry = RunTelemetry(self._locate)
+        self._telemetry = RunTelemetry(self._locate, self.config.progress)
         learned = learned_path(self.config, Path(scheduler.context.config["path"]))
         self._remembered = RememberedLimits(learned, plan.tools)
         self.verdicts = RememberedVerdicts(learned, plan.verdicts)
@@ -124,6 +124,7 @@ class Run:
             plan.annotations,
             self.config.observe,
             self._record,
+            self._telemetry.show,
         )
         storages = Storages(self.config.storages, Sites(scheduler.context.config.get("deployments", {})))
         windows = Windows()

@@ -14,10 +14,11 @@ from streamflow.log_handler import logger
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.runtime import Event, InputStream, JobSpec
-from streamflow_io.runtime.protocol import CommittedEvent, StreamEvent
+from streamflow_io.runtime.protocol import CommittedEvent, FedEvent, StreamEvent
 from streamflow_io.telemetry.records import CommittedRecord, ReadingRecord, Record, StreamedRecord
 
 from .outputs import relative_or_absolute
+from .progress import Progress
 from .tokens import StreamToken, stream_tokens
 
 # What is committed later than so many seconds before the end of its job is nothing to speak of.
@@ -60,10 +61,12 @@ class EarlyRecords:
     """Records what is delivered early. Each edge is said once, in words: the first time.
 
     :param record: keeps a record for telemetry
+    :param progress: how far byte streams are
     """
 
-    def __init__(self, record: Callable[[Record], None]) -> None:
+    def __init__(self, record: Callable[[Record], None], progress: Progress) -> None:
         self._record = record
+        self._progress = progress
         self._jobs: dict[str, _Job] = {}
         self._said: set[tuple[str, ...]] = set()
 
@@ -77,6 +80,10 @@ class EarlyRecords:
             if isinstance(stream, InputStream)
         }
         self._jobs[job.name] = _Job(job.output_directory, streams)
+        step = get_job_step_name(job.name)
+        for name, stream in streams.items():
+            port = None if stream.input is None else port_path(step, stream.input)
+            self._progress.reads(job.name, name, stream.source, stream.output, port)
         for (name, output, delivery), tokens in grouped(read, lambda one: (one[0], *_edge(one[1]))).items():
             self._reads(job.name, name, output, delivery, tuple(token.source.job for _, token in tokens))
 
@@ -85,7 +92,10 @@ class EarlyRecords:
         if (job := self._jobs.get(job_name)) is None:
             return
         if isinstance(event, StreamEvent):
+            self._progress.ended(job_name, event.id or event.name)
             self._streamed(job_name, job, event)
+        elif isinstance(event, FedEvent):
+            self._progress.fed(job_name, event)
         elif isinstance(event, CommittedEvent) and not event.at_end:
             path = relative_or_absolute(str(event.path), job.directory)
             commits = job.commits.setdefault(event.port, _Commits(path, event.time, event.time))

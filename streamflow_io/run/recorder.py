@@ -20,10 +20,12 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.runtime import Event, ExitEvent, JobSpec
 from streamflow_io.runtime.locations import location_node, node_name, path_on
 from streamflow_io.runtime.place import Place
+from streamflow_io.runtime.protocol import StartedEvent
 from streamflow_io.telemetry.job_files import Identity, JobFiles, PossibleSplit
 from streamflow_io.telemetry.records import (
     EndedRecord,
     EndStatus,
+    ProgressRecord,
     Record,
     SplitRecord,
     StartedRecord,
@@ -34,6 +36,7 @@ from streamflow_io.telemetry.records import (
 
 from .early_records import EarlyRecords
 from .job_spec import observed
+from .progress import Progress
 from .tokens import streams_of
 from .waits import Waits
 
@@ -54,6 +57,7 @@ class JobRecorder:
     :param annotations: by step path, of all steps of which jobs are recorded
     :param observes: what jobs do with their files is recorded, too
     :param record: keeps a record for telemetry
+    :param show: is given the state of the run, as far as no record has it
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class JobRecorder:
         annotations: Mapping[str, StepAnnotations],
         observes: bool,
         record: Callable[[Record], None],
+        show: Callable[[ProgressRecord], None] = lambda _: None,
     ) -> None:
         self._jobs = jobs
         self._data = data
@@ -75,7 +80,8 @@ class JobRecorder:
         self._readers: set[str] = set()
         self._exits: dict[str, ExitEvent] = {}
         self._files: dict[str, JobFiles] = {}
-        self._early = EarlyRecords(record)
+        self._progress = Progress(show)
+        self._early = EarlyRecords(record, self._progress)
         self._waits = Waits()
         # The cores that jobs with a place use, and those that this has.
         self._cores: dict[str, tuple[float, float | None]] = {}
@@ -102,6 +108,7 @@ class JobRecorder:
         """A job that waits for a place was looked at: it lacks something; none: nothing any more."""
         if job_name in self._open:
             self._waits.lacks(job_name, cause, time.monotonic())
+            self._progress.waits(job_name, cause)
 
     def placed(self, job_name: str, cores: float, of: float | None) -> None:
         """A job has a place.
@@ -120,6 +127,7 @@ class JobRecorder:
         where = node_name(self._location(job_name))
         self._open[job_name] = now = time.time()
         waited = self._waits.end(job_name, time.monotonic())
+        self._progress.waits(job_name, None)
         self._record(
             StartedRecord(
                 time=now, job=job_name, step=step, location=where, waited=waited, cores=cores, location_cores=of
@@ -133,6 +141,7 @@ class JobRecorder:
         :return: what the node runtime is to be told of it: to measure it, and to observe it, if that is wanted
         """
         self._early.told(spec, job)
+        self._progress.waits(job.name, "queue")
         if not self._observes or job.name not in self._open:
             return spec.model_copy(update={"measure": self.is_measured(job.name)})
         location = self._location(job.name)
@@ -146,6 +155,8 @@ class JobRecorder:
     def happened(self, job_name: str, event: Event) -> None:
         """The node runtime tells something of a job."""
         self._early.happened(job_name, event)
+        if isinstance(event, StartedEvent):
+            self._progress.waits(job_name, None)
         if (files := self._files.get(job_name)) is not None:
             files.add(event)
 
@@ -172,6 +183,7 @@ class JobRecorder:
 
         :return: how it went, if it succeeded
         """
+        self._progress.job_ended(job_name)
         usage = _usage(self._exits.pop(job_name, None))
         self._early.ended(job_name, usage.ended if usage is not None and status is Status.COMPLETED else None)
         if (started := self._open.get(job_name)) is None:
@@ -196,11 +208,13 @@ class JobRecorder:
         self._readers.discard(job_name)
         self._cores.pop(job_name, None)
         self._early.ended(job_name, None)
+        self._progress.job_ended(job_name)
         self._waits.end(job_name, time.monotonic())
         self._end(job_name, "cancelled")
 
     def close(self) -> None:
         """The run ends, and with it what has not ended yet."""
+        self._progress.close()
         for job_name in list(self._open):
             self.abandoned(job_name)
 

@@ -598,15 +598,19 @@ WaitsFor = Literal["producer", "reader", "opening", "rate"]
 
 
 class FedEvent(_Event):
-    """How far a byte stream is; at most once a second, while something of it changes.
+    """How far a byte stream is; at most once a second while it moves, and when it does not.
 
     :ivar name: the stream, see :attr:`InputStream.id`
     :ivar bytes: all that the command was given so far
+    :ivar last: when it was given the last of them; None: it was given none
+    :ivar stalled: it was given nothing for a while
     """
 
     event: Literal["fed"]
     name: str
     bytes: int
+    last: float | None = None
+    stalled: bool = False
     waits: WaitsFor | None = None
 
 

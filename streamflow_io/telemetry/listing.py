@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, Literal
 
 from pydantic import ValidationError
 
+from streamflow_io.hints.errors import HintErrors
+
 from .records import RECORD, RunRecord
-from .retention import has_ended
+from .retention import end_record, has_ended
 from .runs import TELEMETRY_FILE, run_names, runs_directory
 
 #: `killed`: nobody writes it any more, and it has no last record. On a file system without locks, or from another host
@@ -66,3 +71,40 @@ def _state(file: BinaryIO) -> State:
     except OSError:
         return "running"
     return "killed"
+
+
+def running_run() -> Path:
+    """The telemetry file of the newest run that goes on.
+
+    :raises HintErrors: if none does
+    """
+    found = [run for run in list_runs() if run.state == "running"]
+    if not found:
+        near = run_names()[:3]
+        allowed = f"the name of a run that has ended, as {', '.join(near)}" if near else "a run with hints"
+        raise HintErrors.one("streamflow-io watch", "RUN", "no run goes on", allowed)
+    newest = max(found, key=lambda run: run.began)
+    return runs_directory() / newest.name / TELEMETRY_FILE
+
+
+def last_seconds(telemetry: Path) -> float | None:
+    """What the last run of the same workflow has taken that succeeded; none: there is none.
+
+    :param telemetry: of a run, which does not count itself
+    """
+    with contextlib.suppress(OSError, ValidationError, StopIteration):
+        with telemetry.open("rb") as file:
+            own = RECORD.validate_json(file.readline())
+        if isinstance(own, RunRecord):
+            return next(_seconds_of_others(own))
+    return None
+
+
+def _seconds_of_others(own: RunRecord) -> Iterator[float]:
+    for name in run_names():
+        with contextlib.suppress(OSError, ValueError), (runs_directory() / name / TELEMETRY_FILE).open("rb") as file:
+            first = json.loads(file.readline())
+            if first.get("workflow") == own.workflow and first.get("time", own.time) < own.time:
+                end = end_record(file)
+                if end is not None and end.get("status") == "completed":
+                    yield float(str(end["time"])) - float(first["time"])

@@ -24,7 +24,7 @@ def read_records(path: Path) -> Iterator[Record]:
             whole = (line for line in file if line.endswith(b"\n"))
             number = 0
             for number, line in enumerate(whole, 1):
-                record = _parse(path, number, line)
+                record = parse_record(path, number, line)
                 if isinstance(record, RunRecord) is not (number == 1):
                     raise HintErrors.one(
                         path, "event", "this is no telemetry of one run", "`run` first, and only there", line=number
@@ -36,7 +36,11 @@ def read_records(path: Path) -> Iterator[Record]:
         raise HintErrors.one(path, "file", f"cannot be read: {error.strerror}", "the telemetry file of a run") from None
 
 
-def _parse(path: Path, number: int, line: bytes) -> Record:
+def parse_record(path: Path, number: int, line: bytes) -> Record:
+    """A line of a telemetry file.
+
+    :raises HintErrors: if it holds something else; names the line
+    """
     try:
         return RECORD.validate_json(line)
     except ValidationError as error:

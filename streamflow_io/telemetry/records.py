@@ -17,6 +17,7 @@ from streamflow_io.bandwidth.streams import StreamReason
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.hints.models import Direction, Way
+from streamflow_io.runtime.protocol import WaitsFor
 
 from .base_record import BaseRecord
 from .session_records import ArrivedRecord, ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
@@ -112,6 +113,35 @@ class HeldRecord(BaseRecord):
 #: What a job waits for before it has a place: `storage` is bandwidth of it, or an I/O executor; `place` one of so many
 #: jobs that a location takes.
 WaitCause = Literal["storage", "cores", "memory", "disk", "place"]
+
+
+#: The same, while it goes on; `queue`: a job was given to a queue manager, and does not run yet.
+WaitingCause = Literal["storage", "cores", "memory", "disk", "place", "queue"]
+
+
+class StreamProgress(BaseModel):
+    """How far a byte stream is that goes on."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
+    job: str = Field(description="that reads")
+    input: str | None = Field(None, description="as /step/port; none: not known")
+    output: str = Field(description="as /step/port")
+    source: str = Field(description="the job that writes")
+    bytes: int = Field(description="that the job was given")
+    rate: float = Field(description="bytes per second, now; 0: it stands")
+    since: float = Field(description="since when it moves, or stands")
+    waits: WaitsFor | None = Field(None, description="for whom or what it waited, when it was last looked at")
+
+
+class ProgressRecord(BaseRecord):
+    """How far the run is: what no other record has. Not in the telemetry file, but in a file that is replaced."""
+
+    event: Literal["progress"] = "progress"
+    streams: tuple[StreamProgress, ...] = ()
+    more: int = Field(0, description="so many streams more")
+    waiting: dict[str, dict[WaitingCause, int]] = Field(
+        default_factory=dict, description="by step and what they wait for, how many jobs"
+    )
 
 
 class StartedRecord(JobRecord):

@@ -12,12 +12,13 @@ from typing import BinaryIO
 
 from streamflow_io.files import stranger
 
-from .runs import COORDINATION_FILE, TELEMETRY_FILE, run_names, runs_directory
+from .runs import COORDINATION_FILE, PROGRESS_FILE, TELEMETRY_FILE, run_names, runs_directory
 
 KEPT_RUNS = 100
 # Locks of other hosts are not seen on every file system, and a run may be silent while its jobs wait in a queue.
 SILENT_SECONDS = 30 * 24 * 3600
 _LONGEST_END = 4096
+_TRIES = 50
 
 
 def remove_old_runs(keep: int = KEPT_RUNS) -> None:
@@ -35,31 +36,43 @@ def remove_old_runs(keep: int = KEPT_RUNS) -> None:
 def lock(descriptor: int) -> None:
     """Tell others that a run goes on, while its telemetry file is open. Raises nothing: some disks have no locks."""
     with contextlib.suppress(OSError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for _ in range(_TRIES):
+            # Who looks whether it is locked has it locked for a moment.
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            time.sleep(0.01)
 
 
 def _remove(directory: Path) -> None:
     """:raises OSError, ValueError: if it holds something else"""
     telemetry = directory / TELEMETRY_FILE
-    others = set(os.listdir(directory)) - {TELEMETRY_FILE, COORDINATION_FILE}
+    others = set(os.listdir(directory)) - {TELEMETRY_FILE, COORDINATION_FILE, PROGRESS_FILE, f".{PROGRESS_FILE}"}
     if directory.is_symlink() or not telemetry.is_file() or others:
         return
     # For writing, without which NFS gives no lock.
     with os.fdopen(os.open(telemetry, os.O_RDWR | os.O_NOFOLLOW), "rb") as file:
         if _event(file.readline()) == "run" and (has_ended(file) or _was_killed(file)):
             # The telemetry last: without it this is no run any more, and would never be looked at again.
-            (directory / COORDINATION_FILE).unlink(missing_ok=True)
+            for name in (COORDINATION_FILE, PROGRESS_FILE, f".{PROGRESS_FILE}"):
+                (directory / name).unlink(missing_ok=True)
             telemetry.unlink()
             directory.rmdir()
 
 
 def has_ended(file: BinaryIO) -> bool:
     """Whether a telemetry file has its last record."""
+    return end_record(file) is not None
+
+
+def end_record(file: BinaryIO) -> dict[str, object] | None:
+    """The last record of a telemetry file, if it has it."""
     file.seek(max(0, os.fstat(file.fileno()).st_size - _LONGEST_END))
     try:
-        return _event(file.readlines()[-1]) == "end"
-    except ValueError:  # a line that was not written to its end
-        return False
+        record = json.loads(file.readlines()[-1])
+    except (IndexError, ValueError):  # a line that was not written to its end
+        return None
+    return record if isinstance(record, dict) and record.get("event") == "end" else None
 
 
 def _was_killed(file: BinaryIO) -> bool:

@@ -12,6 +12,8 @@ from .directories import data_directory
 
 TELEMETRY_FILE = "telemetry.jsonl"
 COORDINATION_FILE = "coordination.json"
+#: There while the run goes on.
+PROGRESS_FILE = "progress.json"
 LAST = "last"
 
 

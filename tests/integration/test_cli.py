@@ -30,6 +30,7 @@ ARGUMENTS = {
     "annotate": ["streamflow.yml", "--from", "capio.json"],
     "partition": ["streamflow.yml"],
     "storage": ["probe", "missing"],
+    "watch": ["telemetry.jsonl"],
     "runs": [],
     "report": ["telemetry.jsonl", "-o", "report.html"],
     "bandwidth": ["telemetry.jsonl"],

@@ -1,0 +1,148 @@
+"""A run is watched while it goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+from streamflow_io.telemetry.following import Following
+from streamflow_io.telemetry.live import LiveRun, RunView
+from streamflow_io.telemetry.runs import PROGRESS_FILE
+from tests import forked
+from tests.cwl import Bench, Document, found, kill_group, streamable, tool, workflow
+from tests.node_support import wait_for
+
+STALLED = "head -c 100000 /dev/zero; while [ ! -e $go ]; do sleep 0.1; done; head -c 100000 /dev/zero"
+
+
+def stalling() -> Document:
+    """`/b` reads what `/a` writes, which stands until there is a file `go`."""
+    steps: dict[str, Document] = {
+        "a": {
+            "run": tool(f"({STALLED}) > out.txt", {"go": "string"}, {"out": found("out.txt", streamable=True)}),
+            "in": {"go": "go"},
+        },
+        "b": {
+            "run": tool("wc -c < $file", {"file": streamable()}, {"out": "stdout"}, stdout="b.txt"),
+            "in": {"file": "a/out"},
+        },
+    }
+    return workflow({"go": "string"}, steps, {"b": "b/out"})
+
+
+def watch(bench: Bench, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {"XDG_DATA_HOME": str(bench.data)}
+    return forked.run("streamflow-io", "watch", *arguments, cwd=bench.directory, environment=environment)
+
+
+def telemetry(bench: Bench) -> Path:
+    """The file of the only run, as soon as it is there."""
+    files: list[Path] = []
+
+    def there() -> bool:
+        files[:] = [path for path in bench.data.glob("**/telemetry.jsonl") if path.stat().st_size]
+        return bool(files)
+
+    wait_for(there, "telemetry")
+    return files[0]
+
+
+def looked(following: Following) -> RunView:
+    following.look()
+    return following.view(time.time())
+
+
+def test_a_stream_that_stands_is_seen_and_the_end(bench: Bench) -> None:
+    go = bench.directory / "go"
+    path = bench.write(stalling(), {"go": str(go)}, True)
+    process = bench.start(path)
+    file = telemetry(bench)
+    following = Following(file, LiveRun("run"))
+
+    def stalled() -> bool:
+        view = looked(following)
+        return [(each.bytes, each.stalled is not None, each.waits) for each in view.streams] == [
+            (100_000, True, "producer")
+        ]
+
+    wait_for(stalled, "a stream that stands")
+    view = looked(following)
+    assert [(step.name, step.running) for step in view.steps] == [("/a", 1), ("/b", 1)]
+    go.touch()
+    # It ends with the run, without a terminal.
+    done = watch(bench, "last")
+    run = bench.finish(process, path)
+    assert run.ok, run.errors
+    assert "has succeeded after" in done.stdout
+    assert done.returncode == 0
+    wait_for(lambda: looked(following).state == "completed", "the end")
+    assert (view.streamed, looked(following).streamed_bytes) == (0, 200_000)
+    assert not file.with_name(PROGRESS_FILE).exists()
+    following.close()
+    nothing = watch(bench, "another")
+    assert nothing.returncode == 1
+    assert "there is no such run" in nothing.stdout
+    assert "no run goes on" in watch(bench).stdout
+
+
+def test_a_run_that_was_killed_is_not_waited_for(bench: Bench) -> None:
+    path = bench.write(stalling(), {"go": str(bench.directory / "go")}, True)
+    process = bench.start(path)
+    telemetry(bench)
+    kill_group(process)
+    done = watch(bench, "last")
+    assert "was KILLED" in done.stdout
+    assert done.returncode == 1
+    wait_for(lambda: bench.leftovers() == [], "nothing is left", 60)
+
+
+def test_the_state_below_the_log(bench: Bench) -> None:
+    """On a terminal of the run itself, which is as it was afterwards."""
+    path = bench.write(stalling(), {"go": str(bench.directory / "go")}, True, {"progress": True})
+    place = path.parent
+    leader, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    before = termios.tcgetattr(terminal)
+    streamflow = Path(sys.executable).with_name("streamflow")
+    environment = {**os.environ, "TERM": "xterm", "TMPDIR": str(place / "tmp"), "XDG_DATA_HOME": str(bench.data)}
+    process = subprocess.Popen(
+        (streamflow, "run", path, "--outdir", place / "out"),
+        cwd=place,
+        env=environment,
+        stdout=terminal,
+        stderr=terminal,
+    )
+    output = b""
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if b"waits for its producer" in output:
+                (bench.directory / "go").touch()
+            if process.poll() is not None:
+                break
+            with contextlib.suppress(BlockingIOError):
+                os.set_blocking(leader, False)
+                output += os.read(leader, 1 << 16)
+            time.sleep(0.01)
+        assert process.wait(10) == 0, output.decode()
+        with contextlib.suppress(BlockingIOError):
+            output += os.read(leader, 1 << 20)
+    finally:
+        process.kill()
+        process.wait()
+    assert termios.tcgetattr(terminal) == before
+    os.close(terminal)
+    os.close(leader)
+    assert output.count(b"\x1b[?25l") <= output.count(b"\x1b[?25h")
+    text = output.decode()
+    assert "/a/out -> /b/file" in text
+    assert "COMPLETED" in text
+    assert text.rindex("This run has taken") > text.rindex("waits for its producer")
