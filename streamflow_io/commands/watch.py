@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
+import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -14,11 +17,11 @@ from rich.live import Live
 
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.telemetry.following import Following
-from streamflow_io.telemetry.listing import last_seconds, running_run
+from streamflow_io.telemetry.listing import last_seconds, list_runs, running_run
 from streamflow_io.telemetry.live import LiveRun, RunView
 from streamflow_io.telemetry.live_screen import screen
-from streamflow_io.telemetry.live_text import end_line, plain_line
-from streamflow_io.telemetry.runs import find_run, run_label
+from streamflow_io.telemetry.live_text import end_line, page_facts, plain_line
+from streamflow_io.telemetry.runs import TELEMETRY_FILE, find_run, run_label, runs_directory
 
 from .console import say
 
@@ -48,6 +51,19 @@ class Watched:
             say(console, end_line(self.view), None if self.ok else "bold red")
 
 
+@dataclass(frozen=True)
+class Served:
+    """A page was served, until Ctrl-C."""
+
+    ok = True
+
+    def to_json(self) -> dict[str, Any]:
+        return {}
+
+    def show(self, console: Console) -> None:
+        """There is nothing more to say."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
@@ -55,10 +71,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="name of a run, `last`, or path of telemetry (default: the newest that goes on)",
     )
+    parser.add_argument("--web", action="store_true", help="in a browser: one page, for this machine alone")
+    parser.add_argument("--port", type=int, metavar="N", help="with --web: its port (default: any that is free)")
 
 
-def run(arguments: argparse.Namespace) -> Watched:
+def run(arguments: argparse.Namespace) -> Watched | Served:
     """:raises HintErrors: if there is no such run, or it cannot be read"""
+    if arguments.port is not None and not arguments.web:
+        raise HintErrors.one("streamflow-io watch", "--port", "there is no page without --web", "--web --port N")
+    if arguments.port is not None and not 0 <= arguments.port < 1 << 16:
+        raise HintErrors.one("streamflow-io watch", "--port", f"{arguments.port} is no port", "0 (any) to 65535")
+    if arguments.web:
+        return _serve(arguments.run, arguments.port or 0)
     following = follow(find_run(arguments.run) if arguments.run is not None else running_run())
     try:
         if arguments.json:
@@ -80,6 +104,61 @@ def follow(file: Path) -> Following:
         raise HintErrors.one(file, "file", f"cannot be read: {error.strerror}", "the telemetry file of a run") from None
     following.look()
     return following
+
+
+class Newest:
+    """The run that a page shows: when it is over, the next one takes its place.
+
+    :param text: as RUN of the command; None: any run
+    :raises HintErrors: if there is no such run
+    """
+
+    def __init__(self, text: str | None) -> None:
+        self._name: str | None = None
+        self._following: Following | None = None
+        if text is not None:
+            self._following = follow(find_run(text))
+            # The second run of a name is `NAME-2`.
+            self._name = re.sub(r"-[0-9]+$", "", self._following.live.label)
+
+    def __call__(self) -> Following | None:
+        """It, as far as was written by now; None: there is none.
+
+        :raises HintErrors: if it cannot be read
+        """
+        if (self._following is None or self._following.is_over) and (file := self._next()) is not None:
+            if self._following is not None:
+                self._following.close()
+            self._following = follow(file)
+        elif self._following is not None:
+            self._following.look()
+        return self._following
+
+    def _next(self) -> Path | None:
+        shown = None if self._following is None else self._following.file
+        for name in (run.name for run in list_runs() if run.state == "running"):
+            file = runs_directory() / name / TELEMETRY_FILE
+            if file != shown and self._name in (None, name, re.sub(r"-[0-9]+$", "", name)):
+                return file
+        return None
+
+
+def _serve(text: str | None, port: int) -> Served:
+    # It takes some time to import, and nobody else needs it.
+    from . import watch_web
+
+    newest = Newest(text)
+    nobody = page_facts(LiveRun("streamflow-io").view(0.0)) | {"stateText": "shows the next run", "line": ""}
+
+    def ready(address: str) -> None:
+        print(f"{address}\nFor the user of this machine alone. Ctrl-C ends it; the run does not notice.", flush=True)
+
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(watch_web.serve(newest, port, nobody, ready))
+    except OSError as error:
+        raise HintErrors.one("streamflow-io watch", "--port", f"{port}: {error.strerror}", "a free port") from None
+    return Served()
 
 
 def _on_terminal(following: Following) -> Watched:

@@ -61,7 +61,7 @@ def _time_line(history: History) -> str:
     done = sum(job.status == "completed" for job in history.jobs)
     took = f"{history.seconds:,.1f} s"
     if history.status in ("failed", "cancelled"):
-        what = "has failed" if history.status == "failed" else "was ended"
+        what = "has failed" if history.status == "failed" else "was cancelled"
         return f"This run {what} after {took}: {done:,} of {counted(len(history.jobs), 'job')} succeeded"
     return f"This run has taken {took}, for {counted(len(history.jobs), 'job')}"
 

@@ -185,6 +185,11 @@ class LiveRun:
         self._fallbacks: dict[str, None] = {}
 
     @property
+    def label(self) -> str:
+        """What the run is called."""
+        return self._label
+
+    @property
     def has_ended(self) -> bool:
         return self._ended is not None
 

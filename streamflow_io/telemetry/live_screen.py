@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from streamflow_io.wording import counted, size_text
+from streamflow_io.wording import size_text
 
 from .live import RunView, StepView, StorageView, StreamView
-from .live_text import STATES, jobs_text, rate_text, time_text, waits_text, way_text
+from .live_text import STATES, rate_text, streamed_text, time_and_jobs, waits_text, way_text
 
 _STYLES = {"running": "bold", "completed": "bold green", "failed": "bold red", "killed": "bold red"}
 # What is not a row of a table: title, headers, lines between.
@@ -30,16 +30,13 @@ def _parts(view: RunView, rows: int, streams: Sequence[StreamView]) -> Iterator[
     title = Text(view.label, "bold", no_wrap=True, overflow="ellipsis")
     title.append(f" {STATES[view.state]}", _STYLES.get(view.state, "bold yellow"))
     yield title
-    line = f"{time_text(view.seconds)}; {jobs_text(view)}"
-    if view.expected is not None:
-        line += f"; the last time it took {time_text(view.expected)}"
-    yield Text(line)
+    yield Text(time_and_jobs(view))
     if view.steps:
         yield _steps(view.steps, rows)
     if streams:
         yield _streams(streams, len(view.streams) - len(streams) + view.more_streams)
     if view.streamed:
-        yield Text(f"{counted(view.streamed, 'byte stream')} ended, {size_text(view.streamed_bytes)}", "dim")
+        yield Text(streamed_text(view), "dim")
     if view.storages:
         yield _storages(view.storages)
     for step in view.steps:

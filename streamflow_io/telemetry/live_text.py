@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from streamflow_io.wording import counted, size_text
 
@@ -26,7 +27,7 @@ STATES = {
     "running": "is running",
     "completed": "has succeeded",
     "failed": "has FAILED",
-    "cancelled": "was ended",
+    "cancelled": "was cancelled",
     "ended": "has ended",
     "killed": "was KILLED: nobody writes its records any more",
 }
@@ -74,6 +75,19 @@ def storage_text(storage: StorageView) -> str:
     return f"{storage.admitted:g}{of} MB/s admitted to {counted(storage.jobs, 'job')}"
 
 
+def time_and_jobs(view: RunView) -> str:
+    """How long it has taken, and what its jobs do, as `9 s; jobs: 1 waiting, 2 running, 1 done`."""
+    text = f"{time_text(view.seconds)}; {jobs_text(view)}"
+    return text if view.expected is None else f"{text}; the last time it took {time_text(view.expected)}"
+
+
+def streamed_text(view: RunView) -> str:
+    """What has streamed, as `2 byte streams ended, 1.5 GB`; empty if nothing has."""
+    if not view.streamed:
+        return ""
+    return f"{counted(view.streamed, 'byte stream')} ended, {size_text(view.streamed_bytes)}"
+
+
 def plain_line(view: RunView) -> str:
     """The state of a run in one line, for where there is no terminal."""
     return f"{view.label}: {time_text(view.seconds)}, " + "; ".join(_parts(view))
@@ -83,6 +97,52 @@ def end_line(view: RunView) -> str:
     """How a run has ended."""
     text = f"{view.label} {STATES[view.state]} after {time_text(view.seconds)}; {jobs_text(view)}"
     return text + (f"; failed: {', '.join(view.failures)}" if view.failures else "")
+
+
+def page_facts(view: RunView) -> dict[str, Any]:
+    """All that a page shows of a run, mostly as words."""
+    return {
+        "label": view.label,
+        "state": view.state,
+        "stateText": STATES[view.state],
+        "line": time_and_jobs(view),
+        "steps": [
+            {
+                "name": f"{step.name} (I/O)" if step.io_task else step.name,
+                "waiting": step.waiting,
+                "running": step.running,
+                "done": step.done,
+                "failed": step.failed,
+                "waits": waits_text(step),
+            }
+            for step in view.steps
+        ],
+        "streams": [
+            {
+                "way": way_text(stream),
+                "size": size_text(stream.bytes),
+                "now": rate_text(stream),
+                "rate": stream.rate,
+                "stalled": stream.stalled is not None,
+            }
+            for stream in view.streams
+        ],
+        "moreStreams": view.more_streams,
+        "streamed": streamed_text(view),
+        "storages": [
+            {
+                "name": storage.name,
+                "jobs": f"{storage.jobs:,}",
+                "admitted": f"{storage.admitted:g}",
+                "bandwidth": "" if storage.bandwidth is None else f"{storage.bandwidth:g}",
+                "measured": "" if storage.measured is None else f"{storage.measured:.3g}",
+            }
+            for storage in view.storages
+        ],
+        "learning": [f"storageBW of {step.name}: {step.learning}" for step in view.steps if step.learning is not None],
+        "failures": list(view.failures),
+        "fallbacks": [f"Not delivered as asked: {fallback}" for fallback in view.fallbacks],
+    }
 
 
 def _parts(view: RunView) -> Iterator[str]:

@@ -1,0 +1,127 @@
+"""`streamflow-io watch --web`: a run in a browser, for the user of this machine alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
+
+from aiohttp import web
+
+from streamflow_io.telemetry.following import Following
+from streamflow_io.telemetry.live_text import page_facts
+
+HOST = "127.0.0.1"
+_EACH = 0.5
+# A connection without news is kept alive, and one that is gone is found.
+_SILENCE = 15.0
+_PAGE = "watch_page.html"
+
+
+@dataclass
+class Shown:
+    """What there is to see.
+
+    :ivar facts: of the run that is shown, as JSON
+    :ivar number: of times that they have changed
+    """
+
+    facts: str = ""
+    number: int = 0
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def set(self, facts: str) -> None:
+        if facts != self.facts:
+            async with self.changed:
+                self.facts, self.number = facts, self.number + 1
+                self.changed.notify_all()
+
+    async def next(self, number: int) -> None:
+        """Wait until there is another one than that of this number."""
+        async with self.changed:
+            await self.changed.wait_for(lambda: self.number != number)
+
+
+async def serve(
+    look: Callable[[], Following | None], port: int, nobody: dict[str, Any], ready: Callable[[str], None]
+) -> None:
+    """Serve the page until the task is cancelled.
+
+    It is served at an address with a random word in it, to this machine only, and to no page that another site shows.
+
+    :param look: the run to show, of which all that was written is known; called again and again in a thread
+    :param port: 0: any that is free
+    :param nobody: what is shown where there is no run
+    :param ready: is told the address
+    :raises OSError: if the port cannot be had
+    """
+    shown, word = Shown(json.dumps(nobody), 1), secrets.token_urlsafe(24)
+    application = web.Application(middlewares=[_guard(word)])
+    application.add_routes([web.get("/{word}/", _page), web.get("/{word}/events", _events(shown))])
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, HOST, port).start()
+        ready(f"http://{HOST}:{runner.addresses[0][1]}/{word}/")
+        while True:
+            following = await asyncio.to_thread(look)
+            if following is not None:
+                await shown.set(json.dumps(page_facts(following.view(time.time()))))
+            await asyncio.sleep(_EACH)
+    finally:
+        await runner.cleanup()
+
+
+def _guard(word: str) -> Any:
+    """Lets nobody in who does not know the word, nor who calls this machine by another name (DNS rebinding)."""
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Callable[[web.Request], Any]) -> web.StreamResponse:
+        name = request.host.rpartition(":")[0]
+        told = request.match_info.get("word", "")
+        if name not in (HOST, "localhost") or not hmac.compare_digest(told.encode(), word.encode()):
+            raise web.HTTPNotFound
+        response: web.StreamResponse = await handler(request)
+        return response
+
+    return guard
+
+
+async def _page(_: web.Request) -> web.Response:
+    nonce = secrets.token_urlsafe(16)
+    text = files(__package__).joinpath(_PAGE).read_text("utf-8").replace("NONCE", nonce)
+    policy = f"default-src 'none'; connect-src 'self'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'"
+    headers = {
+        "Content-Security-Policy": f"{policy}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    return web.Response(text=text, content_type="text/html", headers=headers)
+
+
+def _events(shown: Shown) -> Callable[[web.Request], Any]:
+    async def events(request: web.Request) -> web.StreamResponse:
+        """Server-sent events: the state, whenever it has changed."""
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+        await response.prepare(request)
+        number = 0
+        with contextlib.suppress(ConnectionError):
+            while True:
+                try:
+                    await asyncio.wait_for(shown.next(number), _SILENCE)
+                except asyncio.TimeoutError:
+                    await response.write(b": still here\n\n")
+                    continue
+                number = shown.number
+                await response.write(f"data: {shown.facts}\n\n".encode())
+        return response
+
+    return events
