@@ -32,7 +32,7 @@ class _Stream:
     since: float
     told: float | None = None
     bytes: int = 0
-    rate: float = 0.0
+    rate: float | None = None
     waits: WaitsFor | None = None
 
 
@@ -83,7 +83,7 @@ class Progress:
             # Before the first, it is not known since when it has moved: it is told once a second.
             seconds = 1.0 if stream.told is None else event.time - stream.told
             rate = (event.bytes - stream.bytes) / max(seconds, 1e-3)
-        if (rate > 0) is not (stream.rate > 0):
+        if stream.rate is None or (rate > 0) is not (stream.rate > 0):
             # Clocks of hosts differ.
             stood = 0.0 if rate > 0 or event.last is None else event.time - event.last
             stream.since = max(stream.since, now - stood)

@@ -74,7 +74,7 @@ class StreamView:
     :ivar output: as /step/port
     :ivar input: as /step/port; none: not known
     :ivar tag: of the job that reads
-    :ivar rate: bytes per second, now
+    :ivar rate: bytes per second, now; none: not known yet
     :ivar stalled: for so many seconds nothing was fed; none: it moves
     """
 
@@ -82,7 +82,7 @@ class StreamView:
     input: str | None
     tag: str
     bytes: int
-    rate: float
+    rate: float | None
     waits: str | None
     stalled: float | None
 
@@ -317,7 +317,7 @@ _CHOICES = {
 
 
 def _stream(stream: StreamProgress, told: float, now: float) -> StreamView:
-    stalled = None if stream.rate > 0 else max(0.0, max(now, told) - stream.since)
+    stalled = None if stream.rate != 0 else max(0.0, max(now, told) - stream.since)
     tag = stream.job.rpartition("/")[2]
     return StreamView(stream.output, stream.input, tag, stream.bytes, stream.rate, stream.waits, stalled)
 

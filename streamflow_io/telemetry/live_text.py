@@ -63,6 +63,8 @@ def way_text(stream: StreamView) -> str:
 
 def rate_text(stream: StreamView) -> str:
     """How fast it is, or why it is not, as `12.0 MB/s`."""
+    if stream.rate is None:
+        return "begins"
     if stream.stalled is None:
         return f"{size_text(stream.rate)}/s"
     why = _STREAM_WAITS.get(stream.waits or "", "nothing moves")
@@ -122,7 +124,7 @@ def page_facts(view: RunView) -> dict[str, Any]:
                 "way": way_text(stream),
                 "size": size_text(stream.bytes),
                 "now": rate_text(stream),
-                "rate": stream.rate,
+                "rate": stream.rate or 0.0,
                 "stalled": stream.stalled is not None,
             }
             for stream in view.streams
@@ -152,7 +154,7 @@ def _parts(view: RunView) -> Iterator[str]:
             yield f"{step.name} waits for {waits}"
     moving = [stream for stream in view.streams if stream.stalled is None]
     if moving:
-        yield f"{counted(len(moving), 'byte stream')} with {size_text(sum(stream.rate for stream in moving))}/s"
+        yield f"{counted(len(moving), 'byte stream')} with {size_text(sum(stream.rate or 0.0 for stream in moving))}/s"
     for stream in view.streams:
         if stream.stalled is not None:
             yield f"{way_text(stream)} {rate_text(stream)}"

@@ -128,7 +128,7 @@ class StreamProgress(BaseModel):
     output: str = Field(description="as /step/port")
     source: str = Field(description="the job that writes")
     bytes: int = Field(description="that the job was given")
-    rate: float = Field(description="bytes per second, now; 0: it stands")
+    rate: float | None = Field(None, description="bytes per second, now; 0: it stands; none: not known yet")
     since: float = Field(description="since when it moves, or stands")
     waits: WaitsFor | None = Field(None, description="for whom or what it waited, when it was last looked at")
 

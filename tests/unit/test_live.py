@@ -14,7 +14,7 @@ from streamflow_io.telemetry.following import Following
 from streamflow_io.telemetry.latest import LatestWriter, read_latest
 from streamflow_io.telemetry.live import LiveRun, RunView
 from streamflow_io.telemetry.live_screen import screen
-from streamflow_io.telemetry.live_text import end_line, plain_line
+from streamflow_io.telemetry.live_text import end_line, plain_line, rate_text
 from streamflow_io.telemetry.records import (
     AdmittedRecord,
     ChoiceRecord,
@@ -53,7 +53,7 @@ def ended(job: str, status: Any = "completed", at: float = 3) -> list[Record]:
     return [*started(job), EndedRecord(time=BEGIN + at, job=job, step=job.rpartition("/")[0], status=status)]
 
 
-def stream(rate: float, size: int = 12_300_000, since: float = 5, waits: Any = "producer") -> StreamProgress:
+def stream(rate: float | None, size: int = 12_300_000, since: float = 5, waits: Any = "producer") -> StreamProgress:
     ways = {"input": "/square/values", "output": "/measure/values", "source": "/measure/0"}
     return StreamProgress(job="/square/0", bytes=size, rate=rate, since=BEGIN + since, waits=waits, **ways)
 
@@ -105,6 +105,8 @@ def test_streams_move_or_stand() -> None:
     )
     assert (moving.bytes, moving.rate, moving.stalled) == (12_300_000, 4_000_000.0, None)
     assert (standing.rate, standing.stalled, standing.waits) == (0.0, 4.0, "producer")
+    begins = view(ProgressRecord(time=BEGIN + 8, streams=(stream(None, 0),))).streams[0]
+    assert (begins.stalled, rate_text(begins)) == (None, "begins")
 
 
 def test_admitted_and_measured_bandwidth() -> None:
