@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from streamflow_io.admission.storages import Amounts
-from streamflow_io.hints.models import WAYS, Way
+from streamflow_io.hints.models import Way
 
 from .burst_profile import BurstProfile
 from .schedule_state import ScheduleState
@@ -69,11 +69,9 @@ class Entry(_Model):
 
         :param identifier: of its file
         """
-        held, wanted = (
-            {way: min(amounts[way], bandwidth[way]) for way in WAYS if way in amounts and way in bandwidth}
-            for amounts in (self.held, self.wanted)
+        return Claim(
+            identifier, _within(self.held, bandwidth), _within(self.wanted, bandwidth), self.due, self.ticket, silent
         )
-        return Claim(identifier, held, wanted, self.due, self.ticket, silent)
 
     def to_bytes(self) -> bytes:
         """As it is written: always of the same length."""
@@ -103,6 +101,10 @@ class LedgerFile(_Model):
         """Where it is given; one alone holds for both directions, as in the StreamFlow file."""
         given = [each for each in (self.write, self.read) if each is not None]
         return {"write": self.write or given[0], "read": self.read or given[0]} if given else None
+
+
+def _within(amounts: Amounts, bandwidth: Amounts) -> dict[Way, int]:
+    return {way: min(much, bandwidth[way]) for way, much in amounts.items() if way in bandwidth}
 
 
 def shortened(name: str) -> str:

@@ -42,28 +42,24 @@ class Other:
 class _Read:
     """An entry that was read, and is open.
 
-    :ivar text: as it was read last
+    :ivar text: as it was read last; :ivar other: what it says
     """
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, name: str, descriptor: int) -> None:
         self.descriptor = descriptor
         self.text = b""
-        self.owner = 0
-        self._written = 0.0
-        self._entry: Entry | None = None
+        self.other = Other(name, None, 0, 0.0)
 
-    def take(self, text: bytes) -> None:
-        """It was read; what is as it was before is not parsed again."""
-        if text != self.text:
-            self.text, self._written = text, os.fstat(self.descriptor).st_mtime
-            try:
-                # Without what fills the block.
-                self._entry = Entry.model_validate_json(text[: text.rfind(b"}") + 1])
-            except ValidationError:
-                self._entry = None
-
-    def other(self, name: str) -> Other:
-        return Other(name, self._entry, self.owner, self._written)
+    def take(self, text: bytes, found: os.stat_result) -> Other:
+        """Another text was read."""
+        self.text = text
+        try:
+            # Without what fills the block.
+            entry = Entry.model_validate_json(text[: text.rfind(b"}") + 1])
+        except ValidationError:
+            entry = None
+        self.other = Other(self.other.identifier, entry, found.st_uid, found.st_mtime)
+        return self.other
 
 
 class OtherEntries:
@@ -77,15 +73,19 @@ class OtherEntries:
         self._runs = runs
         self._is_network = is_network
         self._read: dict[str, _Read] = {}
+        # What was in the directory, and which of that are entries.
+        self._found: tuple[list[str], list[str]] = [], []
 
     def look(self, own: str) -> list[Other]:
         """The entries of other runs that live; those of dead ones are removed. Under the lock.
 
         :param own: the name of the entry that is not wanted
         """
-        names = sorted(name for name in os.listdir(self._runs) if _ENTRY.fullmatch(name))
-        found = [self._other(name) for name in names[:MOST_ENTRIES] if name != own]
-        living = [each for each in found if each is not None]
+        found = os.listdir(self._runs)
+        if found != self._found[0]:
+            names = sorted(name for name in found if _ENTRY.fullmatch(name))[:MOST_ENTRIES]
+            self._found = found, [name for name in names if name != own]
+        living = [each for name in self._found[1] if (each := self._other(name)) is not None]
         for name in self._read.keys() - {each.identifier for each in living}:
             self._forget(name)
         return living
@@ -97,7 +97,7 @@ class OtherEntries:
 
     def _other(self, name: str) -> Other | None:
         known = self._read.get(name)
-        if known is not None and (other := self._seen_before(name, known)) is not None:
+        if known is not None and (other := self._seen_before(known)) is not None:
             return other
         self._forget(name)
         try:
@@ -106,7 +106,7 @@ class OtherEntries:
             if error.errno in (errno.ENOENT, errno.ELOOP, errno.EACCES, errno.ENXIO):
                 return None  # it is gone, or nothing that a run of this version makes
             raise
-        self._read[name] = read = _Read(descriptor)
+        self._read[name] = read = _Read(name, descriptor)
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             return None
@@ -114,13 +114,12 @@ class OtherEntries:
             with suppress(OSError):  # another user's
                 os.unlink(name, dir_fd=self._runs)
             return None
-        read.take(os.pread(descriptor, ENTRY_BYTES, 0))
-        read.owner = found.st_uid
+        other = read.take(os.pread(descriptor, ENTRY_BYTES, 0), found)
         if len(self._read) > _MOST_OPEN:
             self._forget(name)
-        return read.other(name)
+        return other
 
-    def _seen_before(self, name: str, read: _Read) -> Other | None:
+    def _seen_before(self, read: _Read) -> Other | None:
         """An entry that is open already: who has written since the last look lives; of others the lock tells.
 
         :return: none: it has to be opened anew. A network file system looks for what is new when a file is opened
@@ -128,10 +127,9 @@ class OtherEntries:
         if self._is_network:
             return None
         text = os.pread(read.descriptor, ENTRY_BYTES, 0)
-        if text == read.text and try_lock(read.descriptor, fcntl.LOCK_SH):
-            return None
-        read.take(text)
-        return read.other(name)
+        if text != read.text:
+            return read.take(text, os.fstat(read.descriptor))
+        return None if try_lock(read.descriptor, fcntl.LOCK_SH) else read.other
 
     def _forget(self, name: str) -> None:
         if (read := self._read.pop(name, None)) is not None:

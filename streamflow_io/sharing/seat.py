@@ -106,24 +106,18 @@ class Seat:
 
     def look(self) -> Lease | None:
         """See what others hold and want, take what there is, and write it down."""
-        now, hold = time.time(), self.standing.hold
+        now, hold, before = time.time(), self.standing.hold, self.standing.claim
         with self._directory.locked():
-            found = self._directory.others()
-            others = self._living(found, time.monotonic())
-            self.others = tuple(entry for _, entry, _ in others)
-            bandwidth = self._shared_bandwidth(others)
-            claims = self._claims_of(others, bandwidth)
-            before = self.standing.claim
-            lease = self.standing.look(claims, bandwidth, now)
+            if self.follower is None and self.standing.leave():
+                lease = None
+            else:
+                found = self._directory.others()
+                others = self._living(found, time.monotonic())
+                self.others = tuple(entry for _, entry, _ in others)
+                bandwidth = self._shared_bandwidth(others)
+                lease = self.standing.look(self._claims_of(others, bandwidth), bandwidth, now)
             self._write()
-            after = self.standing.claim
-            self._directory.tell(
-                returned=any(amount(after.held, way) < amount(before.held, way) for way in WAYS)
-                or bool(before.wanted and after.wanted != before.wanted),
-                asked=bool(after.wanted and after.wanted != before.wanted)
-                or not before.held.keys() >= after.held.keys(),
-            )
-            self._news = self._directory.news()
+            self._tell(before, self.standing.claim)
         if self.follower is not None:
             profiles = {_name(identifier): entry.profile for identifier, entry, _ in others}
             megabytes = {way: much / 1e6 for way, much in bandwidth.items()}
@@ -131,6 +125,15 @@ class Seat:
         # Also if the schedule has ended since: what was held back has not been asked for.
         self._is_held_back = hold is not None and now < hold.until
         return lease
+
+    def _tell(self, before: Claim, after: Claim) -> None:
+        """Tell others what has changed. Under the lock."""
+        self._directory.tell(
+            returned=any(amount(after.held, way) < amount(before.held, way) for way in WAYS)
+            or bool(before.wanted and after.wanted != before.wanted),
+            asked=bool(after.wanted and after.wanted != before.wanted) or not before.held.keys() >= after.held.keys(),
+        )
+        self._news = self._directory.news()
 
     def _apart(self, found: Sequence[Other]) -> float:
         """By how many seconds the clocks of the runs differ: each has written when, and the file system knows when."""
@@ -141,6 +144,8 @@ class Seat:
         """The claims of others; of an entry that is the same as at the last look it is made once."""
         before, self._claims = self._claims, {}
         for identifier, entry, seconds in others:
+            if not entry.held and not entry.wanted:
+                continue  # it is in nobody's way
             made = entry, bandwidth, seconds >= HOLDS_BACK_NOBODY
             known = before.get(identifier)
             if known is None or known[0][0] is not entry or known[0] != made:

@@ -40,10 +40,12 @@ class Standing:
         self._ticket = 0
         self._held: dict[Way, int] = {}
         self._wanted: dict[Way, int] = {}
+        # None: something of it has changed.
+        self._claim: Claim | None = None
 
     def wish(self, wish: Wish) -> None:
         """The run wants something else from now on."""
-        self._wish = wish
+        self._wish, self._claim = wish, None
         if wish.is_empty:
             self._asked = self._hold = None
         elif wish.lacks and self._asked != wish.began:
@@ -52,7 +54,7 @@ class Standing:
 
     def follow(self, following: Following | None) -> None:
         """Follow a schedule from the next burst on; None: none any more, and what is held back is not from now on."""
-        self._following = following
+        self._following, self._claim = following, None
         if following is None:
             self._hold = None
 
@@ -68,7 +70,10 @@ class Standing:
     @property
     def claim(self) -> Claim:
         """What it held and wanted after the last look."""
-        return Claim(self._run, self._held, self._wanted, self.due, self._ticket, together=self._wish.together)
+        if self._claim is None:
+            together = self._wish.together
+            self._claim = Claim(self._run, self._held, self._wanted, self.due, self._ticket, together=together)
+        return self._claim
 
     @property
     def asked(self) -> float:
@@ -108,13 +113,25 @@ class Standing:
             self._ticket = 0
         elif self._ticket == 0:
             self._ticket = min(LAST_TICKET, 1 + max((other.ticket for other in others), default=0))
-        given = decide(self.claim, others, bandwidth, {} if untold else wish.useful)
-        if given:
+        self._claim = None
+        if given := decide(self.claim, others, bandwidth, {} if untold else wish.useful):
+            self._claim = None
             self._held = plus(self._held, given)
             self._wanted = {way: lacked for way, lacked in self._wanted.items() if way not in given}
             self._ticket = self._ticket if self._wanted else 0
             self._untold[last + 1] = given
         return self._tell(Lease(last + 1, given, total(others), bandwidth, contended(others)))
+
+    def leave(self) -> bool:
+        """Return all, if nothing is wished any more: for that nobody needs to know what others hold.
+
+        What the run was given since it wished is still its own; then it has to look.
+        """
+        if not self._wish.is_empty or self.watches or any(number > self._wish.seen for number in self._untold):
+            return False
+        self._untold.clear()
+        self._held, self._wanted, self._ticket, self._claim = {}, {}, 0, None
+        return True
 
     def _tell(self, lease: Lease) -> Lease | None:
         last = self._lease

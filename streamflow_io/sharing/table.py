@@ -40,16 +40,19 @@ class Claim:
 
 def contended(others: Iterable[Claim]) -> frozenset[Way]:
     """Where somebody wants something."""
-    return frozenset(way for other in others if not other.silent for way in positive(other.wanted))
+    return frozenset(
+        way for other in others if not other.silent for way, much in other.wanted.items() if much > 0
+    )
 
 
 def total(claims: Iterable[Claim]) -> dict[Way, int]:
     """What several hold together."""
-    held = dict.fromkeys(WAYS, 0)
+    held: dict[Way, int] = {}
     for claim in claims:
         for way, much in claim.held.items():
-            held[way] += much
-    return positive(held)
+            if much > 0:
+                held[way] = held.get(way, 0) + much
+    return held
 
 
 def decide(
@@ -65,10 +68,12 @@ def decide(
     :param useful: what else it could use, given as far as there is some if nobody else wants anything
     :return: in each direction at least all that it wants, or nothing
     """
-    others = tuple(others)
-    held, kept_back = total((mine, *others)), contended(other for other in others if other.order < mine.order)
-    free = {way: amount(bandwidth, way) - amount(held, way) for way in WAYS}
     wanted = positive(mine.wanted)
+    if not wanted:
+        return {}
+    others, place = tuple(others), mine.order
+    held, kept_back = total((mine, *others)), contended(other for other in others if other.order < place)
+    free = {way: amount(bandwidth, way) - amount(held, way) for way in WAYS}
     given = {
         way: lacked
         for way, lacked in wanted.items()

@@ -150,6 +150,21 @@ def test_what_a_run_was_not_told_when_it_wished_stays_its_own() -> None:
     assert standing.claim.held == {}
 
 
+def test_who_wishes_nothing_leaves_without_a_look_at_others() -> None:
+    standing = Standing("a")
+    standing.wish(wish({}, writes(5), writes(5), 1))
+    assert not standing.leave()
+    assert standing.look([], BANDWIDTH) is not None
+    standing.wish(Wish())  # it had not been told
+    assert not standing.leave()
+    standing.wish(Wish(seen=1))
+    standing.watches = True
+    assert not standing.leave()
+    standing.watches = False
+    assert standing.leave()
+    assert (standing.claim.held, standing.claim.wanted, standing.claim.ticket) == ({}, {}, 0)
+
+
 def test_a_wish_is_granted_once() -> None:
     standing = Standing("a")
     standing.wish(wish({}, writes(3), writes(3), 1))
@@ -284,6 +299,8 @@ class Run:
         while self.wishes:
             self.standing.wish(self.wishes.popleft())
         others = [run for run in runs if run is not self and run.lives]
+        if self.standing.leave():
+            return
         if (lease := self.standing.look([seen(other) for other in others], BANDWIDTH)) is not None:
             self.leases.append(lease)
 
