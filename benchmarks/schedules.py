@@ -19,7 +19,7 @@ from streamflow_io.periodic.curve import StorageCurve
 from streamflow_io.periodic.jobs import PeriodicRun, alone, play
 from streamflow_io.periodic.plan_program import PlanRequest, application_set, find_pattern, judge
 from streamflow_io.periodic.slots import slots_of
-from streamflow_io.sharing.burst_profile import BurstProfile
+from streamflow_io.sharing.burst_profile import BurstProfile, SeenRate
 from streamflow_io.sharing.slots import Slots
 
 from .model import Comparison, Sample
@@ -59,19 +59,10 @@ def planned(number: int) -> Planned:
     scale = sum(burst / period for burst, period in zip(bursts, periods, strict=True))
     works = [max(0.1, period * scale - burst) for period, burst in zip(periods, bursts, strict=True)]
     profiles = {
-        f"run {index}": BurstProfile(
-            direction="write",
-            bursts=_BURSTS,
-            jobs=own,
-            storage_bw=_STORAGE_BW,
-            volume=own * size,
-            rate=min(_BEST, own * _STORAGE_BW),
-            work=work,
-            error=_KNOWN,
-        )
+        f"run {index}": _profile(own, size, work)
         for index, (own, size, work) in enumerate(zip(jobs, sizes, works, strict=True))
     }
-    request = PlanRequest(bandwidth=_BANDWIDTH, seconds=_SECONDS, runs=profiles)
+    request = PlanRequest(bandwidth=_BANDWIDTH, seconds=_SECONDS, runs=profiles, curve=_CURVE.points)
     found = find_pattern(application_set(request), _SECONDS)
     assert found is not None
     pattern, _ = found
@@ -81,6 +72,25 @@ def planned(number: int) -> Planned:
         for (name, own), burst, size in zip(profiles.items(), bursts, sizes, strict=True)
     )
     return Planned(runs, tuple(slots_of(pattern)), judge(request, pattern).is_enough)
+
+
+def _profile(jobs: int, megabytes: float, work: float) -> BurstProfile:
+    """What a run that is alone says of its bursts: of so many jobs of so many MB, after so many seconds of work."""
+    at_once = min(jobs, int(_BANDWIDTH / _STORAGE_BW))
+    rate = _CURVE.total(at_once)
+    return BurstProfile(
+        direction="write",
+        bursts=_BURSTS,
+        jobs=jobs,
+        storage_bw=_STORAGE_BW,
+        # A job has its storageBW for as long as it takes.
+        volume=jobs * _STORAGE_BW * megabytes * at_once / rate,
+        rate=min(_BANDWIDTH, jobs * _STORAGE_BW),
+        work=work,
+        error=_KNOWN,
+        moved=jobs * megabytes,
+        seen=(SeenRate(jobs=at_once, rate=rate, seconds=1.0),),
+    )
 
 
 def run(variant: str) -> Outcome:

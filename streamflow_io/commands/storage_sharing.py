@@ -15,12 +15,13 @@ from rich.console import Console
 from streamflow_io.admission.storages import bytes_per_second
 from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.hints.models import WAYS
-from streamflow_io.sharing.entries import LedgerFile
+from streamflow_io.hints.models import WAYS, Way
+from streamflow_io.sharing.entries import MOST_JOBS, MOST_POINTS, LedgerFile, Points
 from streamflow_io.sharing.locking import SharingError
 from streamflow_io.sharing.making import make_shared
 
 from .console import say
+from .schedule_curve import CURVE_ALLOWED, read_curve
 from .storage_status import megabytes
 
 _SHARE = "make a directory by which the runs of several users share the bandwidth of a storage"
@@ -59,6 +60,9 @@ def add_share(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         default="off",
         help="auto: runs with periodic bursts follow a schedule where that pays (default: off)",
     )
+    share.add_argument(
+        "--curve", metavar="CURVE", help=f"with --holds auto: how fast it is with several jobs: {CURVE_ALLOWED}"
+    )
     share.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 
 
@@ -73,8 +77,14 @@ def share(arguments: argparse.Namespace) -> Shared:
     amounts = {
         way: None if getattr(arguments, way) is None else bytes_per_second(getattr(arguments, way)) for way in WAYS
     }
+    if arguments.curve is not None and arguments.holds != "auto":
+        raise HintErrors.one(path, "--curve", "it is for schedules that runs follow", "with --holds auto")
     ledger = LedgerFile(
-        path=arguments.path or str(path.parent), write=amounts["write"], read=amounts["read"], holds=arguments.holds
+        path=arguments.path or str(path.parent),
+        write=amounts["write"],
+        read=amounts["read"],
+        holds=arguments.holds,
+        curve={} if arguments.curve is None else {way: _curve(arguments.curve, way) for way in WAYS},
     )
     try:
         group = grp.getgrgid(os.getegid()) if arguments.group is None else grp.getgrnam(arguments.group)
@@ -101,3 +111,12 @@ def _bandwidth(text: str) -> float:
     if not 0 < bandwidth <= HIGHEST:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a number of MB/s above 0, up to 10^12")
     return bandwidth
+
+
+def _curve(text: str, way: Way) -> Points:
+    points = read_curve(text, way).points
+    if len(points) > MOST_POINTS or points[-1][0] > MOST_JOBS or max(rate for _, rate in points) > HIGHEST:
+        message = f"it is too large: {len(points)} points, up to {points[-1][0]} jobs"
+        allowed = f"{MOST_POINTS} points, up to {MOST_JOBS} jobs and {HIGHEST:g} MB/s"
+        raise HintErrors.one(text, "--curve", message, allowed)
+    return points

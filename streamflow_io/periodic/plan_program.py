@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -35,11 +36,17 @@ _SOON_SECONDS = 1.0
 
 
 class PlanRequest(BaseModel):
-    """:ivar bandwidth: of the storage, MB/s; :ivar seconds: of CPU time; :ivar runs: by name"""
+    """
+    :ivar bandwidth: of the storage, MB/s
+    :ivar seconds: of CPU time
+    :ivar runs: by name
+    :ivar curve: of the storage: numbers of jobs, and MB/s of all together; empty: it was not measured
+    """
 
     bandwidth: float
     seconds: float
     runs: dict[str, BurstProfile]
+    curve: tuple[tuple[int, float], ...] = ()
 
 
 def main() -> int:
@@ -85,15 +92,35 @@ def find_pattern(applications: ApplicationSet, seconds: float) -> tuple[Pattern,
 
 
 def judge(request: PlanRequest, pattern: Pattern) -> Worth:
-    """Whether these runs would gain by it."""
+    """Whether these runs would gain by it, on a storage as it was measured, and as they have seen it."""
     order = sorted(request.runs.items())
     alone = [own.work + own.volume / min(own.rate, request.bandwidth) for _, own in order]
     counts = [max(4, round(_BURSTS * max(alone) / seconds)) for seconds in alone]
-    runs = [PeriodicRun.of(name, count, own) for (name, own), count in zip(order, counts, strict=True)]
-    curve = StorageCurve.unmeasured(request.bandwidth, max(own.storage_bw for _, own in order))
+    curve = _curve(request)
+    runs = [_played(name, count, own, curve) for (name, own), count in zip(order, counts, strict=True)]
+    curve = curve.corrected(seen for _, own in order for seen in own.seen)
     random = Random(0)
     draws = [[max(0.0, random.gauss(1.0, own.error)) for _, own in order] for _ in range(_DRAWS)]
     return worth(runs, slots_of(pattern), request.bandwidth, curve, draws)
+
+
+def _curve(request: PlanRequest) -> StorageCurve:
+    if request.curve:
+        with suppress(ValueError):  # whoever has made the directory has made a mistake
+            return StorageCurve.of(request.curve)
+    return StorageCurve.unmeasured(request.bandwidth, max(own.storage_bw for own in request.runs.values()))
+
+
+def _played(name: str, bursts: int, own: BurstProfile, curve: StorageCurve) -> PeriodicRun:
+    """A run whose jobs are as fast as the storage lets them, if that explains how fast they were.
+
+    Of others nothing is known but how long a job has its storageBW: it takes as long whatever others do.
+    """
+    if own.moved is not None and own.seen and all(map(curve.explains, own.seen)):
+        each, latency = own.moved / own.jobs, own.latency
+    else:
+        each, latency = 0.0, own.volume / own.jobs / own.storage_bw
+    return PeriodicRun(name, bursts, own.jobs, each, own.storage_bw, own.work, latency=latency)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,13 @@ import stat
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import isclose
 from pathlib import Path
 
 from streamflow_io.files import NOT_BELIEVED
+from streamflow_io.hints.models import Way
 from streamflow_io.sharing.burst_profile import BurstProfile
 from streamflow_io.sharing.holds import Plan
 
@@ -37,11 +38,15 @@ class SharedPlans:
 
     :param directory: that runs share
     :param mine: it is one user's alone
+    :param curve: of the storage, where it is known: number of jobs, and MB/s of all together
     """
 
-    def __init__(self, directory: Path, mine: bool) -> None:
+    def __init__(
+        self, directory: Path, mine: bool, curve: Mapping[Way, Sequence[tuple[int, float]]] | None = None
+    ) -> None:
         self._plans = directory / "plans"
         self._mine = mine
+        self._curve = curve or {}
         self._making: _Making | None = None
         self._read: dict[str, Plan | None] = {}
 
@@ -66,7 +71,8 @@ class SharedPlans:
             with suppress(OSError):
                 if self._mine:
                     self._plans.mkdir(mode=0o700, exist_ok=True)
-                request = PlanRequest(bandwidth=bandwidth, seconds=_SECONDS, runs=dict(profiles))
+                curve = self._curve.get(next(iter(profiles.values())).direction, ())
+                request = PlanRequest(bandwidth=bandwidth, seconds=_SECONDS, runs=dict(profiles), curve=tuple(curve))
                 self._making = _Making.begin(self._plans, name, request, 0o600 if self._mine else 0o640)
 
     def close(self) -> None:

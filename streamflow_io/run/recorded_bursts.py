@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.sharing.burst_profile import BurstProfile
+from streamflow_io.sharing.burst_profile import BurstProfile, SeenRate
 from streamflow_io.telemetry.history import HistoryReader
 from streamflow_io.telemetry.profile import Profile, profiles
-from streamflow_io.telemetry.records import JobRecord, Record, RunRecord, StepRecord, Storage
+from streamflow_io.telemetry.records import JobRecord, LeaseRecord, Record, RunRecord, StepRecord, Storage
 
 # Of the last so many jobs, and once more as many: what a run did long ago says little of what it does next.
 _MOST_JOBS = 2_000
@@ -25,12 +25,12 @@ class RecordedBursts:
         """Something was recorded."""
         if isinstance(record, StepRecord):
             self._steps[record.step] = record
-        elif isinstance(record, JobRecord):
+        elif isinstance(record, JobRecord | LeaseRecord):
             if self._reader is None:
                 self._reader = HistoryReader("", RunRecord(time=record.time, name="", workflow=""))
             self._reader.told(record)
             if len(self._reader.history.jobs) > 2 * _MOST_JOBS:
-                self._reader.forget_jobs(_MOST_JOBS)
+                self._reader.forget(_MOST_JOBS)
 
     def profile(self, storage: StorageConfig) -> BurstProfile | None:
         """What its bursts on a storage are like; None: they are not periodic, or go on while it computes."""
@@ -58,4 +58,7 @@ def _to_burst_profile(found: Profile) -> BurstProfile | None:
         rate=found.rate,
         work=found.work,
         error=found.error,
+        moved=found.volume,
+        latency=found.latency,
+        seen=tuple(SeenRate(jobs=one.jobs, rate=one.rate, seconds=one.seconds) for one in found.seen),
     )

@@ -22,6 +22,7 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.sharing.burst import Burst
 from streamflow_io.sharing.directory import SharedDirectory
+from streamflow_io.sharing.entries import LedgerFile
 from streamflow_io.sharing.holding import UNUSED_SECONDS, Holding
 from streamflow_io.sharing.holds import Hold, Plans
 from streamflow_io.sharing.identity import shared_directories
@@ -276,7 +277,10 @@ class SharedStorages:
             if one.told.get(way) != found:
                 one.told[way] = found
                 amounts = dict(zip(("held", "used", "others", "wanted"), (each / _MB for each in found), strict=True))
-                self._record(LeaseRecord(time=now, storage=one.storage.name, direction=way, **amounts))
+                record = LeaseRecord(time=now, storage=one.storage.name, direction=way, **amounts)
+                self._record(record)
+                if one.member.wants_profile:
+                    self._bursts.told(record)
 
     def _of(self, storage: StorageConfig | None) -> _Shared | None:
         return None if storage is None else self._shared.get(storage.name)
@@ -294,8 +298,8 @@ def _amounts(needs: Sequence[Need], queued: Sequence[Queued]) -> tuple[dict[Way,
     return needed, useful
 
 
-def _plans(shared: SharedDirectory) -> Plans:
+def _plans(shared: SharedDirectory, ledger: LedgerFile) -> Plans:
     # Where nobody follows a schedule, nobody waits for what makes them.
     from streamflow_io.periodic.plans import SharedPlans
 
-    return SharedPlans(shared.path, shared.mine)
+    return SharedPlans(shared.path, shared.mine, ledger.curve)

@@ -12,6 +12,19 @@ _Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 _AtLeast0 = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 
 
+class SeenRate(BaseModel):
+    """How fast the storage was with so many jobs of a run at once, while no other used it, as far as it knew.
+
+    :ivar rate: of all together, MB/s
+    :ivar seconds: for so long
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True)
+    jobs: Annotated[int, Field(ge=1, le=10**6)]
+    rate: _Positive
+    seconds: _Positive
+
+
 class BurstProfile(BaseModel):
     """The periodic bursts of a run; see :class:`streamflow_io.telemetry.profile.Profile`.
 
@@ -23,6 +36,9 @@ class BurstProfile(BaseModel):
     :ivar rate: of a burst that is alone, MB/s
     :ivar work: seconds between a burst and the next
     :ivar error: of work and volume, relative
+    :ivar moved: what its jobs really move in a burst, MB; none: not known
+    :ivar latency: seconds in which a job has its storageBW, and moves nothing
+    :ivar seen: how fast the storage was
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True)
@@ -34,3 +50,6 @@ class BurstProfile(BaseModel):
     rate: _Positive
     work: _AtLeast0
     error: _AtLeast0
+    moved: _Positive | None = None
+    latency: _AtLeast0 = 0.0
+    seen: Annotated[tuple[SeenRate, ...], Field(max_length=8)] = ()

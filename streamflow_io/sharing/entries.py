@@ -25,6 +25,12 @@ _MOST = 10**18
 _Amount = Annotated[int, Field(ge=0, le=_MOST)]
 _Name = Annotated[str, StringConstraints(max_length=100)]
 _Seconds = Annotated[float, Field(allow_inf_nan=False)]
+MOST_POINTS, MOST_JOBS = 64, 10**6
+#: Points of a curve: a number of jobs, and MB/s.
+Points = Annotated[
+    tuple[tuple[Annotated[int, Field(ge=1, le=MOST_JOBS)], Annotated[float, Field(gt=0, le=1e12)]], ...],
+    Field(max_length=MOST_POINTS),
+]
 
 
 class _Model(BaseModel):
@@ -88,6 +94,8 @@ class LedgerFile(_Model):
     :ivar write: bytes per second for all runs together; none: the least of what the runs say
     :ivar read: the same
     :ivar holds: `auto`: runs with periodic bursts follow a schedule where that pays
+    :ivar curve: how fast it is with so many jobs at once, MB/s of all together; of a direction that is not there it is
+        not known
     """
 
     version: Literal[1] = 1
@@ -95,6 +103,7 @@ class LedgerFile(_Model):
     write: Annotated[int, Field(gt=0, le=_MOST)] | None = None
     read: Annotated[int, Field(gt=0, le=_MOST)] | None = None
     holds: Literal["off", "auto"] = "off"
+    curve: dict[Way, Points] = Field(default_factory=dict)
 
     @property
     def bandwidth(self) -> dict[Way, int] | None:

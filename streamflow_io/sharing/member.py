@@ -12,7 +12,7 @@ from streamflow_io.hints.models import WAYS
 
 from .burst_profile import BurstProfile
 from .directory import OpenDirectory, SharedDirectory
-from .entries import Entry
+from .entries import Entry, LedgerFile
 from .follower import Follower
 from .holds import Hold, Plans
 from .locking import SharingError
@@ -49,7 +49,7 @@ class Member:
         tell: Callable[[Lease], None],
         failed: Callable[[str], None],
         warn: Callable[[str], None] = lambda _: None,
-        plans: Callable[[SharedDirectory], Plans] | None = None,
+        plans: Callable[[SharedDirectory, LedgerFile], Plans] | None = None,
         held: Callable[[Hold], None] = lambda _: None,
     ) -> None:
         #: Whether others want to know what the bursts of this run are like (:meth:`profile`).
@@ -129,7 +129,7 @@ class Member:
             closing.callback(directory.close)
             seat = Seat(directory, self._run, self._bandwidth, self._warn)
             if self._plans is not None and directory.ledger.holds == "auto":
-                seat.follower = Follower(seat.name, seat.standing, self._plans(self._directory))
+                seat.follower = Follower(seat.name, seat.standing, self._plans(self._directory, directory.ledger))
                 closing.callback(seat.follower.close)
                 self.wants_profile = True
             while not self._closed:

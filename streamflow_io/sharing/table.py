@@ -40,9 +40,7 @@ class Claim:
 
 def contended(others: Iterable[Claim]) -> frozenset[Way]:
     """Where somebody wants something."""
-    return frozenset(
-        way for other in others if not other.silent for way, much in other.wanted.items() if much > 0
-    )
+    return frozenset(way for other in others if not other.silent for way, much in other.wanted.items() if much > 0)
 
 
 def total(claims: Iterable[Claim]) -> dict[Way, int]:

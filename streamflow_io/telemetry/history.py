@@ -211,9 +211,15 @@ class HistoryReader:
         elif isinstance(record, JobRecord):
             _follow(history, self._open_jobs, record, time)
 
-    def forget_jobs(self, most: int) -> None:
-        """Keep only the last so many jobs."""
-        self.history.jobs = self.history.jobs[-most:]
+    def forget(self, most: int) -> None:
+        """Keep only the last so many jobs, and what was had of storages since the first of them."""
+        history = self.history
+        history.jobs = history.jobs[-most:]
+        begin = min((job.submitted for job in history.jobs if job.submitted is not None), default=0.0)
+        before = [lease for lease in history.leases if history.since_start(lease.time) < begin]
+        # The last of each before it holds at its beginning.
+        last = {(lease.storage, lease.direction): lease for lease in before}
+        history.leases = [*last.values(), *history.leases[len(before) :]]
 
 
 R = TypeVar("R")

@@ -44,7 +44,7 @@ class Run:
         self.seen = 0
         self.member = Member(
             directory, name, {"write": 10, "read": 10}, self.leases.put, self.failures.append,
-            plans=lambda _: OneSchedule(start), held=self.held.put,
+            plans=lambda *_: OneSchedule(start), held=self.held.put,
         )  # fmt: skip
         self.member.profile(PROFILE)
 

@@ -10,16 +10,18 @@ from streamflow_io.run.recorded_bursts import RecordedBursts
 from streamflow_io.telemetry.records import (
     AdmittedRecord,
     EndedRecord,
+    LeaseRecord,
     StartedRecord,
     StepRecord,
     SubmittedRecord,
+    Usage,
 )
 
 BEGIN = 1_700_000_000.0
 DISK, TAPE = (StorageConfig(name=name, path=f"/{name}", write=100) for name in ("disk", "tape"))
 
 
-def burst(bursts: RecordedBursts, number: int, storage: str, begin: float, jobs: int) -> None:
+def burst(bursts: RecordedBursts, number: int, storage: str, begin: float, jobs: int, measured: bool = False) -> None:
     """Jobs that have 10 MB/s each, one after the other for 2 s, of which they move for 1.5 s."""
     step = f"/save-{storage}-{number}"
     bursts.told(StepRecord(time=BEGIN, step=step, io_task=True, storage_bw="10", direction="write"))
@@ -33,7 +35,19 @@ def burst(bursts: RecordedBursts, number: int, storage: str, begin: float, jobs:
             )
         )
         bursts.told(StartedRecord(time=admitted + 0.5, **name, location="here"))
-        bursts.told(EndedRecord(time=admitted + 2, **name, status="completed"))
+        used = usage(admitted + 0.5, admitted + 2)
+        bursts.told(EndedRecord(time=admitted + 2, **name, status="completed", usage=used if measured else None))
+
+
+def usage(started: float, ended: float) -> Usage:
+    """Of a job that writes 15 MB."""
+    counts = {"bytes_read": 0, "storage_bytes_read": 0, "storage_bytes_written": 15_000_000}
+    return Usage(started=started, ended=ended, bytes_written=15_000_000, cpu_seconds=0, **counts)
+
+
+def lease(bursts: RecordedBursts, time: float, others: float) -> None:
+    amounts = {"held": 10.0, "used": 10.0, "others": others, "wanted": 0.0}
+    bursts.told(LeaseRecord(time=BEGIN + time, storage="disk", direction="write", **amounts))
 
 
 @pytest.mark.parametrize("most", [2_000, 20])
@@ -52,3 +66,22 @@ def test_the_bursts_on_each_storage_are_told_apart(most: int, monkeypatch: pytes
     assert (disk.volume, tape.volume) == (pytest.approx(40.0), pytest.approx(20.0))
     assert disk.bursts == (12 if most > 100 else disk.bursts)
     assert disk.bursts >= 4
+
+
+@pytest.mark.parametrize("most", [2_000, 5])
+def test_others_are_told_how_fast_the_storage_was_while_the_run_had_it_for_itself(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorded_bursts, "_MOST_JOBS", most)
+    bursts = RecordedBursts()
+    lease(bursts, 0.0, 0.0)
+    for number in range(11):
+        if number == 5:
+            lease(bursts, 50.0, 30.0)
+        burst(bursts, number, "disk", 10.0 * number, 1, measured=True)
+    profile = bursts.profile(DISK)
+    assert profile is not None
+    assert (profile.moved, profile.volume, profile.latency) == (15, 20, 0.5)
+    # Of few jobs it keeps only those since others are there.
+    expected = [(1, 10, pytest.approx(7.5))] if most > 100 else []
+    assert [(seen.jobs, seen.rate, seen.seconds) for seen in profile.seen] == expected
