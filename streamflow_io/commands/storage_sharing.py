@@ -16,13 +16,14 @@ from streamflow_io.admission.storages import bytes_per_second
 from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.models import WAYS, Way
-from streamflow_io.sharing.entries import MOST_JOBS, MOST_POINTS, LedgerFile, Points
+from streamflow_io.sharing.entries import MOST_JOBS, MOST_OF_PATH, MOST_POINTS, LedgerFile, Points
 from streamflow_io.sharing.locking import SharingError
 from streamflow_io.sharing.making import make_shared
+from streamflow_io.wording import counted
 
 from .console import say
 from .schedule_curve import CURVE_ALLOWED, read_curve
-from .storage_status import megabytes
+from .storage_status import megabytes, printable
 
 _SHARE = "make a directory by which the runs of several users share the bandwidth of a storage"
 
@@ -41,7 +42,7 @@ class Shared:
         return {"directory": str(self.path), "group": self.group, "bandwidth": megabytes(self.ledger.bandwidth or {})}
 
     def show(self, console: Console) -> None:
-        say(console, f"Members of {self.group} share {self.ledger.path} by {self.path}.")
+        say(console, f"Members of {self.group} share {printable(self.ledger.path)} by {self.path}.")
         say(console, "In the entry of each one's StreamFlow file:")
         say(console, f"\n  share: {self.path}")
 
@@ -72,6 +73,11 @@ def share(arguments: argparse.Namespace) -> Shared:
     :raises HintErrors: if it cannot be made
     """
     path = Path(os.path.abspath(arguments.directory))
+    if not path.parent.is_dir():
+        raise HintErrors.one(path, "DIR", f"{path.parent} is no directory", "a directory in one that is there")
+    if arguments.path is not None and not 0 < len(arguments.path) <= MOST_OF_PATH:
+        allowed = f"1 to {MOST_OF_PATH} characters: where the storage is, for people"
+        raise HintErrors.one(path, "--path", f"it has {counted(len(arguments.path), 'character')}", allowed)
     if arguments.write is None and arguments.read is None:
         raise HintErrors.one(path, "--write, --read", "no bandwidth is given", "one of them or both, in MB/s")
     amounts = {

@@ -61,14 +61,14 @@ class Statuses:
 
     def _show(self, console: Console, one: SharedStatus) -> None:
         if one.problem is not None:
-            say(console, f"{_printable(one.storage or str(one.directory))}: {one.problem}", "red")
+            say(console, f"{printable(one.storage or str(one.directory))}: {one.problem}", "red")
             return
         if not one.sharers:
             last = "" if one.used is None else f"; the last run was there {_time(one.used, self.now)}"
-            say(console, f"{_printable(one.storage)}: no run uses it{last} ({one.directory})")
+            say(console, f"{printable(one.storage)}: no run uses it{last} ({one.directory})")
         else:
             who = "your runs share it" if one.mine else f"shared by {one.directory}"
-            say(console, f"{_printable(one.storage)}: {shown(one.bandwidth)} MB/s; {who}", "bold")
+            say(console, f"{printable(one.storage)}: {shown(one.bandwidth)} MB/s; {who}", "bold")
             console.print(self._table(one))
         if one.schedule is not None and one.sharers:
             say(console, self._schedule(one))
@@ -83,9 +83,9 @@ class Statuses:
         has_users = not status.mine or len(users) > 1
         rows = [
             (
-                escape(_printable(run.run)),
+                escape(printable(run.run)),
                 *((escape(run.user),) if has_users else ()),
-                escape(f"{_printable(run.host)} {run.pid}"),
+                escape(f"{printable(run.host)} {run.pid}"),
                 _time(run.started, self.now),
                 shown(run.held),
                 self._waits(run),
@@ -104,7 +104,7 @@ class Statuses:
 
     def _schedule(self, status: SharedStatus) -> str:
         since = [run.follows for run in status.sharers if run.follows is not None]
-        text = f"Bursts: {_printable(status.schedule or '')}"
+        text = f"Bursts: {printable(status.schedule or '')}"
         return f"{text} (since {_time(max(since), self.now)})." if since else f"{text}."
 
 
@@ -160,7 +160,7 @@ def sharers(status: SharedStatus) -> str:
     who = "all runs of yours" if status.mine else f"all runs that name {status.directory}"
     if status.problem is not None:
         return f"{who}; who uses it now is not known: {status.problem}"
-    runs = [f"{_printable(run.run)} of {run.user} on {_printable(run.host)}{_held(run)}" for run in status.sharers]
+    runs = [f"{printable(run.run)} of {run.user} on {printable(run.host)}{_held(run)}" for run in status.sharers]
     return f"{who}; now with {', '.join(runs)}" if runs else f"{who}; now nobody uses it"
 
 
@@ -180,10 +180,10 @@ def megabytes(amounts: Amounts) -> dict[str, float]:
 def _warnings(run: Sharer) -> list[str]:
     found = []
     if (run.held or run.wanted) and run.age >= _QUIET_SECONDS:
-        found.append(f"{_printable(run.run)} was last heard of {run.age:.0f} s ago.")
+        found.append(f"{printable(run.run)} was last heard of {run.age:.0f} s ago.")
     if abs(run.skew) > _SKEW_SECONDS:
-        text = f"The clock of {_printable(run.host)} is {abs(run.skew):.0f} s {'behind' if run.skew > 0 else 'ahead'}"
-        found.append(f"{text}: the turn of {_printable(run.run)} is as much too early or late.")
+        text = f"The clock of {printable(run.host)} is {abs(run.skew):.0f} s {'behind' if run.skew > 0 else 'ahead'}"
+        found.append(f"{text}: the turn of {printable(run.run)} is as much too early or late.")
     return found
 
 
@@ -206,6 +206,6 @@ def _time(seconds: float, now: float) -> str:
         return f"{seconds:g}"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """A text of others, without what a terminal would obey."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

@@ -87,9 +87,9 @@ class OpenDirectory:
         with ExitStack() as opened:
             directory = _open_directory(shared.path, None, shared.mine)
             opened.callback(os.close, directory)
+            ledger = _ledger(shared, directory)
             runs = _open_directory(shared.path / "runs", directory, shared.mine)
             opened.callback(os.close, runs)
-            ledger = _ledger(shared, directory)
             lock = os.open("lock", os.O_RDWR | NOT_BELIEVED, dir_fd=directory)
             opened.callback(os.close, lock)
             if not stat.S_ISREG(os.fstat(lock).st_mode):

@@ -25,7 +25,7 @@ _MOST = 10**18
 _Amount = Annotated[int, Field(ge=0, le=_MOST)]
 _Name = Annotated[str, StringConstraints(max_length=100)]
 _Seconds = Annotated[float, Field(allow_inf_nan=False)]
-MOST_POINTS, MOST_JOBS = 64, 10**6
+MOST_POINTS, MOST_JOBS, MOST_OF_PATH = 64, 10**6, 1_000
 #: Points of a curve: a number of jobs, and MB/s.
 Points = Annotated[
     tuple[tuple[Annotated[int, Field(ge=1, le=MOST_JOBS)], Annotated[float, Field(gt=0, le=1e12)]], ...],

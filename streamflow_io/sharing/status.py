@@ -9,7 +9,7 @@ from pathlib import Path
 
 from streamflow_io.hints.models import Way
 
-from .directory import OpenDirectory, SharedDirectory
+from .directory import NEWS_BYTES, OpenDirectory, SharedDirectory
 from .entries import LedgerFile
 from .holds import STILL_SECONDS, unsteady
 from .locking import SharingError
@@ -107,12 +107,13 @@ def status_of(shared: SharedDirectory, now: float, seconds: float = 1.0) -> Shar
 
 
 def _used(directory: Path, others: list[Other]) -> float | None:
-    """Each run that ends, or gives something back, writes to the lock."""
+    """Each run that comes, or gives something back, counts in the lock; None: no run has been there."""
     try:
-        found = (directory / "lock").stat()
+        lock = directory / "lock"
+        is_used, written = any(lock.read_bytes()[: 2 * NEWS_BYTES]), lock.stat().st_mtime
     except OSError:
         return None
-    return max((found.st_mtime, *(other.written for other in others))) if found.st_size else None
+    return max((written, *(other.written for other in others))) if is_used else None
 
 
 def _schedule(directory: Path, others: list[Other]) -> str:

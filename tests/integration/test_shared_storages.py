@@ -721,6 +721,30 @@ def test_what_the_command_line_makes_and_shows(tmp_path: Path, runs: Runs, monke
     assert found["runs"][0]["due"] == pytest.approx(found["runs"][0]["asked"] + 3)
 
 
+def test_what_is_wrong_with_a_directory_is_said(tmp_path: Path) -> None:
+    def said(*words: str | Path) -> str:
+        made = command(*words, data=tmp_path / "data")
+        assert made.returncode == 1
+        return made.stdout + made.stderr
+
+    assert f"{tmp_path / 'no'} is no directory" in said("share", tmp_path / "no" / "group", "--write", "1")
+    assert "it has 5,000 characters" in said("share", tmp_path / "group", "--write", "1", "--path", "x" * 5000)
+    assert not list(tmp_path.iterdir())
+    assert f"{tmp_path} is no shared ledger; allowed: " in said("status", tmp_path)
+
+
+def test_a_directory_that_no_run_has_used_says_so(tmp_path: Path, runs: Runs) -> None:
+    group = tmp_path / "group"
+    assert command("share", group, "--write", "1", "--path", "/a\nb", data=tmp_path).returncode == 0
+    text = command("status", group, data=tmp_path).stdout
+    assert text == f"/a\\nb: no run uses it ({group})\n"
+    run = runs("one", shared=SharedDirectory(group, "scratch", False, "/scratch"))
+    run.wish(lacks=1)
+    run.wait_for(lambda run: run.given)
+    run.member.close()
+    assert "no run uses it; the last run was there " in command("status", group, data=tmp_path).stdout
+
+
 def test_a_shared_directory_has_the_curve_of_its_storage(tmp_path: Path) -> None:
     def said(*words: str) -> str:
         made = command("share", tmp_path / "bad", "--write", "9", *words, data=tmp_path)
