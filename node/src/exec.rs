@@ -70,6 +70,9 @@ fn run_in(
 ) -> Result<(Exit, End), CannotStart> {
     let alive = alive::open(&directory.join("../.."))?;
     let job = Job::load(&directory.join("job.json"))?;
+    if job.idle {
+        sys::be_idle();
+    }
     let (signals, inherited) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
     let guard = job.limit.as_ref().and_then(|_| Guard::start(&directory).ok());
     let _ = set_child_subreaper(true);
@@ -88,6 +91,9 @@ fn run_in(
         remove_memory(&surroundings.directory);
     }
     gates.clean_up(success);
+    if !success {
+        job.remove_scratch();
+    }
     result
 }
 

@@ -8,6 +8,7 @@ mod openings;
 mod progress;
 mod rein;
 mod sharers;
+mod stutter;
 mod whole;
 
 use std::io;
@@ -26,6 +27,7 @@ use self::netted::Netted;
 use self::openings::Openings;
 use self::progress::Progress;
 use self::rein::Rein;
+use self::stutter::Stutter;
 use self::whole::Whole;
 use crate::event::{now, Event, Stream, StreamPart, WaitsFor};
 use crate::fd_store::Client;
@@ -136,6 +138,8 @@ pub struct Feeder {
     pub need: Need,
     /// None: it has no limit.
     rein: Option<Rein>,
+    /// Of a file that is fed as if it were being written.
+    stutter: Option<Stutter>,
     origin: Box<dyn Origin>,
     sink: Option<OwnedFd>,
     registration: Registration,
@@ -188,6 +192,7 @@ impl Feeder {
             Access::Events(events) => {
                 Box::new(Source::new(&input.path, Producer::of_input(&input, events), input.verify))
             }
+            Access::Replay => Box::new(Source::new(&input.path, Producer::of_replay(&input.path), input.verify)),
             Access::Link(link) => {
                 Box::new(Reader::new(link, &input.port, &input.path, input.verify, input.limit).map_err(at)?)
             }
@@ -207,6 +212,7 @@ impl Feeder {
         let feeder = Self {
             need: if reader.is_some() { Need::Data } else { Need::Reader },
             rein: input.limit.map(Rein::new),
+            stutter: (input.access == Access::Replay).then(Stutter::new),
             origin,
             sink: Some(sink),
             registration,
@@ -238,7 +244,10 @@ impl Feeder {
     /// When it may be fed again, or something is to be told of it, if it waits for that.
     pub fn due(&self) -> Option<Instant> {
         match self.need {
-            Need::Time => self.rein.as_ref().map(|rein| rein.until),
+            Need::Time => {
+                let stutter = self.stutter.as_ref().map(|stutter| stutter.until);
+                stutter.or(self.rein.as_ref().map(|rein| rein.until))
+            }
             _ => self.drained.next.filter(|_| self.has_news()),
         }
     }
@@ -293,6 +302,7 @@ impl Feeder {
     /// # Errors
     /// When there will be none.
     pub fn bring_whole(&mut self) -> Result<bool, Failure> {
+        self.origin.want_whole();
         let Some(fifo) = &self.fifo else {
             return Ok(self.netted.is_none() || self.origin.whole_file()?.is_some());
         };
@@ -344,7 +354,7 @@ impl Feeder {
 
     /// Feeds at another rate from now on. The bytes of a part have none.
     pub fn keep_to(&mut self, rate: Rate) {
-        if self.input.part().is_some() {
+        if self.input.part().is_some() || self.stutter.is_some() {
             return;
         }
         self.origin.keep_to(rate);
@@ -471,10 +481,15 @@ impl Feeder {
             }
             most = rein.most;
         }
+        if let Some(stutter) = &mut self.stutter {
+            let Some(piece) = stutter.next(bytes_in_pipe(sink), Instant::now()) else { return Ok(Need::Time) };
+            most = piece;
+        }
         let before = self.streamed();
         let step = self.origin.take(sink, most)?;
         let fed = self.streamed() - before;
         self.rein.iter_mut().filter(|_| fed > 0).for_each(|rein| rein.fed(fed));
+        self.stutter.iter_mut().for_each(|stutter| stutter.fed(fed));
         self.waits = self.waits.filter(|_| fed == 0);
         match step {
             Step::Moved => {
@@ -603,7 +618,7 @@ fn reopened(fifo: &Path) -> Failure {
 /// Removes what was made for the inputs of a job, given by its directory, when its `exec` can no longer do it.
 pub fn remove_inputs(directory: &Path) {
     let Ok(job) = Job::load(&directory.join("job.json")) else { return };
-    for input in job.inputs {
+    for input in &job.inputs {
         match &input.target {
             Target::Fifo(path) => {
                 remove_fifo(path);
@@ -613,5 +628,6 @@ pub fn remove_inputs(directory: &Path) {
             Target::Stdin => {}
         }
     }
+    job.remove_scratch();
     remove_memory(directory);
 }

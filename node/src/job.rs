@@ -58,7 +58,18 @@ pub struct Job {
     pub phases: Option<WrittenTo>,
     /// Its tree is paused when it moves more.
     pub limit: Option<Limit>,
+    /// Its tree has processors, devices and memory only as far as nobody else wants them.
+    #[serde(default, deserialize_with = "or_default")]
+    pub idle: bool,
+    /// Directories that nobody needs if it does not succeed.
+    #[serde(default)]
+    pub scratch: Vec<Scratch>,
 }
+
+/// A directory that is removed with all that is in it.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Scratch(#[serde(deserialize_with = "absolute_path")] PathBuf);
 
 impl Job {
     /// Reads `job.json`.
@@ -69,6 +80,11 @@ impl Job {
         let at = |message: String| format!("{}: {message}", path.display());
         let bytes = std::fs::read(path).map_err(|error| at(error.to_string()))?;
         Self::read(&bytes).map_err(at)
+    }
+
+    /// Removes the directories that nobody needs if it does not succeed.
+    pub fn remove_scratch(&self) {
+        self.scratch.iter().for_each(|Scratch(path)| drop(std::fs::remove_dir_all(path)));
     }
 
     /// Whether there is more to notice than that it is cancelled, which is looked for now and then.

@@ -110,6 +110,9 @@ pub trait Origin: Debug {
     /// What is still to be compared with the file, when that is final; pending: it is not known yet.
     fn part(&mut self) -> Poll<Result<Option<Part>, Failure>>;
 
+    /// The whole file is wanted.
+    fn want_whole(&mut self) {}
+
     /// Makes the whole file at `part`, for `place`, as far as it can be made now; says whether all of it is there.
     fn bring_whole(&mut self, part: &Path, place: &Path) -> Result<bool, Failure>;
 

@@ -1,5 +1,6 @@
 //! What a consumer knows of its producer, from the events of the producer's job.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use nix::sys::inotify::AddWatchFlags;
@@ -36,6 +37,8 @@ pub struct Producer {
     events: PathBuf,
     follower: Follower,
     watched: bool,
+    /// Nobody writes the file any more: it is committed when all of it was taken, or is wanted as a whole.
+    replays: bool,
 }
 
 impl Producer {
@@ -51,7 +54,27 @@ impl Producer {
             follower: Follower::new(events.clone()),
             events,
             watched: false,
+            replays: false,
         }
+    }
+
+    /// Of a file that is complete, and is taken as if it were being written.
+    pub fn of_replay(path: &Path) -> Self {
+        let producer = Self::of_file("", path, PathBuf::new());
+        Self { state: State::Writing, watched: true, replays: true, ..producer }
+    }
+
+    /// All was taken that there is, or the whole file is wanted: commits it, if that depends on nobody else. Says whether it
+    /// has done so.
+    pub fn finish(&mut self) -> bool {
+        if !self.replays || self.is_final() {
+            return false;
+        }
+        self.state = match fs::metadata(&self.path) {
+            Ok(file) => State::Committed(file.len()),
+            Err(error) => State::Failed(format!("cannot read {}: {error}", self.path.display())),
+        };
+        true
     }
 
     /// The producer of a byte stream.
@@ -87,11 +110,14 @@ impl Producer {
 
     /// They have to be set anew.
     pub fn watches_are_gone(&mut self) {
-        self.watched = false;
+        self.watched = self.replays;
     }
 
     /// Reads what is new.
     pub fn read(&mut self) {
+        if self.replays {
+            return;
+        }
         self.read_lines();
         if self.locks && !self.is_final() && !self.follower.is_written() {
             // Nothing follows what is there now.
@@ -154,7 +180,7 @@ fn same_file(one: &Path, other: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::{self, File, OpenOptions};
+    use std::fs::{File, OpenOptions};
     use std::io::Write;
 
     use nix::fcntl::{Flock, FlockArg};

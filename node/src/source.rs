@@ -157,6 +157,9 @@ impl Source {
         if file.len() > self.taken {
             return Ok(Step::Moved);
         }
+        if self.producer.finish() {
+            return Ok(Step::Moved);
+        }
         match self.producer.state {
             State::Committed(size) if file.len() != size => {
                 rewritten(format!("was committed with {size} bytes, and has {}", file.len()))
@@ -228,6 +231,10 @@ impl Origin for Source {
         self.producer.read();
     }
 
+    fn want_whole(&mut self) {
+        self.producer.finish();
+    }
+
     fn check(&self) -> Result<(), Failure> {
         match (&self.failure, &self.producer.state) {
             (Some(failure), _) => Err(failure.clone()),
@@ -249,7 +256,10 @@ impl Origin for Source {
                 self.file = Some(file);
                 Ok(true)
             }
-            Err(error) if error.kind() == ErrorKind::NotFound && self.producer.state == State::Writing => Ok(false),
+            Err(error) if error.kind() == ErrorKind::NotFound && self.producer.state == State::Writing => {
+                self.producer.finish();
+                self.check().map(|()| false)
+            }
             Err(error) => Err(self.cannot_read(error)),
         }
     }
@@ -340,6 +350,27 @@ mod tests {
         let mut producing = Producing::new(b"abc", "opened");
         assert_eq!(producing.take(4), Ok((Step::Moved, b"abc".to_vec())));
         assert_eq!(producing.take(4), Ok((Step::Waiting, vec![])));
+    }
+
+    #[test]
+    fn a_replay_is_committed_when_all_was_taken_or_the_file_is_wanted() {
+        for wanted in [false, true] {
+            let mut producing = Producing::new(b"abcdef", "opened");
+            let path = producing.directory.path().join("file");
+            producing.source = Source::new(&path, Producer::of_replay(&path), Verify::Full);
+            assert_eq!(producing.source.open(), Ok(true));
+            assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
+            assert!(producing.source.whole_file().unwrap().is_none(), "nobody has asked for it");
+            if wanted {
+                producing.source.want_whole();
+                assert!(producing.source.whole_file().unwrap().is_some());
+            }
+            assert_eq!(producing.take(4), Ok((Step::Moved, b"ef".to_vec())));
+            if !wanted {
+                assert_eq!(producing.take(4), Ok((Step::Moved, vec![])));
+            }
+            assert_eq!(producing.take(4), Ok((Step::Complete, vec![])));
+        }
     }
 
     #[test]

@@ -84,6 +84,19 @@ pub fn shield(on: bool) {
     let _ = nix::sys::prctl::set_dumpable(!on);
 }
 
+/// Lets this process, and those that it starts, have processors and devices only as far as nobody else wants them, and be
+/// the first to be killed for want of memory. What is refused of this is left out.
+pub fn be_idle() {
+    const IOPRIO_WHO_PROCESS: i32 = 1;
+    const IOPRIO_CLASS_IDLE: i32 = 3 << 13;
+    // SAFETY: both calls take numbers only, and change nothing but how this process is scheduled.
+    unsafe {
+        nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, 19);
+        nix::libc::syscall(nix::libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_CLASS_IDLE);
+    }
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+}
+
 /// Whether this process was started with `signal` ignored, as under `nohup`.
 pub fn is_ignored(signal: Signal) -> bool {
     // SAFETY: a null action asks for the present one, which is written to a live local.

@@ -97,7 +97,8 @@ class InputStream(_EarlyInput):
     """A file that is fed to the command while its producer writes it.
 
     :ivar events: the events of the producer's job; or
-    :ivar link: how they are had from another host: one of the two
+    :ivar link: how they are had from another host; or
+    :ivar replay: the file is complete, and is fed as if it were being written: one of the three
     :ivar target: `{"fifo": PATH}`, or `{"stdin": True}`
     :ivar verify: how much of what was fed is compared with the file at the commit
     :ivar limit: None: it is fed as fast as it is read
@@ -114,11 +115,12 @@ class InputStream(_EarlyInput):
     id: str | None = None
     phases: Literal[True] | None = None
     net: Literal[True] | None = None
+    replay: Literal[True] | None = None
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
-        if (self.events is None) == (self.link is None):
-            raise ValueError("a stream has either events or a link")
+        if sum(source is not None for source in (self.events, self.link, self.replay)) != 1:
+            raise ValueError("a stream has either events or a link, or is a replay")
         return self
 
 
@@ -275,6 +277,8 @@ class JobSpec(_Spec):
     :ivar limit: None: it never has one
     :ivar phases: None: the bursts in which it writes are not told
     :ivar cores: that it has: how many of them it needs is told; None: it is not
+    :ivar idle: it computes, reads and writes only as far as nobody else wants to; None: as others do
+    :ivar scratch: directories that are removed if it does not succeed; None: as an empty list
     """
 
     name: str
@@ -291,6 +295,8 @@ class JobSpec(_Spec):
     limit: RateLimit | None = None
     phases: WrittenTo | None = None
     cores: int | None = None
+    idle: Literal[True] | None = None
+    scratch: tuple[Path, ...] | None = None
 
 
 class SessionSpec(_Spec):

@@ -147,6 +147,7 @@ impl Feeder {
     /// The file that the command gets as its standard input, because it can be given no stream.
     pub fn stdin_file(&mut self) -> Option<BorrowedFd<'_>> {
         if self.fifo.is_none() {
+            self.origin.want_whole();
             let file = self.origin.whole_file().ok().flatten()?;
             self.netted.as_mut()?.begin_file(file, 0).ok()?;
         }

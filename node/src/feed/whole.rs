@@ -41,7 +41,7 @@ impl Whole {
     pub fn remove(&self, fifo: &Path, access: &Access) {
         let _ = fs::remove_file(&self.part);
         let is_ours = |kind: FileType| match access {
-            Access::Events(_) => kind.is_symlink(),
+            Access::Events(_) | Access::Replay => kind.is_symlink(),
             Access::Link(_) | Access::Part(_) => kind.is_file(),
         };
         if fs::symlink_metadata(fifo).is_ok_and(|found| is_ours(found.file_type())) {

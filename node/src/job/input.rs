@@ -77,6 +77,8 @@ struct InputFields {
     phases: bool,
     #[serde(default, deserialize_with = "or_default")]
     net: bool,
+    #[serde(default, deserialize_with = "or_default")]
+    replay: bool,
 }
 
 impl TryFrom<InputFields> for Input {
@@ -84,12 +86,15 @@ impl TryFrom<InputFields> for Input {
 
     fn try_from(fields: InputFields) -> Result<Self, &'static str> {
         let InputFields { name, id, port, path, named, lock, events, link, part, number, target, .. } = fields;
-        let InputFields { verify, memory, limit, phases, net, .. } = fields;
+        let InputFields { verify, memory, limit, phases, net, replay, .. } = fields;
         if events.is_none() && (named.is_some() || lock) {
             return Err("\"named\" and \"lock\" go with \"events\"");
         }
-        if events.is_none() && net {
-            return Err("\"net\" goes with \"events\"");
+        if events.is_none() && net && !replay {
+            return Err("\"net\" goes with \"events\" or \"replay\"");
+        }
+        if replay && (limit.is_some() || phases) {
+            return Err("\"limit\" and \"phases\" do not go with \"replay\"");
         }
         if part.is_some() && (limit.is_some() || phases || id.is_some()) {
             return Err("\"limit\", \"phases\" and \"id\" do not go with \"part\"");
@@ -105,12 +110,16 @@ impl TryFrom<InputFields> for Input {
             return Err("\"path\" and \"verify\" do not go with \"part\"");
         }
         let (access, home) = match (events, link, part, number) {
+            (None, None, None, None) if replay => (Access::Replay, None),
+            _ if replay => return Err("\"events\", \"link\" and \"part\" do not go with \"replay\""),
             (Some(events), None, None, None) => (Access::Events(events), None),
             (None, Some(link), None, None) => (Access::Link(link), None),
             (None, None, Some(part), None) => (Access::Part(part), None),
             (None, Some(link), Some(part), Some(number)) => (Access::Part(part), Some(Home { link, number })),
             (.., Some(_)) => return Err("\"number\" goes with \"link\" and \"part\""),
-            _ => return Err("exactly one of \"events\", \"link\" and \"part\"; or \"link\", \"part\" and \"number\""),
+            _ => return Err(
+                "exactly one of \"events\", \"link\", \"part\" and \"replay\"; or \"link\", \"part\" and \"number\"",
+            ),
         };
         let path = match &access {
             Access::Part(part) => part.file.clone(),
@@ -142,6 +151,8 @@ pub enum Access {
     Link(Link),
     /// There is no producer: it is cut from a file.
     Part(Part),
+    /// There is no producer: the file is complete, and is fed as if it were being written.
+    Replay,
 }
 
 /// The `serve` of the machine where a producer runs.

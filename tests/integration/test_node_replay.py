@@ -1,0 +1,160 @@
+"""A file that is complete, fed to a command as if it were being written: what a rehearsal does, without the driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.node_support import Event, Job, Node, wait_for
+
+
+@cache
+def data() -> bytes:
+    """More than a pipe holds."""
+    return b"".join(b"%07d a line\n" % number for number in range(200_000))
+
+
+def replay(runtime: Node, *, stdin: bool = False, net: bool = True, content: bytes | None = None) -> Event:
+    """An entry of ``inputs``."""
+    file = runtime.base / "out" / "f"
+    file.write_bytes(data() if content is None else content)
+    target: dict[str, object] = {"stdin": True} if stdin else {"fifo": str(runtime.base / "in" / "f")}
+    return {
+        "name": "n",
+        "port": "p",
+        "path": str(file),
+        "replay": True,
+        "target": target,
+        **({"net": True} if net else {}),
+    }
+
+
+def start(runtime: Node, command: list[str], entry: Event) -> Job:
+    words = ["env", f"--chdir={runtime.base / 'in'}", *command]
+    spec = {"name": "c", "inputs": [entry], "stdout": str(runtime.base / "printed")}
+    return runtime.start("c", words, job=json.dumps(spec), stderr=subprocess.DEVNULL)
+
+
+def python(script: str) -> list[str]:
+    return [sys.executable, "-ISc", script]
+
+
+@pytest.mark.parametrize("net", [True, False])
+@pytest.mark.parametrize("stdin", [True, False])
+def test_all_of_it_is_fed_and_then_its_end(runtime: Node, stdin: bool, net: bool) -> None:
+    job = start(runtime, ["cat"] if stdin else ["cat", "f"], replay(runtime, stdin=stdin, net=net))
+    assert job.wait() == 0
+    assert (runtime.base / "printed").read_bytes() == data()
+    (stream,) = job.named("stream")
+    assert stream["bytes"] == len(data())
+    assert not job.named("held")
+    assert (runtime.base / "out" / "f").read_bytes() == data(), "it is only read"
+
+
+@pytest.mark.parametrize("net", [True, False])
+@pytest.mark.parametrize("size", [0, 1, 5000])
+def test_small_files(runtime: Node, size: int, net: bool) -> None:
+    job = start(runtime, ["cat", "f"], replay(runtime, net=net, content=b"x" * size))
+    assert job.wait() == 0
+    assert (runtime.base / "printed").read_bytes() == b"x" * size
+
+
+@pytest.mark.parametrize("stdin", [True, False])
+def test_a_short_read_is_seen_by_who_takes_it_for_the_end(runtime: Node, stdin: bool) -> None:
+    opened = "0" if stdin else "os.open('f', 0)"
+    script = f"import os, time\nf = {opened}\ntime.sleep(0.2)\nprint(len(os.read(f, 1 << 20)))"
+    job = start(runtime, python(script), replay(runtime, stdin=stdin))
+    assert job.wait() == 0
+    assert (runtime.base / "printed").read_text() == "1\n"
+
+
+def test_who_asks_for_more_than_bytes_gets_the_file_at_once(runtime: Node) -> None:
+    job = start(runtime, python("f = open('f', 'rb'); print(f.seek(0, 2))"), replay(runtime))
+    assert job.wait() == 0
+    assert (runtime.base / "printed").read_text() == f"{len(data())}\n"
+    (held,) = job.named("held")
+    assert (held["call"], held["bytes"]) == ("lseek", 0)
+
+
+def test_who_asks_by_path_gets_the_file_at_once(runtime: Node) -> None:
+    job = start(runtime, ["stat", "-Lc", "%s", "f"], replay(runtime, net=False))
+    assert job.wait() == 0
+    assert (runtime.base / "printed").read_text() == f"{len(data())}\n"
+    assert [event["input"] for event in job.named("warning")] == ["n"]
+
+
+def test_what_changes_meanwhile_is_found(runtime: Node) -> None:
+    script = "import os, sys\nf = open('f', 'rb', 0); f.read(9)\nos.truncate(sys.argv[1], 5)\nwhile f.read(9): pass"
+    file = runtime.base / "out" / "f"
+    job = start(runtime, [*python(script), str(file)], replay(runtime, content=b"x" * 99))
+    assert job.wait() == 75
+    assert job.exit()["reason"] == "rewritten"
+
+
+def test_a_file_that_is_not_there_ends_the_job(runtime: Node) -> None:
+    entry = replay(runtime)
+    (runtime.base / "out" / "f").unlink()
+    job = start(runtime, ["cat", "f"], entry)
+    assert job.wait() == 75
+    assert job.exit()["reason"] == "producer"
+
+
+def test_who_is_idle_is_the_nicest(runtime: Node) -> None:
+    script = "echo $(nice) $(cat /proc/self/oom_score_adj)"
+    spec = {"name": "c", "idle": True, "stdout": str(runtime.base / "printed")}
+    job = runtime.shell("c", script, job=json.dumps(spec))
+    assert job.wait() == 0
+    assert (runtime.base / "printed").read_text() == "19 1000\n"
+
+
+@pytest.mark.parametrize(("script", "is_left"), [("exit 0", True), ("exit 3", False)])
+def test_scratch_is_there_until_the_job_fails(runtime: Node, script: str, is_left: bool) -> None:
+    scratch = runtime.base / "scratch"
+    (scratch / "deep").mkdir(parents=True)
+    (scratch / "deep" / "file").touch()
+    job = runtime.shell("c", script, scratch=[str(scratch)])
+    assert (job.wait() == 0) == is_left
+    assert scratch.exists() == is_left
+
+
+def test_scratch_of_a_job_that_is_killed_is_removed(runtime: Node) -> None:
+    (runtime.base / "scratch").mkdir()
+    job = runtime.shell("c", "sleep 60", scratch=[str(runtime.base / "scratch")])
+    job.command_pid()
+    job.process.kill()
+    wait_for(lambda: not (runtime.base / "scratch").exists(), "its removal")
+
+
+def test_scratch_is_removed_with_the_driver(runtime: Node) -> None:
+    (runtime.base / "scratch").mkdir()
+    job = runtime.shell("c", "sleep 60", scratch=[str(runtime.base / "scratch")])
+    job.command_pid()
+    assert runtime.leave() == 0
+    assert not (runtime.base / "scratch").exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"events": "/e"}, '"events", "link" and "part" do not go with "replay"'),
+        ({"limit": {"rate": 1}}, '"limit" and "phases" do not go with "replay"'),
+        ({"phases": True}, '"limit" and "phases" do not go with "replay"'),
+        ({"replay": False}, '"net" goes with "events" or "replay"'),
+    ],
+)
+def test_fields_that_do_not_go_together(runtime: Node, fields: dict[str, object], told: str) -> None:
+    job = start(runtime, ["cat", "f"], {**replay(runtime), **fields})
+    assert job.wait() == 125
+    assert told in str(job.exit()["message"])
+
+
+def test_relative_scratch_is_refused(runtime: Node, tmp_path: Path) -> None:
+    job = runtime.shell("c", "true", scratch=[os.curdir], stderr=subprocess.DEVNULL)
+    assert job.wait() == 125
+    assert "scratch" in str(job.exit()["message"])
