@@ -13,7 +13,7 @@ calls `._get_binding_filter`.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -24,12 +24,13 @@ from cwl_utils.types import CWLParameterContext
 from kubernetes_asyncio.stream import ws_client
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.context import StreamFlowContext
-from streamflow.core.data import StreamWrapper
+from streamflow.core.data import DataLocation, DataType, StreamWrapper
 from streamflow.core.deployment import Connector, ExecutionLocation, Shell
 from streamflow.core.recovery import FailureManager, RecoveryRequest
 from streamflow.core.workflow import Job
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
 from streamflow.cwl.translator import CWLTranslator
+from streamflow.data.manager import _RemotePathMapper
 from streamflow.deployment.connector.container import ContainerConnector
 from streamflow.deployment.connector.kubernetes import STREAM_CLOSE, KubernetesBaseConnector, KubernetesShell
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
@@ -103,6 +104,31 @@ async def prepare_work_dir(command: CWLCommand, job: Job, context: CWLParameterC
     prepared = copy(command)
     prepared.initial_work_dir = None
     return prepared
+
+
+class OwnPaths(_RemotePathMapper):  # type: ignore[misc]
+    """What a data manager knows of data, and what is added to that here, which it does not see.
+
+    :param inner: the `path_mapper` of StreamFlow's own data manager
+    """
+
+    def __init__(self, inner: _RemotePathMapper, context: StreamFlowContext) -> None:
+        super().__init__(context)
+        self._inner = inner
+
+    def get(
+        self, path: str, data_type: DataType | None = None, deployment: str | None = None, name: str | None = None
+    ) -> MutableSequence[DataLocation]:
+        own = super().get(path, data_type, deployment, name)
+        known = {(location.deployment, location.name, location.path) for location in own}
+        others = self._inner.get(path, data_type, deployment, name)
+        return [*own, *(each for each in others if (each.deployment, each.name, each.path) not in known)]
+
+    def invalidate_location(self, location: ExecutionLocation, path: str) -> None:
+        pass
+
+    def remove_location(self, location: DataLocation) -> None:
+        pass
 
 
 async def remove_jobs(connector: Connector) -> None:

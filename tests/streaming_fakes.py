@@ -191,6 +191,7 @@ class FakeRun:
         )
         self.runner = JobRunner(self.reach, self.recorder, JobWarnings(), self.limits, self.stream_rates, self.writes)
         self.sessions = NoSessions()
+        self.rehearsals = None
         self.part_ways = NoParts()
         self.verdicts = RememberedVerdicts(Path("/nowhere"), ())
         self.learned_streams = LearnedStreams({}, {}, (), RememberedProofs(Path("/nowhere"), ()))

@@ -164,6 +164,9 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
     move |error| format!("{}: {error}", path.display())
 }
 
+/// What each process may write to: its own standard streams, devices and shared memory.
+const OF_ALL: [&str; 2] = ["/dev", "/proc"];
+
 fn plain(words: &[OsString]) -> Result<Command, String> {
     let (program, arguments) = words.split_first().ok_or("no command")?;
     let mut command = Command::new(program);
@@ -202,6 +205,10 @@ fn spawn(
         });
     }
     sys::bind_to_parent(&mut command, surroundings.inherited);
+    if job.confined {
+        let places = job.scratch.iter().map(|scratch| scratch.0.as_path());
+        sys::landlock::confine(&mut command, places.chain(OF_ALL.map(Path::new)));
+    }
     let child = command.spawn().map_err(|error| CannotStart {
         code: if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN },
         reason: Reason::Error,

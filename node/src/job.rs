@@ -64,12 +64,15 @@ pub struct Job {
     /// Directories that nobody needs if it does not succeed.
     #[serde(default)]
     pub scratch: Vec<Scratch>,
+    /// It may change nothing but what is there, as far as that can be enforced.
+    #[serde(default, deserialize_with = "or_default")]
+    pub confined: bool,
 }
 
 /// A directory that is removed with all that is in it.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub struct Scratch(#[serde(deserialize_with = "absolute_path")] PathBuf);
+pub struct Scratch(#[serde(deserialize_with = "absolute_path")] pub PathBuf);
 
 impl Job {
     /// Reads `job.json`.

@@ -1,6 +1,7 @@
 //! The only unsafe code: what the safe wrappers of system calls do not offer.
 #![allow(unsafe_code)]
 
+pub mod landlock;
 pub mod seccomp;
 
 use std::fs::File;

@@ -52,6 +52,7 @@ from .reach import Reach
 from .read_sessions import ReadSessions
 from .reader_tasks import ReaderTaskMaker
 from .recorder import JobRecorder
+from .rehearsals import Rehearsals
 from .requests import Requests
 from .run_telemetry import RunTelemetry
 from .shared_storages import Meeting
@@ -92,6 +93,7 @@ class Run:
     :ivar part_ways: how those that read parts of a file find it
     :ivar sessions: reads ahead what many jobs read of one file
     :ivar gangs: lets the jobs of gangs meet
+    :ivar rehearsals: proves on idle cores what streams without a hint; None: it is not wanted
     :ivar lent_cores: lends cores that running jobs do not use; None: it is not wanted
     :ivar warnings: what jobs are warned of
     :ivar failure: what is said if the run fails
@@ -157,6 +159,17 @@ class Run:
                 scheduler.wake,
                 self._record,
             )
+        self.rehearsals: Rehearsals | None = None
+        if self.config.streaming == "auto" and self.config.rehearse == "idle" and plan.candidates:
+            self.rehearsals = Rehearsals(
+                plan,
+                self.config,
+                scheduler.context,
+                self.proofs,
+                scheduler.job_allocations,
+                scheduler.hardware_locations,
+                self._record,
+            )
         self.runner = JobRunner(
             self.reach, self.recorder, self.warnings, self._limits, self.stream_rates, self._writes, self.lent_cores
         )
@@ -192,6 +205,8 @@ class Run:
 
     async def close(self) -> None:
         """Keep what was learned, end the telemetry and the node runtimes."""
+        if self.rehearsals is not None:
+            await self.rehearsals.close()
         if self.lent_cores is not None:
             self.lent_cores.close()
         self.warnings.close()

@@ -71,6 +71,20 @@ class Splits(Protocol):
     def split_ended(self, job_name: str) -> None: ...
 
 
+class Performances(Protocol):
+    """What finds out which jobs read streams though no hint says so."""
+
+    def succeeded(
+        self,
+        step: StreamingExecuteStep,
+        job: Job,
+        runtime: NodeRuntime,
+        inputs: Mapping[str, Token],
+        outputs: Mapping[str, Token],
+        seconds: float,
+    ) -> None: ...
+
+
 class StreamingRun(Protocol):
     """What a job that streams asks of its run."""
 
@@ -84,6 +98,8 @@ class StreamingRun(Protocol):
     learned_streams: LearnedStreams
     failure: Failure
 
+    @property
+    def rehearsals(self) -> Performances | None: ...
     @property
     def part_ways(self) -> PartWays: ...
     @property
@@ -307,6 +323,9 @@ class Execution:
             await self._deliverer.succeeded(tokens)
             attempt.end(True)
             await self._splitting.compare(split, runtime, tokens, globs)
+            if self._run.rehearsals is not None:
+                seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
+                self._run.rehearsals.succeeded(self._step, self._job, runtime, self._inputs, tokens, seconds)
             await self._learn()
         except asyncio.TimeoutError as error:
             raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error

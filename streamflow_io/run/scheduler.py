@@ -308,6 +308,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             first = selected_locations[0].hardware
             run.recorder.placed(job.name, self._cores_to_use(job.name), None if first is None else float(first.cores))
             run.sessions.placed(job, selected_locations[0])
+        if run is not None and run.rehearsals is not None:
+            run.rehearsals.placed(job.name, selected_locations)
         if run is not None and job.name in self._without_cores and not run.storages.is_io_task(job.name):
             run.gangs.started(job.name, self._without_cores[job.name], selected_locations)
 
@@ -321,6 +323,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         await super()._free_resources(connector, job_allocation)
         if self._lent_cores is not None:
             self._lent_cores.settle()
+        if self.run is not None and self.run.rehearsals is not None:
+            self.run.rehearsals.look()
 
     @property
     def _lent_cores(self) -> LentCores | None:

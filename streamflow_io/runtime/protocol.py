@@ -279,6 +279,7 @@ class JobSpec(_Spec):
     :ivar cores: that it has: how many of them it needs is told; None: it is not
     :ivar idle: it computes, reads and writes only as far as nobody else wants to; None: as others do
     :ivar scratch: directories that are removed if it does not succeed; None: as an empty list
+    :ivar confined: it can change nothing but what is there, where the kernel can see to that; None: it can
     """
 
     name: str
@@ -297,6 +298,7 @@ class JobSpec(_Spec):
     cores: int | None = None
     idle: Literal[True] | None = None
     scratch: tuple[Path, ...] | None = None
+    confined: Literal[True] | None = None
 
 
 class SessionSpec(_Spec):

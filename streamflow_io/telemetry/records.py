@@ -165,6 +165,18 @@ class LentRecord(JobRecord):
     lenders: tuple[str, ...] = Field(description="the jobs that hold them")
 
 
+class RehearsedRecord(JobRecord):
+    """A job that had ended was run once more, to find out whether one of its inputs may be read as a stream."""
+
+    event: Literal["rehearsed"] = "rehearsed"
+    input: str = Field(description="as /step/port")
+    way: Literal["net", "pipe"] | None = Field(None, description="how it reads a stream; none: it does not")
+    reason: str | None = Field(None, description="why not, or why that is not known")
+    known: bool = Field(description="false: it has shown nothing")
+    seconds: float = Field(description="that it took")
+    bytes: int = Field(description="of the file")
+
+
 class Usage(BaseModel):
     """What the node runtime measured of a job's process tree."""
 
@@ -414,6 +426,7 @@ Record = Annotated[
     | LeaseRecord
     | HeldRecord
     | LentRecord
+    | RehearsedRecord
     | StartedRecord
     | EndedRecord
     | RouteRecord

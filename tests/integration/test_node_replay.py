@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -137,6 +139,44 @@ def test_scratch_is_removed_with_the_driver(runtime: Node) -> None:
     job.command_pid()
     assert runtime.leave() == 0
     assert not (runtime.base / "scratch").exists()
+
+
+def test_who_is_confined_changes_nothing_but_its_scratch(runtime: Node) -> None:
+    scratch, outside = runtime.base / "scratch", runtime.base / "outside"
+    (scratch / "a").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "file").write_text("as it was")
+    script = f"""
+    cd {scratch}
+    for change in 'echo x > file' 'mkdir d' 'mv file d/file' 'ln d/file a/file' 'echo x > /dev/null' \\
+      'cat {outside}/file > copy' 'echo x > {outside}/new' 'echo x >> {outside}/file' 'rm {outside}/file' \\
+      'mv {outside}/file .' 'mkdir {outside}/d' 'mv copy {outside}' 'truncate -s 0 {outside}/file'
+    do sh -c "$change" 2> /dev/null; echo $?; done"""
+    spec = {"name": "c", "confined": True, "scratch": [str(scratch)], "stdout": str(runtime.base / "printed")}
+    job = runtime.shell("c", script, job=json.dumps(spec))
+    assert job.wait() == 0
+    said = (runtime.base / "printed").read_text().split()
+    if set(said) == {"0"}:
+        pytest.skip("no Landlock")
+    assert said[:6] == ["0"] * 6
+    assert "0" not in said[6:]
+    assert [path.name for path in outside.iterdir()] == ["file"]
+    assert (outside / "file").read_text() == "as it was"
+
+
+def test_who_is_confined_reaches_nobody(runtime: Node) -> None:
+    script = """
+    import socket, sys
+    try: socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    except PermissionError: print("refused")
+    else: print("reached")"""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        spec = {"name": "c", "confined": True, "stdout": str(runtime.base / "printed")}
+        port = str(server.getsockname()[1])
+        job = runtime.python("c", dedent(script), port, job=json.dumps(spec))
+        assert job.wait() == 0
+    if (runtime.base / "printed").read_text() != "refused\n":
+        pytest.skip("no Landlock for networks")
 
 
 @pytest.mark.parametrize(

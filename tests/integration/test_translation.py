@@ -20,6 +20,7 @@ from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.cwl.transformer import DefaultRetagTransformer
 from streamflow.cwl.translator import CWLTranslator
+from streamflow.data.manager import DefaultDataManager, _RemotePathMapper
 from streamflow.deployment.connector.base import BaseConnector, SubprocessShell
 from streamflow.deployment.connector.container import ContainerConnector, DockerBaseConnector, SingularityConnector
 from streamflow.deployment.connector.kubernetes import (
@@ -256,5 +257,13 @@ def test_the_seam() -> None:
     written = inspect.getsource(KubernetesResponseWriterWrapper)
     assert "STREAM_CLOSE + bytes(chr(ws_client.STDIN_CHANNEL)" in written
     assert 'hash("".join(command))' in inspect.getsource(BaseConnector.get_shell)
+    # What a rehearsal has stand-ins for.
+    asked = {word.split("(")[0] for word in execute.replace("\n", " ").split() if "context.database." in word}
+    assert asked == {f"self.step.workflow.context.database.{name}" for name in ("add_execution", "update_execution")}
+    assert parameters(DefaultDataManager.__init__) == ["self", "context"]
+    managed = inspect.getsource(DefaultDataManager)
+    assert set(re.findall(r"self\.path_mapper\.(\w+)", managed)) == {"get", "put", "invalidate_location"}
+    assert set(re.findall(r"self\.context\.(\w+)", managed)) == {"checkpoint_manager", "deployment_manager"}
+    assert parameters(_RemotePathMapper.get) == ["self", "path", "data_type", "deployment", "name"]
     assert parameters(RollbackFailureManager.__init__) == ["self", "context", "max_retries", "retry_delay"]
     assert "retry_request.version < self.max_retries" in inspect.getsource(RollbackFailureManager._update_request)

@@ -62,6 +62,8 @@ PURE = (
     "run.delivery",
     "run.delivered",
     "run.said_parts",
+    "run.rehearsal_rules",
+    "run.same_outputs",
     "telemetry.early_delivery",
     "telemetry.ending",
     "telemetry.live",

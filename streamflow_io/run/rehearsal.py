@@ -1,0 +1,281 @@
+"""Adapter: an input of a job that has ended well is rehearsed: the job runs once more, with that input as a stream."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import posixpath
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from streamflow.core.deployment import Connector
+from streamflow.core.exception import WorkflowException
+from streamflow.core.scheduling import Hardware
+from streamflow.core.utils import random_name
+from streamflow.core.workflow import CommandOutput, Job, Status, Token
+from streamflow.cwl.command import CWLCommand
+from streamflow.workflow.utils import get_token_value
+
+from streamflow_io._streamflow import prepare_work_dir
+from streamflow_io.learned.proofs import ProofKey
+from streamflow_io.runtime import ExitEvent, InputStream, JobSpec, NodeJob, NodeRuntime
+from streamflow_io.runtime.protocol import HeldEvent, StreamEvent, WarningEvent
+
+from .connector import JobConnector, exit_event_of
+from .job_spec import job_spec
+from .output_globs import expression_context
+from .paths import NoChecksumsError, checksums_below, job_path
+from .rehearsal_rules import Finding, Manner, Ran, disk_for, next_manner, seconds_for, unknown
+from .same_outputs import Places, first_difference
+from .shadow import shadow_of
+from .steps import StreamingExecuteStep
+from .tasks import to_the_end
+from .tokens import file_value, with_own_value
+
+_ASK_SECONDS = 60.0
+
+#: Whether what is done now is part of a rehearsal, of which nobody wants to hear.
+rehearsing: ContextVar[bool] = ContextVar("rehearsing", default=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Performance:
+    """A job that has ended well.
+
+    :ivar inputs: before an InitialWorkDirRequirement has changed them
+    :ivar outputs: as StreamFlow has made them
+    :ivar seconds: that its command took
+    :ivar hardware: that it had
+    :ivar connector: through which its command was run
+    """
+
+    step: StreamingExecuteStep
+    job: Job
+    runtime: NodeRuntime
+    inputs: Mapping[str, Token]
+    outputs: Mapping[str, Token]
+    seconds: float
+    hardware: Hardware
+    connector: Connector
+
+
+@dataclass(eq=False)
+class Rehearsal:
+    """One input of a job, which is to be read as a stream.
+
+    :ivar verify: as of the streams of the run
+    :ivar killed: how often it was ended before it had shown anything
+    """
+
+    performance: Performance
+    port: str
+    key: ProofKey
+    verify: Literal["full", "samples"]
+    killed: int = 0
+    _plain: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return int(self.performance.inputs[self.port].value.get("size") or 0)
+
+    async def run(self) -> Finding:
+        """What it shows. When it is cancelled, nothing of it is left, neither processes nor files."""
+        rehearsing.set(True)
+        try:
+            if (lack := await self._lack_of_room()) is not None:
+                return unknown(lack)
+            performance = self.performance
+            self._plain = await _described(performance.step, performance.job, performance.outputs)
+            return await self._run_until_known()
+        except asyncio.TimeoutError:
+            return unknown(f"it has not ended after {seconds_for(self.performance.seconds):.0f} s")
+        except NoChecksumsError as error:
+            return unknown(str(error))
+        except Exception as error:
+            # It must not matter to the run, whatever it is.
+            return unknown(f"{type(error).__name__}: {error}")
+
+    async def _run_until_known(self) -> Finding:
+        ran: list[tuple[Manner, Ran]] = []
+        while not isinstance(following := next_manner(ran, self.size), Finding):
+            ran.append((following, await self._run_once(following)))
+        return following
+
+    async def _lack_of_room(self) -> str | None:
+        runtime, directory = self.performance.runtime, self.performance.job.output_directory
+        used, _ = await runtime.run(["du", "-sk", directory], _ASK_SECONDS)
+        free, _ = await runtime.run(["df", "-Pk", directory], _ASK_SECONDS)
+        try:
+            needed, there = disk_for(int(used.split()[0]) << 10), int(free.splitlines()[-1].split()[3]) << 10
+        except (IndexError, ValueError):
+            return "how much space is free is not told"
+        return None if there >= needed else "there is too little space"
+
+    async def _run_once(self, manner: Manner) -> Ran:
+        step, plain = self.performance.step, self.performance.job
+        names = {path: posixpath.join(posixpath.dirname(path), random_name()) for path in _directories(plain)}
+        directories = tuple(names[path] for path in _directories(plain))
+        token = self.performance.inputs[self.port]
+        stream = posixpath.join(names[plain.input_directory], random_name(), token.value["basename"])
+        context = step.workflow.context
+        try:
+            for directory in (*directories, posixpath.dirname(stream)):
+                await job_path(context, plain, directory).mkdir(mode=0o777, parents=True, exist_ok=True)
+            job = Job(
+                name=plain.name,
+                workflow_id=plain.workflow_id,
+                inputs=self._inputs(None if manner == "file" else stream),
+                input_directory=names[plain.input_directory],
+                output_directory=names[plain.output_directory],
+                tmp_directory=names[plain.tmp_directory],
+            )
+            there = Places(directories, stream)
+            spec = self._spec(job, manner, stream, directories)
+            return await self._perform(job, spec, there)
+        finally:
+            await to_the_end(_remove(step, plain, directories))
+
+    async def _perform(self, job: Job, spec: JobSpec, there: Places) -> Ran:
+        performance = self.performance
+        node_job = await performance.runtime.create_job(f"{job.name} rehearsal")
+        connector = JobConnector(performance.connector, job.name, node_job, spec)
+        step = shadow_of(performance.step, job, connector, performance.hardware)
+        following = asyncio.create_task(_follow(node_job))
+        try:
+            try:
+                output = await asyncio.wait_for(_execute(step, job), seconds_for(performance.seconds))
+            except WorkflowException as error:
+                if not spec.inputs:
+                    raise
+                # What StreamFlow does with a file before the command, it cannot do with a stream.
+                return Ran(False, "exited", str(error).splitlines()[0] if str(error) else type(error).__name__)
+            exit_event = await exit_event_of(node_job)
+            seen = await following
+            said = _said(exit_event)
+            if not exit_event.success or output.status is not Status.COMPLETED:
+                return seen.ran(exit_event, False, said)
+            try:
+                tokens = await step.collect(job, output, {}, {})
+            except WorkflowException:
+                return seen.ran(exit_event, False, "its outputs are not complete")
+            its = await _described(step, job, tokens)
+            here = Places(_directories(performance.job), performance.inputs[self.port].value["path"])
+            return seen.ran(exit_event, True, said, first_difference(self._plain, here, its, there))
+        finally:
+            following.cancel()
+            await to_the_end(_end(node_job, following))
+
+    def _inputs(self, stream: str | None) -> dict[str, Token]:
+        """The inputs of the job, one of them as a stream; None: all as they were."""
+        inputs = {name: with_own_value(token) for name, token in self.performance.inputs.items()}
+        if stream is not None:
+            token = inputs[self.port]
+            value = file_value(stream) | {name: token.value[name] for name in ("format",) if name in token.value}
+            inputs[self.port] = Token(value, tag=token.tag)
+            inputs[self.port].persistent_id = token.persistent_id
+        return inputs
+
+    def _spec(self, job: Job, manner: Manner, stream: str, scratch: tuple[str, ...]) -> JobSpec:
+        streams: tuple[InputStream, ...] = ()
+        if manner != "file":
+            streams = (
+                InputStream(
+                    name=self.port,
+                    port=self.port,
+                    path=self.performance.inputs[self.port].value["path"],
+                    target={"fifo": stream},
+                    verify=self.verify,
+                    net=True if manner == "net" else None,
+                    replay=True,
+                ),
+            )
+        spec = job_spec(self.performance.step, job)
+        return spec.model_copy(update={"inputs": streams, "idle": True, "scratch": scratch, "confined": True})
+
+
+async def _execute(step: StreamingExecuteStep, job: Job) -> CommandOutput:
+    command = cast(CWLCommand, step.command)
+    if command.initial_work_dir is not None:
+        try:
+            command = await prepare_work_dir(command, job, expression_context(step, job))
+        except WorkflowException as error:
+            raise WorkflowException("its InitialWorkDirRequirement finds no file") from error
+    return cast(CommandOutput, await command.execute(job))
+
+
+@dataclass
+class _Seen:
+    """What the node runtime has told of a job with one stream."""
+
+    stream: StreamEvent | None = None
+    held: HeldEvent | None = None
+    asked: bool = False
+
+    def ran(self, exit_event: ExitEvent, succeeded: bool, said: str, difference: str | None = None) -> Ran:
+        return Ran(
+            succeeded,
+            exit_event.reason,
+            said,
+            0 if self.stream is None else self.stream.bytes,
+            None if self.held is None else self.held.bytes,
+            "" if self.held is None else self.held.call,
+            self.asked,
+            difference,
+        )
+
+
+async def _follow(node_job: NodeJob) -> _Seen:
+    seen = _Seen()
+    async for event in node_job.events():
+        if isinstance(event, StreamEvent):
+            seen.stream = event
+        elif isinstance(event, HeldEvent):
+            seen.held = event
+        elif isinstance(event, WarningEvent) and event.input is not None:
+            seen.asked = True
+    return seen
+
+
+async def _end(node_job: NodeJob, following: asyncio.Task[_Seen]) -> None:
+    await node_job.cancel()
+    node_job.abandon()
+    await asyncio.gather(following, return_exceptions=True)
+
+
+async def _remove(step: StreamingExecuteStep, job: Job, directories: tuple[str, ...]) -> None:
+    for directory in directories:
+        with contextlib.suppress(OSError, WorkflowException):
+            await job_path(step.workflow.context, job, directory).rmtree()
+
+
+def _directories(job: Job) -> tuple[str, ...]:
+    return job.output_directory, job.input_directory, job.tmp_directory
+
+
+def _said(exit_event: ExitEvent) -> str:
+    if exit_event.message:
+        return exit_event.message
+    if exit_event.signal is not None:
+        return f"signal {exit_event.signal}"
+    return f"exit code {exit_event.code}"
+
+
+async def _described(step: StreamingExecuteStep, job: Job, tokens: Mapping[str, Token]) -> dict[str, Any]:
+    """The outputs of a job as in CWL, each Directory with the checksums of what is in it. Reads these.
+
+    :raises NoChecksumsError: if there is nothing where it runs that makes them
+    """
+
+    async def described(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            found = {name: await described(inner) for name, inner in value.items()}
+            if value.get("class") == "Directory" and "path" in value:
+                found["checksums"] = await checksums_below(job_path(step.workflow.context, job, value["path"]))
+            return found
+        if isinstance(value, list | tuple):
+            return [await described(inner) for inner in value]
+        return value
+
+    return {name: await described(get_token_value(token)) for name, token in tokens.items()}

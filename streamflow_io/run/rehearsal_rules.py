@@ -1,0 +1,193 @@
+"""What may be rehearsed, when, and what follows from how it went. Pure.
+
+A rehearsal is one more run of a job that has ended well, with one of its inputs fed as a byte stream. It proves that
+the program makes the same of a stream, or shows that it does not. What it does not show stays unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from streamflow_io.learned.proofs import Way
+
+#: So much is in a pipe before it is read: a program may have tried to seek in a file that was there as a whole.
+SMALL = 2**16
+# Part of the file that is read as a stream, at least: else little is gained.
+_WORTH = 0.5
+
+#: How a job is run once more: with a stream, or with the file, as it was.
+Manner = Literal["net", "pipe", "file"]
+
+# That it has ended so says nothing of the program. What is an `error` of a pipe is that it was opened twice.
+_TROUBLE = ("cancelled", "driver", "lost", "producer", "rewritten")
+
+_CALLS = {
+    "lseek": "it seeks in it",
+    "mmap": "it maps it into memory",
+    "mmap2": "it maps it into memory",
+    "sendfile": "it copies it without reading",
+    "splice": "it copies it without reading",
+    "copy_file_range": "it copies it without reading",
+    "open": "it opens it again",
+    "openat": "it opens it again",
+    "openat2": "it opens it again",
+    "execve": "it runs it as a program",
+    "execveat": "it runs it as a program",
+    "getdents": "it lists its directory",
+    "getdents64": "it lists its directory",
+}
+
+
+@dataclass(frozen=True)
+class Room:
+    """What nobody holds of a location, or of what that runs on.
+
+    :ivar memory: in MiB
+    """
+
+    cores: float
+    memory: float
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a job went that was run once more.
+
+    :ivar succeeded: it has ended with a success code
+    :ivar ended: why it has ended, as the node runtime says it
+    :ivar said: in words, if it has not succeeded
+    :ivar fed: bytes of the stream that it was given
+    :ivar held_at: after how many of them it has waited for the whole file; None: it has not
+    :ivar call: the system call that has waited
+    :ivar asked: it has asked by path for more than bytes
+    :ivar difference: what differs of its outputs; None: nothing
+    """
+
+    succeeded: bool
+    ended: str
+    said: str = ""
+    fed: int = 0
+    held_at: int | None = None
+    call: str = ""
+    asked: bool = False
+    difference: str | None = None
+
+    @property
+    def is_equal(self) -> bool:
+        return self.succeeded and self.difference is None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What rehearsals of an input have shown.
+
+    :ivar way: how it reads a stream; None: it does not
+    :ivar reason: why not, or why that is not known
+    :ivar is_known: false: it is as if it had not been rehearsed
+    """
+
+    way: Way | None = None
+    reason: str | None = None
+    is_known: bool = True
+
+
+def unknown(reason: str) -> Finding:
+    return Finding(None, reason, is_known=False)
+
+
+def may_start(rooms: Sequence[Room], memory: float) -> bool:
+    """Whether a rehearsal may run where this is free.
+
+    :param rooms: of the location, and of all that it runs on, as far as that is known; at least one
+    :param memory: that the job asks for, in MiB
+    """
+    return bool(rooms) and all(room.cores >= 1 and room.memory >= memory for room in rooms)
+
+
+def seconds_for(plain: float) -> float:
+    """How long a rehearsal may take.
+
+    :param plain: seconds that the job took
+    """
+    return 2 * plain + 5
+
+
+def disk_for(outputs: int) -> int:
+    """How many bytes have to be free before a rehearsal.
+
+    :param outputs: bytes that the job has written into its output directory
+    """
+    return 2 * outputs + 2**26
+
+
+def obstacle_of_work_dir(listing: Any, absolute: bool) -> str | None:
+    """Why a job cannot be run again that has an InitialWorkDirRequirement; None: it can.
+
+    :param listing: as StreamFlow keeps it; None: it has none
+    :param absolute: whether it may put something outside the output directory
+    """
+    if listing is None or not absolute:
+        return None
+    entries = listing if isinstance(listing, list | tuple) else [listing]
+    names = [entry.get("entryname", "") if isinstance(entry, dict) else "$" for entry in entries]
+    if any(str(name).startswith(("/", "$")) or ".." in str(name) for name in names):
+        return "its InitialWorkDirRequirement may put something outside its output directory"
+    return None
+
+
+def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int) -> Manner | Finding:
+    """How a job is to be run next, or what is found.
+
+    :param so_far: how it has gone, in order
+    :param size: bytes of the file
+    """
+    if not so_far:
+        return "net"
+    manner, ran = so_far[-1]
+    if ran.ended in _TROUBLE or (ran.ended == "error" and manner != "pipe"):
+        return unknown(ran.said or ran.ended)
+    if manner == "file":
+        return _with_the_file_again(so_far[-2][1], ran)
+    if manner == "pipe":
+        return _with_a_pipe(so_far[0][1], ran)
+    if ran.ended == "unstreamable" or (ran.is_equal and _waits(ran, size)):
+        return "pipe" if size > SMALL else unknown("the file is too small to tell")
+    if not ran.is_equal:
+        return "file"
+    return Finding("net") if ran.fed or ran.held_at else unknown("it has not read it")
+
+
+def _waits(ran: Ran, size: int) -> bool:
+    """Whether a program gets too little of the file as a stream."""
+    return ran.asked or (ran.held_at is not None and ran.held_at < _WORTH * size)
+
+
+def _with_a_pipe(under_net: Ran, ran: Ran) -> Finding:
+    if ran.is_equal and not ran.asked and ran.fed:
+        return Finding("pipe")
+    return Finding(None, _why_held(under_net))
+
+
+def _with_the_file_again(streamed: Ran, ran: Ran) -> Finding:
+    """What a job shows by itself which has made something else of a stream than of the file."""
+    if not ran.succeeded:
+        return Finding(None, f"it does not run twice: {ran.said}")
+    if ran.difference is not None:
+        return Finding(None, f"its outputs differ from run to run: {ran.difference}")
+    if not streamed.succeeded:
+        return Finding(None, f"{streamed.said} when it reads a stream")
+    return Finding(None, f"its outputs differ when it reads a stream: {streamed.difference}")
+
+
+def _why_held(ran: Ran) -> str:
+    if ran.ended == "unstreamable":
+        return f"it does what only a file can do ({ran.said})" if ran.said else "it does what only a file can do"
+    if "stat" in ran.call or ran.call.startswith(("access", "faccessat", "readlink")):
+        return "it asks for its size, or more, by its path"
+    if ran.call.startswith(("pread", "preadv")):
+        return "it reads at positions"
+    return _CALLS.get(
+        ran.call, f"it waits for the whole file ({ran.call})" if ran.call else "it waits for the whole file"
+    )

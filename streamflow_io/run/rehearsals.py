@@ -1,0 +1,266 @@
+"""Adapter: rehearses on idle cores what may stream without a hint, and keeps what that proves.
+
+Decides little: :mod:`.rehearsal_rules` does. Nothing here ever makes a run fail, nor take longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.scheduling import AvailableLocation, Hardware
+from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Job, Token
+from streamflow.cwl.command import CWLCommand
+from streamflow.log_handler import logger
+from streamflow.scheduling.scheduler import JobAllocation
+from streamflow.workflow.utils import get_token_value
+
+from streamflow_io.graph.candidates import Candidate
+from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.hints.inheritance import port_path
+from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs
+from streamflow_io.runtime import NodeRuntime
+from streamflow_io.telemetry.records import Record, RehearsedRecord
+
+from .job_spec import is_whole_file
+from .plan import Plan
+from .proof_key import proof_key
+from .rehearsal import Performance, Rehearsal, rehearsing
+from .rehearsal_rules import Finding, Room, may_start, obstacle_of_work_dir, unknown
+from .steps import StreamingExecuteStep
+from .tokens import parts_of, streams_of
+
+# What becomes ready because a job has ended does so meanwhile.
+_SETTLING = 0.2
+# So often one is begun that had to end before it has shown anything.
+_MOST_TRIES = 3
+
+
+@dataclass
+class _Running:
+    rehearsal: Rehearsal
+    place: AvailableLocation
+    task: asyncio.Task[None]
+    is_ending: bool = False
+
+    def end(self) -> None:
+        """Once: what it does to leave nothing is not to be cancelled."""
+        if not self.is_ending:
+            self.is_ending = True
+            self.task.cancel()
+
+
+class Rehearsals:
+    """The rehearsals of a run: one at a time at each location, and only while StreamFlow's accounts have a core free.
+
+    :param jobs: those that were scheduled, by name
+    :param used: the hardware that is taken, by the name of a location
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        config: SchedulerConfig,
+        context: StreamFlowContext,
+        proofs: RememberedProofs,
+        jobs: Mapping[str, JobAllocation],
+        used: Mapping[str, Hardware],
+        record: Callable[[Record], None],
+    ) -> None:
+        self._plan = plan
+        self._config = config
+        self._context = context
+        self._proofs = proofs
+        self._jobs = jobs
+        self._used = used
+        self._record = record
+        # Where the jobs of candidates are.
+        self._places: dict[str, AvailableLocation] = {}
+        self._seen: set[ProofKey] = set()
+        # By the name of the host, or of what is nearest to it.
+        self._waiting: dict[str, list[tuple[Rehearsal, AvailableLocation]]] = {}
+        self._running: dict[str, _Running] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._is_closed = False
+        self._is_silent = _Silence()
+        logger.addFilter(self._is_silent)
+
+    async def close(self) -> None:
+        """End all of them. Returns when nothing of them is left."""
+        self._is_closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._waiting.clear()
+        running = list(self._running.values())
+        for each in running:
+            each.end()
+        await asyncio.gather(*(each.task for each in running), return_exceptions=True)
+        logger.removeFilter(self._is_silent)
+
+    def placed(self, job_name: str, locations: Sequence[AvailableLocation]) -> None:
+        """A job has been given its locations."""
+        if get_job_step_name(job_name) in self._plan.candidates and len(locations) == 1:
+            self._places[job_name] = locations[0]
+        self.look()
+
+    def succeeded(
+        self,
+        step: StreamingExecuteStep,
+        job: Job,
+        runtime: NodeRuntime,
+        inputs: Mapping[str, Token],
+        outputs: Mapping[str, Token],
+        seconds: float,
+    ) -> None:
+        """A job has ended well, and holds its cores yet. Never waits, and never fails.
+
+        :param inputs: before an InitialWorkDirRequirement has changed them
+        :param outputs: as StreamFlow has made them
+        :param seconds: that its command took
+        """
+        candidate, place = self._plan.candidates.get(step.name), self._places.pop(job.name, None)
+        if self._is_closed or candidate is None or place is None or self._obstacle(step, runtime, inputs) is not None:
+            return
+        values = {name: get_token_value(token) for name, token in inputs.items()}
+        new = [(port, key) for port in candidate.inputs if (key := self._new_key(candidate, port, inputs, values))]
+        if not new:
+            return
+        allocation = self._jobs[job.name]
+        connector = self._context.deployment_manager.get_connector(allocation.target.deployment.name)
+        if connector is None:
+            return
+        ended = Job(job.name, job.workflow_id, job.inputs, job.input_directory, job.output_directory, job.tmp_directory)
+        hardware = self._context.scheduler.get_hardware(job.name)
+        performance = Performance(step, ended, runtime, inputs, outputs, seconds, hardware, connector)
+        waiting = self._waiting.setdefault(_host(place), [])
+        for port, key in new:
+            self._seen.add(key)
+            waiting.append((Rehearsal(performance, port, key, self._config.verify), place))
+
+    def look(self) -> None:
+        """StreamFlow's accounts have changed: one that has no core any more ends, and one that has may begin soon."""
+        for running in self._running.values():
+            if not self._may_start(running.rehearsal, running.place):
+                running.end()
+        if self._is_closed:
+            return
+        for host, waiting in self._waiting.items():
+            timer = self._timers.get(host)
+            if waiting and host not in self._running and timer is None and self._may_start(*waiting[0]):
+                self._timers[host] = asyncio.get_running_loop().call_later(_SETTLING, self._begin, host)
+
+    def _begin(self, host: str) -> None:
+        del self._timers[host]
+        waiting = self._waiting.get(host, [])
+        if waiting and host not in self._running and self._may_start(*waiting[0]):
+            rehearsal, place = waiting.pop(0)
+            task = asyncio.create_task(self._rehearse(host, rehearsal, place))
+            self._running[host] = _Running(rehearsal, place, task)
+
+    async def _rehearse(self, host: str, rehearsal: Rehearsal, place: AvailableLocation) -> None:
+        began = time.time()
+        try:
+            finding = await asyncio.create_task(rehearsal.run())
+            await self._found(rehearsal, finding, time.time() - began)
+        except asyncio.CancelledError:
+            rehearsal.killed += 1
+            if rehearsal.killed == _MOST_TRIES:
+                self._tell(rehearsal, unknown("its core was wanted"), time.time() - began)
+            elif not self._is_closed:
+                self._waiting[host].append((rehearsal, place))
+        finally:
+            del self._running[host]
+            self.look()
+
+    async def _found(self, rehearsal: Rehearsal, finding: Finding, seconds: float) -> None:
+        self._tell(rehearsal, finding, seconds)
+        if not finding.is_known:
+            return
+        step = rehearsal.performance.step.name
+        await self._proofs.remember(
+            Proof(rehearsal.key, step, time.time(), finding.way, finding.reason, rehearsal.size)
+        )
+
+    def _tell(self, rehearsal: Rehearsal, finding: Finding, seconds: float) -> None:
+        performance, port = rehearsal.performance, rehearsal.port
+        name = port_path(performance.step.name, port)
+        if finding.way is not None:
+            logger.info(f"{name} may be read while it is written: proven in {seconds:.1f} s")
+        elif finding.is_known:
+            logger.info(f"{name} is not streamed: {finding.reason}")
+        else:
+            logger.info(f"Whether {name} may be read while it is written is not known yet: {finding.reason}")
+        self._record(
+            RehearsedRecord(
+                time=time.time(),
+                job=performance.job.name,
+                step=performance.step.name,
+                input=name,
+                way=finding.way,
+                reason=finding.reason,
+                known=finding.is_known,
+                seconds=seconds,
+                bytes=rehearsal.size,
+            )
+        )
+
+    def _obstacle(self, step: StreamingExecuteStep, runtime: NodeRuntime, inputs: Mapping[str, Token]) -> str | None:
+        """Why a job is not run once more; None: it may be."""
+        command, hints = step.command, self._plan.annotations.get(step.name)
+        if not isinstance(command, CWLCommand) or step.output_connectors:
+            return "it is no command, or its outputs are elsewhere"
+        if hints is not None and hints.concern_storage:
+            return "its hints say something about storage"
+        if runtime.wrapper == "run":
+            return "it would wait in a queue"
+        if command.inplace_update:
+            return "it changes its inputs"
+        if streams_of(inputs) or parts_of(inputs):
+            return "it has read streams"
+        return obstacle_of_work_dir(command.initial_work_dir, command.absolute_initial_workdir_allowed)
+
+    def _new_key(
+        self, candidate: Candidate, port: str, inputs: Mapping[str, Token], values: Mapping[str, object]
+    ) -> ProofKey | None:
+        """What a rehearsal of an input would prove; None: it is known, or cannot be."""
+        token = inputs.get(port)
+        if token is None or not is_whole_file(token):
+            return None
+        if not token.value.get("size") or token.value.get("secondaryFiles"):
+            return None
+        key = proof_key(candidate, port, values)
+        return None if key in self._seen or self._proofs.of(key) is not None else key
+
+    def _may_start(self, rehearsal: Rehearsal, place: AvailableLocation) -> bool:
+        rooms = [
+            Room(float(hardware.cores - used.cores), float(hardware.memory - used.memory))
+            for each in _stack(place)
+            if (hardware := each.hardware) is not None
+            for used in [self._used.get(each.name, Hardware())]
+        ]
+        return may_start(rooms, float(rehearsal.performance.hardware.memory))
+
+
+class _Silence(logging.Filter):
+    """What a rehearsal does is not told as if a job did it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not rehearsing.get()
+
+
+def _stack(location: AvailableLocation) -> Iterator[AvailableLocation]:
+    yield location
+    while location.stacked and location.wraps is not None:
+        location = location.wraps
+        yield location
+
+
+def _host(location: AvailableLocation) -> str:
+    *_, host = _stack(location)
+    return str(host.name)

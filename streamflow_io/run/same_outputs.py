@@ -1,0 +1,81 @@
+"""Whether two runs of a job have made the same, wherever they ran. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+# What stands for a place of a job, in each of its runs: nothing that a path can have.
+_MARK = "\0"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a run of a job had what.
+
+    :ivar directories: absolute, in the same order for each run: of its outputs, its inputs, and what it throws away
+    :ivar stream: the path of the input that is read as a stream in one of the runs
+    """
+
+    directories: tuple[str, ...]
+    stream: str
+
+    def without(self, text: str) -> str:
+        """A text that has the same in the place of each of these paths, whichever the run."""
+        for number, path in enumerate((self.stream, *self.directories)):
+            for written in dict.fromkeys((path, quote(path))):
+                text = text.replace(written, f"{_MARK}{number}")
+        return text
+
+
+def first_difference(
+    plain: Mapping[str, Any], its_places: Places, again: Mapping[str, Any], places: Places
+) -> str | None:
+    """What differs first in the outputs of two runs of a job, for people; None: nothing does.
+
+    Files are the same if they have the same name, size and checksum, and all that is known of them is the same, but for
+    the directories of the run.
+
+    :param plain: by output, as in CWL, of the one run
+    :param again: of the other one
+    """
+    for name in dict.fromkeys((*plain, *again)):
+        if name not in plain or name not in again:
+            return name
+        if (found := _difference(_known(plain[name], its_places), _known(again[name], places), name)) is not None:
+            return found
+    return None
+
+
+def _known(value: Any, places: Places) -> Any:
+    if isinstance(value, str):
+        return places.without(value)
+    if isinstance(value, Mapping):
+        return {places.without(str(key)): _known(inner, places) for key, inner in value.items()}
+    if isinstance(value, Sequence):
+        return [_known(inner, places) for inner in value]
+    return value
+
+
+def _difference(plain: Any, again: Any, name: str) -> str | None:
+    if _is_same(plain, again):
+        return None
+    if isinstance(plain, list) and isinstance(again, list) and len(plain) == len(again):
+        return next(found for pair in zip(plain, again, strict=True) if (found := _difference(*pair, name)) is not None)
+    for value in (plain, again):
+        if isinstance(value, Mapping) and isinstance(value.get("basename"), str):
+            return str(value["basename"])
+    return name
+
+
+def _is_same(plain: Any, again: Any) -> bool:
+    """As `==`, but `1`, `1.0` and `true` are three values."""
+    if type(plain) is not type(again):
+        return False
+    if isinstance(plain, dict):
+        return plain.keys() == again.keys() and all(_is_same(plain[key], again[key]) for key in plain)
+    if isinstance(plain, list):
+        return len(plain) == len(again) and all(map(_is_same, plain, again))
+    return bool(plain == again) or (plain != plain and again != again)

@@ -1,0 +1,241 @@
+"""Rehearsals in real runs: what streams is proven, what does not is refused with a reason, and nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import signal
+import sqlite3
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamflow_io.learned.database import default_path
+from streamflow_io.learned.proofs import Proof, known_proofs
+from tests import forked
+from tests.cwl import Bench, Document, Run, found, tool, workflow
+from tests.node_support import wait_for
+from tests.processes import find_processes
+
+#: More than a pipe holds at first.
+LINES = 30_000
+#: Steps that only wait leave the cores to others.
+NO_CORE = [{"class": "ResourceRequirement", "coresMin": 0}]
+
+
+@pytest.fixture(autouse=True)
+def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+def reader(script: str, **fields: Any) -> Document:
+    """A tool that reads `$text`, and writes the file `out`."""
+    return tool(script, {"text": "File"}, {"out": found("out")}, **fields)
+
+
+def staging(name: str, entry: str) -> Document:
+    return {"class": "InitialWorkDirRequirement", "listing": [{"entryname": name, "entry": entry}]}
+
+
+def python(script: str) -> Document:
+    return reader(f"{sys.executable} -ISc '{script}' \"$text\" > out")
+
+
+def consumers(bench: Bench, tools: Mapping[str, Document], count: int | None = None, **more: Document) -> Document:
+    """A workflow with a file, its readers, and a step that waits until so many inputs were rehearsed."""
+    count = len(tools) if count is None else count
+    runs = bench.data / "streamflow-io" / "runs"
+    until = f"until [ $(cat {runs}/*/telemetry.jsonl | grep -c '\"rehearsed\"') -ge {count} ]; do sleep 0.1; done"
+    waiting = tool(f"{until}; touch done", {}, {"done": found("done")}, requirements=NO_CORE)
+    making = tool(f"seq {LINES} > out.txt", {}, {"text": found("out.txt")})
+    steps: dict[str, Document] = {"make": {"run": making, "in": {}}, "wait": {"run": waiting, "in": {}}, **more}
+    steps |= {name: {"run": each, "in": {"text": "make/text"}} for name, each in tools.items()}
+    outputs = {f"{name}_{port}": f"{name}/{port}" for name in more for port in more[name]["run"]["outputs"]}
+    return workflow({}, steps, {name: f"{name}/out" for name in tools} | {"done": "wait/done"} | outputs)
+
+
+@cache
+def has_landlock() -> bool:
+    asks_for_version = 444, None, 0, 1
+    return ctypes.CDLL(None).syscall(*asks_for_version) > 0
+
+
+def start(bench: Bench, document: Document, **config: Any) -> tuple[forked.Driver, Path]:
+    path = bench.write(document, {}, io=True, config={"streaming": "auto", **config})
+    return bench.start(path), path
+
+
+def run(bench: Bench, tools: Mapping[str, Document], **more: Any) -> Run:
+    ended = bench.finish(*start(bench, consumers(bench, tools, **more)))
+    assert ended.ok, ended.errors
+    assert bench.leftovers() == []
+    return ended
+
+
+def rehearsed(bench: Bench) -> dict[str, tuple[str | None, str | None]]:
+    """How each step reads a stream, and why not."""
+    records = [record for record in bench.telemetry() if record["event"] == "rehearsed"]
+    assert len({record["input"] for record in records}) == len(records), records
+    return {record["step"].strip("/"): (record.get("way"), record.get("reason")) for record in records}
+
+
+def proofs() -> dict[str, Proof]:
+    return {proof.step.strip("/"): proof for proof in known_proofs(default_path())}
+
+
+def test_what_streams_is_proven_and_leaves_no_trace(bench: Bench) -> None:
+    tools = {
+        "cat": reader('cat "$text" > out'),
+        "count": reader("wc -l > out", stdin="$(inputs.text.path)"),
+        "find": reader('grep 7 "$text" > out'),
+        "first": reader('head -n 3 "$text" > out'),
+        # It seeks if it can, and does without.
+        "probe": python(
+            'import sys; f = open(sys.argv[1], "rb", 0)\n'
+            "try: f.seek(0, 2); f.seek(0)\n"
+            "except OSError: pass\n"
+            "print(len(f.read()))"
+        ),
+        "beside": reader('sh script < "$text" > out', requirements=[staging("script", "wc -l")]),
+    }
+    ours = run(bench, tools)
+    assert rehearsed(bench) == {name: ("pipe" if name == "probe" else "net", None) for name in tools}
+    assert {name: proof.way for name, proof in proofs().items()} == {
+        name: "pipe" if name == "probe" else "net" for name in tools
+    }
+    # Each job was executed once, and nobody has heard of more.
+    place = bench.directory / "run1"
+    with contextlib.closing(sqlite3.connect(place / "streamflow.db")) as database:
+        assert database.execute("SELECT count(*) FROM execution").fetchone() == (len(tools) + 2,)
+    assert ours.log.count("EXECUTING step") == len(tools) + 2
+    assert ours.log.count("may be read while it is written: proven") == len(tools)
+    # What is known is not tried again: who waits for that waits for nothing.
+    again = bench.finish(*start(bench, consumers(bench, tools, count=0)))
+    assert again.ok, again.errors
+    assert rehearsed(bench) == {}
+
+
+def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:
+    tools = {
+        "size": python("import os, sys; print(os.fstat(os.open(sys.argv[1], 0)).st_size)"),
+        "short": python("import os, sys; print(len(os.read(os.open(sys.argv[1], 0), 1 << 20)))"),
+        "random": python("import random, sys; open(sys.argv[1]).read(); print(random.random())"),
+        "seek": python('import sys; f = open(sys.argv[1], "rb"); print(f.seek(0, 2))'),
+        "path": python("import os, sys; print(os.path.getsize(sys.argv[1]))"),
+        "fails": python("import os, sys; f = os.open(sys.argv[1], 0); sys.exit(7 * (os.fstat(f).st_size == 0))"),
+    }
+    if has_landlock():
+        tools["outside"] = reader('cat "$text" > out; : >> "$TRACE"')
+    run(bench, tools)
+    expected = {
+        "size": "its outputs differ when it reads a stream: out",
+        "short": "its outputs differ when it reads a stream: out",
+        "random": "its outputs differ from run to run: out",
+        "seek": "it seeks in it",
+        "path": "it asks for its size, or more, by its path",
+        "fails": "exit code 7 when it reads a stream",
+    }
+    if has_landlock():
+        expected["outside"] = "it does not run twice: exit code 2"
+    assert {name: reason for name, (_, reason) in rehearsed(bench).items()} == expected
+    assert {name: (proof.way, proof.reason) for name, proof in proofs().items()} == {
+        name: (None, reason) for name, reason in expected.items()
+    }
+
+
+def test_one_that_hangs_is_ended_and_proves_nothing(bench: Bench) -> None:
+    script = (
+        "import os, stat, sys, time; f = os.open(sys.argv[1], 0); time.sleep(999 * stat.S_ISFIFO(os.fstat(f).st_mode))"
+    )
+    run(bench, {"hang": python(script)})
+    (found_out,) = rehearsed(bench).values()
+    assert found_out[0] is None
+    assert "has not ended after" in str(found_out[1])
+    assert proofs() == {}
+
+
+def test_of_a_scatter_one_job_is_rehearsed(bench: Bench) -> None:
+    making = tool(f"seq $number {LINES} > out.txt", {"number": "int"}, {"text": found("out.txt")})
+    steps = {
+        "write": {"run": making, "in": {"number": "numbers"}, "scatter": "number"},
+        "count": {"run": reader('wc -l < "$text" > out'), "in": {"text": "write/text"}, "scatter": "text"},
+    }
+    document = consumers(bench, {}, count=1)
+    more = workflow({"numbers": "int[]"}, steps, {"counts": "count/out"})
+    for part in ("inputs", "steps", "outputs"):
+        document[part] |= more[part]
+    path = bench.write(document, {"numbers": [1, 2, 3, 4]}, io=True, config={"streaming": "auto"})
+    ended = bench.finish(bench.start(path), path)
+    assert ended.ok, ended.errors
+    assert rehearsed(bench) == {"count": ("net", None)}
+
+
+def test_nobody_rehearses_who_does_not_want_to(bench: Bench) -> None:
+    tools = {"cat": reader('cat "$text" > out; sleep 0.5')}
+    waiting = {"run": tool("sleep 2; touch late", {}, {"late": found("late")}, requirements=NO_CORE), "in": {}}
+    ended = bench.finish(*start(bench, consumers(bench, tools, count=0, late=waiting), rehearse="never"))
+    assert ended.ok, ended.errors
+    assert rehearsed(bench) == {}
+
+
+#: Of this test's process, as the number of seconds that its slow tools take.
+_SLOW = 10**7 + os.getpid()
+#: Goes on for long, as far as it reads a stream: in a rehearsal.
+SLOW = python(
+    "import os, stat, sys; f = os.open(sys.argv[1], 0); print(len(os.read(f, 9)))\n"
+    f'if stat.S_ISFIFO(os.fstat(f).st_mode): os.execlp("sleep", "sleep", "{_SLOW}")'
+)
+#: Succeeds while a rehearsal of it runs.
+GOES_ON = f"grep -aqs 'slee[p].{_SLOW}' /proc/[0-9]*/cmdline"
+
+
+def wait_for_rehearsal() -> Path:
+    """Wait until the slow tool is rehearsed; returns the directory in which it is."""
+    slow = re.compile(rb"^sleep\x00%d\x00$" % _SLOW)
+    wait_for(lambda: find_processes("cmdline", slow), "a rehearsal", 60)
+    (pid,) = find_processes("cmdline", slow)
+    return Path(os.readlink(f"/proc/{pid}/cwd"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_a_rehearsal_when_the_driver_ends(bench: Bench, number: signal.Signals) -> None:
+    process, _ = start(bench, consumers(bench, {"slow": SLOW}))
+    directory = wait_for_rehearsal()
+    os.killpg(process.pid, number)
+    process.wait(30)
+    wait_for(lambda: bench.leftovers() == [], "the end of everything", 30)
+    wait_for(lambda: not directory.exists(), "the removal of its directory")
+
+
+def test_a_run_that_has_ended_waits_for_no_rehearsal(bench: Bench) -> None:
+    until = f"until {GOES_ON}; do sleep 0.1; done; sleep 1; touch late"
+    waiting = {"run": tool(until, {}, {"late": found("late")}, requirements=NO_CORE), "in": {}}
+    process, path = start(bench, consumers(bench, {"slow": SLOW}, count=0, late=waiting))
+    directory = wait_for_rehearsal()
+    ended = bench.finish(process, path)
+    assert ended.ok, ended.errors
+    assert bench.leftovers() == []
+    assert not directory.exists()
+    assert rehearsed(bench) == {}
+
+
+def test_a_job_that_wants_the_core_gets_it(bench: Bench) -> None:
+    gone = f"while {GOES_ON}; do sleep 0.05; done; touch out"
+    until = f"until {GOES_ON}; do sleep 0.1; done; touch go"
+    cores = [{"class": "ResourceRequirement", "coresMin": len(os.sched_getaffinity(0))}]
+    steps = {
+        "early": {"run": tool(until, {}, {"go": found("go")}, requirements=NO_CORE), "in": {}},
+        "late": {
+            "run": tool(gone, {"go": "File"}, {"out": found("out")}, requirements=cores),
+            "in": {"go": "early/go"},
+        },
+    }
+    ended = bench.finish(*start(bench, consumers(bench, {"slow": SLOW}, count=0, **steps)), 60)
+    assert ended.ok, ended.errors
+    assert bench.leftovers() == []

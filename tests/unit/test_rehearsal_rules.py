@@ -1,0 +1,139 @@
+"""What may be rehearsed, when, and what follows from how it went."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamflow_io.run.rehearsal_rules import (
+    SMALL,
+    Finding,
+    Manner,
+    Ran,
+    Room,
+    disk_for,
+    may_start,
+    next_manner,
+    obstacle_of_work_dir,
+    seconds_for,
+)
+
+SIZE = 10 * SMALL
+
+
+def ran(succeeded: bool = True, ended: str = "exited", **fields: Any) -> Ran:
+    return Ran(succeeded, ended, **{"said": "exit code 0" if succeeded else "exit code 1", "fed": SIZE, **fields})
+
+
+HELD = ran(held_at=0, call="lseek", fed=0)
+DIFFERENT = ran(difference="out.txt")
+FAILED = ran(succeeded=False)
+
+
+def found(*so_far: tuple[Manner, Ran], size: int = SIZE) -> Finding:
+    """What is found at last; each manner has to be the one that was asked for."""
+    for number, (manner, _) in enumerate(so_far):
+        assert next_manner(so_far[:number], size) == manner
+    finding = next_manner(so_far, size)
+    assert isinstance(finding, Finding), finding
+    return finding
+
+
+@pytest.mark.parametrize(
+    "streamed",
+    [
+        ran(),
+        ran(fed=100),  # It has stopped reading early.
+        ran(held_at=SIZE, call="lseek"),  # At the end it asks where that is.
+        ran(held_at=SIZE // 2 + 1, call="mmap", fed=SIZE // 2 + 1),
+    ],
+)
+def test_who_makes_the_same_of_a_stream_under_the_net_is_proven(streamed: Ran) -> None:
+    assert found(("net", streamed)) == Finding("net")
+
+
+def test_who_waits_for_the_file_gets_a_pipe() -> None:
+    for held in (HELD, ran(succeeded=False, ended="unstreamable"), ran(asked=True), ran(held_at=SIZE // 3)):
+        assert found(("net", held), ("pipe", ran())) == Finding("pipe")
+
+
+@pytest.mark.parametrize(
+    "piped", [FAILED, DIFFERENT, ran(asked=True), ran(fed=0), ran(succeeded=False, ended="error", said="opened again")]
+)
+def test_who_can_do_with_neither_is_refused(piped: Ran) -> None:
+    assert found(("net", HELD), ("pipe", piped)) == Finding(None, "it seeks in it")
+
+
+def test_of_a_small_file_nothing_can_be_told_of_a_pipe() -> None:
+    finding = found(("net", HELD), size=SMALL)
+    assert (finding.way, finding.is_known) == (None, False)
+    # Under the net no size is too small.
+    assert found(("net", ran(fed=5)), size=5) == Finding("net")
+
+
+@pytest.mark.parametrize(
+    ("streamed", "again", "reason"),
+    [
+        (DIFFERENT, ran(), "its outputs differ when it reads a stream: out.txt"),
+        (DIFFERENT, ran(difference="log"), "its outputs differ from run to run: log"),
+        (FAILED, ran(), "exit code 1 when it reads a stream"),
+        (FAILED, ran(difference="log"), "its outputs differ from run to run: log"),
+        (DIFFERENT, FAILED, "it does not run twice: exit code 1"),
+    ],
+)
+def test_who_makes_something_else_is_run_with_the_file_again(streamed: Ran, again: Ran, reason: str) -> None:
+    assert found(("net", streamed), ("file", again)) == Finding(None, reason)
+
+
+@pytest.mark.parametrize("ended", ["cancelled", "driver", "lost", "producer", "rewritten", "error"])
+def test_what_says_nothing_of_the_program_proves_nothing(ended: str) -> None:
+    assert not found(("net", ran(succeeded=False, ended=ended))).is_known
+    assert not found(("net", DIFFERENT), ("file", ran(succeeded=False, ended=ended))).is_known
+
+
+def test_who_has_not_read_it_has_shown_nothing() -> None:
+    assert not found(("net", ran(fed=0))).is_known
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ("newfstatat", "it asks for its size, or more, by its path"),
+        ("statx", "it asks for its size, or more, by its path"),
+        ("pread64", "it reads at positions"),
+        ("mmap", "it maps it into memory"),
+        ("openat", "it opens it again"),
+        ("poll", "it waits for the whole file (poll)"),
+    ],
+)
+def test_the_reason_says_what_the_program_does(call: str, reason: str) -> None:
+    assert found(("net", ran(held_at=0, call=call)), ("pipe", FAILED)).reason == reason
+
+
+def test_one_begins_only_where_a_core_and_the_memory_of_the_job_are_free() -> None:
+    free = Room(1, 500)
+    assert may_start([free], 500)
+    assert may_start([free, Room(4, 9000)], 0)
+    assert not may_start([], 0), "nobody knows"
+    for rooms, memory in [([Room(0.5, 500)], 0), ([free], 501), ([free, Room(0, 9000)], 0)]:
+        assert not may_start(rooms, memory)
+
+
+def test_bounds_grow_with_the_job() -> None:
+    assert (seconds_for(0), seconds_for(100)) == (5, 205)
+    assert disk_for(10**9) - disk_for(0) == 2 * 10**9
+
+
+@pytest.mark.parametrize("listing", [None, [{"entryname": "x"}], [{"entry": "$(inputs.a)"}], [{"entryname": "a/b"}]])
+def test_what_is_put_into_the_output_directory_is_put_there_again(listing: Any) -> None:
+    assert obstacle_of_work_dir(listing, absolute=True) is None
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [[{"entryname": "/x"}], [{"entryname": "$(inputs.n)"}], [{"entryname": "../x"}], "${return []}", ["$(x)"]],
+)
+def test_what_may_be_put_elsewhere_is_not(listing: Any) -> None:
+    assert obstacle_of_work_dir(listing, absolute=True) is not None
+    assert obstacle_of_work_dir(listing, absolute=False) is None

@@ -1,0 +1,100 @@
+"""Whether two runs of a job have made the same, modulo where they ran."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamflow_io.run.same_outputs import Places, first_difference
+
+PLAIN = Places(("/w/out-1", "/w/in-1", "/w/tmp-1"), "/w/in-1/a/reads.fq")
+AGAIN = Places(("/w/out-2", "/w/in-2", "/w/tmp-2"), "/w/in-2/b/reads.fq")
+
+
+def file(path: str, **fields: Any) -> dict[str, Any]:
+    known = {"class": "File", "path": path, "basename": path.rpartition("/")[2], "size": 3, "checksum": "sha1$a"}
+    return {**known, "location": f"file://{path}", **fields}
+
+
+def difference(plain: Any, again: Any) -> str | None:
+    return first_difference({"out": plain}, PLAIN, {"out": again}, AGAIN)
+
+
+@pytest.mark.parametrize(
+    ("plain", "again"),
+    [
+        (file("/w/out-1/o"), file("/w/out-2/o")),
+        (file("/w/in-1/a/reads.fq"), file("/w/in-2/b/reads.fq")),
+        (
+            file("/w/out-1/é o", location="file:///w/out-1/%C3%A9%20o"),
+            file("/w/out-2/é o", location="file:///w/out-2/%C3%A9%20o"),
+        ),
+        ("in /w/tmp-1/x and /w/out-1", "in /w/tmp-2/x and /w/out-2"),
+        ([1, None, True, {"a": 2.5}], [1, None, True, {"a": 2.5}]),
+        (float("nan"), float("nan")),
+        (None, None),
+    ],
+)
+def test_what_is_the_same(plain: Any, again: Any) -> None:
+    assert difference(plain, again) is None
+
+
+@pytest.mark.parametrize(
+    ("again", "named"),
+    [
+        (file("/w/out-2/other"), "o"),
+        (file("/w/out-2/o", size=4), "o"),
+        (file("/w/out-2/o", checksum="sha1$b"), "o"),
+        (file("/w/out-2/o", secondaryFiles=[file("/w/out-2/o.i")]), "o"),
+        (file("/w/out-1/o"), "o"),
+        (None, "o"),
+        ([file("/w/out-2/o")], "o"),
+    ],
+)
+def test_a_file_that_is_not_the_same(again: Any, named: str) -> None:
+    assert difference(file("/w/out-1/o"), again) == named
+
+
+def test_the_element_that_differs_is_named() -> None:
+    plain = [file("/w/out-1/a"), file("/w/out-1/b")]
+    assert difference(plain, [file("/w/out-2/a"), file("/w/out-2/b", size=9)]) == "b"
+    assert difference(plain, plain[:1]) == "out"
+
+
+@pytest.mark.parametrize(("plain", "again"), [(1, True), (1, 1.0), (0, False), ("1", 1), ({}, []), ("", None)])
+def test_values_of_other_types_differ(plain: Any, again: Any) -> None:
+    assert difference(plain, again) == "out"
+
+
+def test_an_output_that_is_missing_differs() -> None:
+    assert first_difference({"out": 1, "more": 2}, PLAIN, {"out": 1}, AGAIN) == "more"
+    assert first_difference({"out": 1}, PLAIN, {"out": 1, "more": None}, AGAIN) == "more"
+
+
+def test_directories_are_compared_with_what_is_in_them() -> None:
+    def directory(run: int, checksum: str) -> dict[str, Any]:
+        return {"class": "Directory", "path": f"/w/out-{run}/d", "basename": "d", "checksums": {"x": checksum}}
+
+    assert difference(directory(1, "a"), directory(2, "a")) is None
+    assert difference(directory(1, "a"), directory(2, "b")) == "d"
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+)
+
+
+@given(st.dictionaries(st.text(), _VALUES, max_size=4))
+def test_everything_is_the_same_as_itself(outputs: dict[str, Any]) -> None:
+    assert first_difference(outputs, PLAIN, outputs, PLAIN) is None
+
+
+@given(_VALUES, _VALUES)
+def test_the_order_of_two_runs_does_not_matter(one: Any, other: Any) -> None:
+    forward = first_difference({"o": one}, PLAIN, {"o": other}, PLAIN)
+    backward = first_difference({"o": other}, PLAIN, {"o": one}, PLAIN)
+    assert (forward is None) == (backward is None)
