@@ -230,6 +230,9 @@ pub struct Usage {
     /// Seconds; None where it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io: Option<f64>,
+    /// Seconds for which it has waited at a gate; None where it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<f64>,
     /// None where the job has no limit.
     #[serde(flatten)]
     pub paused: Option<Paused>,

@@ -140,6 +140,7 @@ fn run_job(
         feeders.map(Feeder::streamed).sum::<u64>()
     };
     let parts = job.inputs.iter().any(|input| input.part().is_some()).then(|| placed + fed(true));
+    let held = (!job.gates.is_empty()).then(|| inputs.gates.handler.table.held());
     let end = ended.end();
     let exit = Exit {
         code: ended.code(),
@@ -149,7 +150,7 @@ fn run_job(
         message: ended.message,
         started: Some(started),
         ended: now(),
-        usage: Spent::of_job(&surroundings.spent, fed(false), parts, io, paused),
+        usage: Spent::of_job(&surroundings.spent, fed(false), parts, io, held, paused),
     };
     Ok((exit, end))
 }

@@ -47,6 +47,7 @@ impl Spent {
         streamed: u64,
         parts: Option<u64>,
         io: Option<Duration>,
+        held: Option<Duration>,
         paused: Option<Paused>,
     ) -> Usage {
         // The tree is gone: nobody is left to look into this process.
@@ -67,6 +68,7 @@ impl Spent {
             parts,
             wrapper_cpu: since(|spent| spent.own),
             io: io.map(|io| io.as_secs_f64()),
+            held: held.map(|held| held.as_secs_f64()),
             paused,
         }
     }

@@ -281,6 +281,7 @@ def _usage(exit_event: ExitEvent | None) -> Usage | None:
         storage_bytes_written=usage.write_bytes,
         cpu_seconds=usage.user + usage.system,
         io_seconds=usage.io,
+        held_seconds=usage.held,
         paused_seconds=usage.paused,
         pauses=usage.pauses,
         bytes_ahead=usage.ahead,

@@ -640,6 +640,7 @@ class Usage(_Told):
 
     :ivar io: seconds during which at least one of its threads waited for a device, an estimate; None where it was not
         measured or cannot be known
+    :ivar held: seconds in which one of its calls waited at a gate; None: it has none
     :ivar paused: seconds for which it was paused, to keep it to its limit; None: it has none
     :ivar ahead: the most bytes that it had moved before their time
     """
@@ -651,6 +652,7 @@ class Usage(_Told):
     user: float = 0.0
     system: float = 0.0
     io: float | None = None
+    held: float | None = None
     paused: float | None = None
     pauses: int | None = None
     ahead: int | None = None

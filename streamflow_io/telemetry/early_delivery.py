@@ -4,10 +4,9 @@ The run is taken as a network of activities (Kelley and Walker 1959), as :mod:`s
 does, in the other direction: a job starts when all those before it have ended. The assumptions:
 
 - A job comes after the jobs of the steps whose results its step gets, and that have its tag, or one above or below it.
-- A job takes as long as it took, less what it has waited for bytes. What ran while the jobs of its location were to
-  have more cores than it has, and used all of them, may have taken longer than alone: it is taken to need no more than
-  its CPU time and its time in I/O.
-- Who opened what was being written may have waited for it at the gate until its producer had ended.
+- A job takes as long as it took, less what it has waited for bytes, and at the gate. What ran while the jobs of its
+  location were to have more cores than it has, and used all of them, may have taken longer than alone: it is taken to
+  need no more than its CPU time and its time in I/O.
 - Nobody starts earlier, and nobody who starts later waits for a core, or for bandwidth of a storage.
 
 All of them make it rather shorter than longer: what is said to be saved is not exaggerated, as far as that is known.
@@ -136,16 +135,17 @@ class _Network:
     def _takes(self, index: int, reads: Sequence[tuple[str, Job]]) -> float:
         """How long a job takes when all is there, and it is alone, at least."""
         job = self._jobs[index]
-        takes = _time(job.ended) - _time(job.started)
-        if any(how == "stream" for how, _ in reads):
-            waits = [stream.waited for stream in self._streams[job.name]]
+        took = takes = _time(job.ended) - _time(job.started)
+        waits = [stream.waited for stream in self._streams[job.name]]
+        held = None if job.usage is None else job.usage.held_seconds
+        ways = {how for how, _ in reads}
+        if ("stream" in ways and (not waits or None in waits)) or ("gate" in ways and held is None):
+            # It may have waited to the end.
+            takes = min(took, _time(job.ended) - max(_time(source.ended) for _, source in reads))
+        elif reads:
+            waited = sum(wait or 0.0 for wait in waits) + (held or 0.0)
             # Who has taken all that there was may have worked on it, and not have waited.
-            takes = max(takes - sum(wait for wait in waits if wait is not None), min(takes, _worked(job)))
-            if not waits or None in waits:
-                reads = [("gate", source) for _, source in reads]
-        gated = [_time(source.ended) for how, source in reads if how == "gate"]
-        if gated:
-            takes = min(takes, _time(job.ended) - max(gated))
+            takes = max(took - waited, min(took, _worked(job)))
         if index in self._crowded:
             takes = min(takes, _worked(job))
         return max(0.0, takes)

@@ -189,6 +189,7 @@ class Usage(BaseModel):
     storage_bytes_written: int = Field(description="to storage, as the kernel accounts them")
     cpu_seconds: float
     io_seconds: float | None = Field(None, description="time in I/O: one of its threads waited for a device")
+    held_seconds: float | None = Field(None, description="one of its calls waited at the gate")
     paused_seconds: float | None = Field(None, description="it was paused, to be held to its storageBW (`limited`)")
     pauses: int | None = Field(None, description="how often")
     bytes_ahead: int | None = Field(None, description="the most that it had moved before their time")

@@ -135,9 +135,15 @@ def test_other_files_are_read_meanwhile(runtime_with_gate: Node) -> None:
     producer = Producer(runtime, globs="f", committed="on_close")
     job = consume(runtime, "ls / > other; cp other done; cat in/f > result", gate(runtime, "f"))
     wait_for((runtime.base / "done").exists, "what it does before")
+    wait_for(lambda: sleeps_in_call(job), "the call that waits")
+    began = time.monotonic()
+    time.sleep(0.2)
     producer.commit("f", "text")
+    waited = time.monotonic() - began
     assert job.wait() == 0
     assert text(runtime.base / "result") == "text"
+    exit_event = job.exit()
+    assert waited - 0.01 <= exit_event["usage"]["held"] <= exit_event["ended"] - exit_event["started"]
     assert producer.job.process.poll() is None
     assert producer.end() == 0
 

@@ -56,6 +56,14 @@ def job(
     ]
 
 
+def held(records: list[Record], seconds: float) -> list[Record]:
+    """The same job, of which it was measured how long it was held at the gate."""
+    last = records[-1]
+    assert isinstance(last, EndedRecord)
+    assert last.usage is not None
+    return [*records[:-1], last.model_copy(update={"usage": last.usage.model_copy(update={"held_seconds": seconds})})]
+
+
 def edge(output: str, target: str | None, delivery: Delivery = Delivery.STREAM, why: str | None = None) -> EdgeRecord:
     return EdgeRecord(time=BEGIN, output=output, input=target, delivery=delivery, fallback=why)
 
@@ -125,13 +133,10 @@ def test_what_waited_for_something_else_has_saved_nothing() -> None:
 
 
 def test_who_may_have_waited_at_the_gate_is_taken_to_have_waited() -> None:
-    run = (
-        edge("/a/out", "/b/in", Delivery.GATE),
-        job("/a/0", 0, 0, 5),
-        job("/b/0", 0, 0, 6),
-        reading("/b/0", "/a/0", "gate"),
-    )
-    assert otherwise(*run, end=6).seconds == pytest.approx(6)
+    run = (edge("/a/out", "/b/in", Delivery.GATE), job("/a/0", 0, 0, 5), reading("/b/0", "/a/0", "gate"))
+    assert otherwise(*run, job("/b/0", 0, 0, 6), end=6).seconds == pytest.approx(6)
+    # Before it opened the file it worked for 4 s, and afterwards for one.
+    assert otherwise(*run, held(job("/b/0", 0, 0, 6, cpu=1), 1), end=6).seconds == pytest.approx(5 + 5)
 
 
 def test_elements_of_a_list_belong_to_their_own() -> None:

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -69,6 +70,21 @@ struct State {
     waiting: Vec<Call>,
     /// How often something has come.
     arrivals: u64,
+    /// Since when there are some that wait.
+    since: Option<Instant>,
+    /// For how long there were some before.
+    held: Duration,
+}
+
+impl State {
+    /// There are others that wait, or none any more.
+    fn settle(&mut self) {
+        if self.waiting.is_empty() {
+            self.held += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        } else {
+            self.since.get_or_insert_with(Instant::now);
+        }
+    }
 }
 
 impl GateTable {
@@ -157,6 +173,7 @@ impl GateTable {
             // Else it may be just what has come meanwhile.
             if state.arrivals == seen {
                 state.waiting.push(call);
+                state.settle();
                 return None;
             }
         }
@@ -177,20 +194,34 @@ impl GateTable {
                 Course::Handed => {}
             }
         }
-        lock(&self.state).waiting.append(&mut held);
+        let mut state = lock(&self.state);
+        state.waiting.append(&mut held);
+        state.settle();
+        drop(state);
         released
     }
 
     /// Forgets those that were interrupted.
     pub fn prune(&self, is_waiting: impl Fn(u64) -> bool) {
-        lock(&self.state).waiting.retain(|call| is_waiting(call.id));
+        let mut state = lock(&self.state);
+        state.waiting.retain(|call| is_waiting(call.id));
+        state.settle();
     }
 
     /// Forgets all that wait, and says which they are.
     pub fn give_up(&self) -> Vec<Call> {
-        let mut calls = std::mem::take(&mut lock(&self.state).waiting);
+        let mut state = lock(&self.state);
+        let mut calls = std::mem::take(&mut state.waiting);
+        state.settle();
+        drop(state);
         calls.extend(self.net.take().iter().map(|asked| asked.call));
         calls
+    }
+
+    /// For how long at least one call has waited at a gate.
+    pub fn held(&self) -> Duration {
+        let state = lock(&self.state);
+        state.held + state.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     pub fn waiting(&self) -> usize {
