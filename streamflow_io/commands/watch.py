@@ -25,7 +25,7 @@ from streamflow_io.telemetry.runs import TELEMETRY_FILE, find_run, run_label, ru
 
 from .console import say
 
-_SHOWN_EACH, _SAID_EACH = 0.25, 30.0
+_SHOWN_EACH, _SAID_EACH = 0.5, 30.0
 
 
 @dataclass(frozen=True)
@@ -164,6 +164,8 @@ def _serve(text: str | None, port: int) -> Served:
 def _on_terminal(following: Following) -> Watched:
     console = Console()
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        # Who is killed cannot show it again.
+        console.show_cursor(True)
 
         def show(view: RunView) -> None:
             live.update(screen(view, console.height), refresh=True)
