@@ -1,4 +1,4 @@
-"""`streamflow-io learned`: what was learned in earlier runs, of limits, windows and declared splits."""
+"""`streamflow-io learned`: what was learned in earlier runs, of limits, windows, declared splits and streams."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from rich.console import Console
 
 from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.learned.database import LearnedLimitsError, default_path
+from streamflow_io.learned.proofs import Proof, Proofs
 from streamflow_io.learned.store import LearnedLimit, LearnedLimits
 from streamflow_io.learned.verdicts import Verdict, Verdicts
 from streamflow_io.learned.windows import LearnedWindow, LearnedWindows
 
 from .console import say
 from .learned_limits import is_of_readers, limit_to_json, limits_table, readers_table, show_limit, what_limit
+from .learned_proofs import proof_to_json, proofs_table, show_proof, what_proof
 from .learned_verdicts import outcome, show_verdict, verdict_to_json, verdicts_table
 from .learned_windows import show_window, what_window, window_to_json, windows_table
 
 _SHORTEST_KEY = 4
 _SHORT_KEY = 7
 
-# Of a step: its limits on a storage, the windows of its jobs, or the cuts that it makes.
-Entry = LearnedLimit | LearnedWindow | Verdict
+# Of a step: its limits on a storage, the windows of its jobs, the cuts that it makes, or what it streams.
+Entry = LearnedLimit | LearnedWindow | Verdict | Proof
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class LimitList:
     limits: Sequence[LearnedLimit]
     windows: Sequence[LearnedWindow] = ()
     verdicts: Sequence[Verdict] = ()
+    proofs: Sequence[Proof] = ()
     ok = True
 
     def to_json(self) -> dict[str, Any]:
@@ -48,12 +51,13 @@ class LimitList:
             "learned": list(map(limit_to_json, self.limits)),
             "windows": list(map(window_to_json, self.windows)),
             "splits": list(map(verdict_to_json, self.verdicts)),
+            "streams": list(map(proof_to_json, self.proofs)),
         }
 
     def show(self, console: Console) -> None:
         steps = [limit for limit in self.limits if not is_of_readers(limit)]
         readers = [limit for limit in self.limits if is_of_readers(limit)]
-        keys = iter(_short_keys([*steps, *readers, *self.windows, *self.verdicts]))
+        keys = iter(_short_keys([*steps, *readers, *self.windows, *self.verdicts, *self.proofs]))
         if steps:
             console.print(limits_table(list(islice(keys, len(steps))), steps))
         if readers:
@@ -61,8 +65,10 @@ class LimitList:
         if self.windows:
             console.print(windows_table(list(islice(keys, len(self.windows))), self.windows))
         if self.verdicts:
-            console.print(verdicts_table(list(keys), self.verdicts))
-        if not self.limits and not self.windows and not self.verdicts:
+            console.print(verdicts_table(list(islice(keys, len(self.verdicts))), self.verdicts))
+        if self.proofs:
+            console.print(proofs_table(list(keys), self.proofs))
+        if not self.limits and not self.windows and not self.verdicts and not self.proofs:
             say(console, f"Nothing is learned yet: {self.path}")
 
 
@@ -109,6 +115,20 @@ class VerdictDetails:
 
 
 @dataclass(frozen=True)
+class ProofDetails:
+    """The result of `show`."""
+
+    proof: Proof
+    ok = True
+
+    def to_json(self) -> dict[str, Any]:
+        return proof_to_json(self.proof)
+
+    def show(self, console: Console) -> None:
+        show_proof(console, self.proof)
+
+
+@dataclass(frozen=True)
 class Forgotten:
     """The result of `forget`."""
 
@@ -127,9 +147,13 @@ class Forgotten:
     def verdicts(self) -> list[Verdict]:
         return [entry for entry in self.entries if isinstance(entry, Verdict)]
 
+    @property
+    def proofs(self) -> list[Proof]:
+        return [entry for entry in self.entries if isinstance(entry, Proof)]
+
     def to_json(self) -> dict[str, Any]:
-        windows = map(window_to_json, self.windows)
-        return {"forgotten": [*map(limit_to_json, self.limits), *windows, *map(verdict_to_json, self.verdicts)]}
+        windows, verdicts = map(window_to_json, self.windows), map(verdict_to_json, self.verdicts)
+        return {"forgotten": [*map(limit_to_json, self.limits), *windows, *verdicts, *map(proof_to_json, self.proofs)]}
 
     def show(self, console: Console) -> None:
         for entry in self.entries:
@@ -138,7 +162,7 @@ class Forgotten:
             say(console, "There is nothing to forget")
 
 
-Result = LimitList | LimitDetails | WindowDetails | VerdictDetails | Forgotten
+Result = LimitList | LimitDetails | WindowDetails | VerdictDetails | ProofDetails | Forgotten
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -172,7 +196,7 @@ def run(arguments: argparse.Namespace) -> Result:
 async def _run(arguments: argparse.Namespace, path: Path) -> Result:
     # Opening would create it.
     if not await aiofiles.os.path.exists(path):
-        return _act(arguments, path, (), (), ())
+        return _act(arguments, path, LimitList(path, ()))
     async with AsyncExitStack() as opened:
         limits = await LearnedLimits.open(path)
         opened.push_async_callback(limits.close)
@@ -180,24 +204,22 @@ async def _run(arguments: argparse.Namespace, path: Path) -> Result:
         opened.push_async_callback(windows.close)
         verdicts = await Verdicts.open(path)
         opened.push_async_callback(verdicts.close)
-        result = _act(arguments, path, await limits.list(), await windows.list(), await verdicts.list())
+        proofs = await Proofs.open(path)
+        opened.push_async_callback(proofs.close)
+        known = LimitList(path, await limits.list(), await windows.list(), await verdicts.list(), await proofs.list())
+        result = _act(arguments, path, known)
         if isinstance(result, Forgotten):
             await limits.forget(limit.key for limit in result.limits)
             await windows.forget(window.key for window in result.windows)
             await verdicts.forget(verdict.key for verdict in result.verdicts)
+            await proofs.forget(proof.key for proof in result.proofs)
         return result
 
 
-def _act(
-    arguments: argparse.Namespace,
-    path: Path,
-    limits: Sequence[LearnedLimit],
-    windows: Sequence[LearnedWindow],
-    verdicts: Sequence[Verdict],
-) -> Result:
+def _act(arguments: argparse.Namespace, path: Path, known: LimitList) -> Result:
     if arguments.action == "list":
-        return LimitList(path, limits, windows, verdicts)
-    entries: list[Entry] = [*limits, *windows, *verdicts]
+        return known
+    entries: list[Entry] = [*known.limits, *known.windows, *known.verdicts, *known.proofs]
     if arguments.action == "show":
         (entry,) = _find([arguments.key], path, entries)
         return _details(entry)
@@ -216,6 +238,8 @@ def _details(entry: Entry) -> Result:
             return WindowDetails(entry)
         case Verdict():
             return VerdictDetails(entry)
+        case Proof():
+            return ProofDetails(entry)
 
 
 def _what(entry: Entry) -> str:
@@ -227,6 +251,8 @@ def _what(entry: Entry) -> str:
             return what_window(entry)
         case Verdict():
             return f"{entry.step}, {outcome(entry)}"
+        case Proof():
+            return what_proof(entry)
 
 
 def _find(keys: Sequence[str], path: Path, entries: Sequence[Entry]) -> list[Entry]:

@@ -45,6 +45,7 @@ from streamflow_io.wording import counted
 from .console import say, table
 from .javascript import missing_engine
 from .known_values import KnownValues
+from .plan_proofs import prospects, prospects_table
 from .selected_ranges import wrong_ranges
 from .sites import site_to_json, sites_table
 from .storage_status import sharers, status_to_json
@@ -82,6 +83,7 @@ class Plans:
                     },
                     "edges": [_edge_to_json(edge) for edge in plan.edges],
                     "possible": [one.model_dump(mode="json") for one in plan.possible],
+                    "proofs": [vars(one) for one in prospects(plan)],
                     "partitions": [vars(partition) for partition in plan.partitions],
                     "early_inputs": [port_path(*read) for read in sorted(plan.read_early)],
                     "gangs": [
@@ -103,7 +105,9 @@ class Plans:
                 console.print(sites_table(plan.steps))
             if plan.edges:
                 console.print(_edges(plan.edges, plan.virtual))
-            elif plan.possible:
+            if found := prospects(plan):
+                console.print(prospects_table(found))
+            elif plan.possible and not plan.edges:
                 console.print(_candidates(plan.possible))
                 say(console, _FIND_OUT)
             if plan.partitions:

@@ -44,23 +44,21 @@ from .inputs import (
 )
 from .job_runner import JobRunner
 from .job_spec import job_spec
-from .learned_streams import LearnedStreams
+from .learned_streams import LearnedReads, LearnedStreams
 from .output_globs import expression_context, output_globs
 from .part_ways import PartWays
 from .paths import job_path
 from .reach import Reach
 from .recorder import JobRecorder
-from .replacing import ReplacedError, check_replaced, with_finals, with_replacements
+from .replacing import ReplacedError, check_replaced, with_replacements
 from .splitting import Split, Splitting
 from .steps import Connectors, StreamingExecuteStep
 from .stream_rates import StreamRates
-from .tokens import StreamToken, parts_of, stream_tokens, streams_of, with_own_value
+from .tokens import StreamToken, parts_of, streams_of, with_own_value
 
 _NOTICE_SECONDS = 2.0
 # How long a job of a queue manager may hold its node while one that it reads from is still in the queue.
 _PATIENCE_SECONDS = 60.0
-# Characters of what a job says that has failed.
-_REASON = 200
 
 
 class Splits(Protocol):
@@ -128,9 +126,7 @@ class Execution:
         self._reads_what_is_final = False
         self._lost_a_producer = False
         self._splitting = Splitting(run, step, job)
-        self._learned = run.learned_streams.of(step.name, job.inputs)
-        # Those that a job has failed with, and why.
-        self._blamed: tuple[frozenset[str], str] = frozenset(), ""
+        self._learned = LearnedReads(run.learned_streams, step, job)
 
     async def run(self) -> None:
         """:raises UnrecoverableWorkflowException: if the job fails for good: what streams cannot be rolled back"""
@@ -151,8 +147,7 @@ class Execution:
                     await self._read_again(error)
                     await deliverer.failed()
                 except ReplacedError as error:
-                    await self._tell_replaced(error)
-                    await self._take_replacements()
+                    await self._take_replacements(error)
                 except GaveWayError:
                     logger.info(f"Job {self._job.name} gives up its node until the jobs that it reads from have theirs")
                 except ProducerFailedError as error:
@@ -160,7 +155,7 @@ class Execution:
                         f"CANCELLED Job {self._job.name}: job {error}, from which it reads, has failed"
                     ) from None
                 except JobFailedError as error:
-                    if not self._blames_streams(error):
+                    if not self._learned.blamed(error):
                         await self._wait_for_retry(error)
                     await deliverer.failed()
                 except UnicodeEncodeError as error:
@@ -177,44 +172,16 @@ class Execution:
 
     async def _read_again(self, error: RewrittenError) -> None:
         """What it has made of its input is void, and nobody has got it. That is no failed attempt."""
-        if names := self._learned.from_job(self._inputs, error.job):
-            for name in names:
-                for token in stream_tokens(self._inputs[name]):
-                    await self._run.learned_streams.rewritten(token, error.how or "was written again")
-            self._learned.as_files |= names
+        if await self._learned.rewritten(self._inputs, error):
             return
         if self._reads_what_is_final:
             raise UnrecoverableWorkflowException(f"FAILED Job {self._job.name}: {error}") from None
         self._reads_what_is_final = True
         logger.warning(f"Job {self._job.name} starts again when what it reads is final: {error}")
 
-    async def _tell_replaced(self, error: ReplacedError) -> None:
-        if self._run.learned_streams.is_learned(error.token):
-            await self._run.learned_streams.rewritten(error.token, error.how)
-        else:
+    async def _take_replacements(self, error: ReplacedError) -> None:
+        if not await self._learned.replaced(error):
             logger.warning(f"Job {self._job.name} starts again with what it reads in the end: {error}")
-
-    def _blames_streams(self, error: JobFailedError) -> bool:
-        """Whether a failure may be due to a stream for which no hint has asked: then it is tried with the file."""
-        if not (names := self._learned.streams):
-            return False
-        why = str(error).partition("with error:")[2] or str(error)
-        self._blamed = names, " ".join(why.split())[:_REASON]
-        logger.info(
-            f"Job {self._job.name} has failed with a stream for which no hint has asked, and is tried with the file: "
-            f"{self._blamed[1]}"
-        )
-        self._learned.as_files |= names
-        return True
-
-    async def _read_files(self) -> None:
-        """Wait for what is not to be read as a stream, and read the file."""
-        jobs, names = self._run.streaming_jobs, self._learned.as_files
-        if any(True for name in names for _ in stream_tokens(self._inputs[name])):
-            self._inputs = await with_finals(self._step, self._job, self._inputs, jobs, names)
-            self._streams = streams_of(self._inputs)
-
-    async def _take_replacements(self) -> None:
         jobs = self._run.streaming_jobs
         self._inputs = await with_replacements(self._step, self._job, self._inputs, jobs)
         self._streams = streams_of(self._inputs)
@@ -227,7 +194,8 @@ class Execution:
         await asyncio.sleep(policy.delay)
 
     async def _attempt(self, record: StreamingJob) -> None:
-        await self._read_files()
+        self._inputs = await self._learned.take(self._inputs, self._run.streaming_jobs)
+        self._streams = streams_of(self._inputs)
         gave_way = record.attempts > 0 and record.latest.gave_way
         producers = [(token, await self._producer(token, gave_way)) for token in self._streams]
         if self._lost_a_producer:
@@ -240,25 +208,10 @@ class Execution:
             await self._new_directory()
         if (runtime := await self._run.reach.runtime(self._job.name)) is None:
             await self._run_without(record)
-        elif far := self._out_of_reach(runtime, producers):
-            self._learned.as_files |= far
+        elif self._learned.are_out_of_reach(self._inputs, runtime, producers):
             await self._attempt(record)
         else:
             await self._run_under(runtime, record, producers)
-
-    def _out_of_reach(self, runtime: NodeRuntime, producers: Producers) -> set[str]:
-        """The streams that need the file at hand when they end otherwise, where it is at another host."""
-        nets = self._learned.under_net(self._inputs)
-        far = {
-            id(token)
-            for token, attempt in producers
-            if id(token) in nets and attempt.node_job is not None and attempt.node_job.link_to(runtime) is not None
-        }
-        return {
-            name
-            for name in self._learned.streams
-            if any(id(token) in far for token in stream_tokens(self._inputs[name]))
-        }
 
     async def _run_without(self, record: StreamingJob) -> None:
         """Run an attempt as plain StreamFlow does; its inputs are files, for it can read no stream."""
@@ -326,7 +279,7 @@ class Execution:
             if self._run.rehearsals is not None:
                 seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
                 self._run.rehearsals.succeeded(self._step, self._job, runtime, self._inputs, tokens, seconds)
-            await self._learn()
+            await self._learned.succeeded()
         except asyncio.TimeoutError as error:
             raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error
         finally:
@@ -335,12 +288,6 @@ class Execution:
                 await asyncio.shield(node_job.cancel())
             attempt.end(False)
             await asyncio.gather(following, return_exceptions=True)
-
-    async def _learn(self) -> None:
-        """Remember what the success of the job says of its streams."""
-        names, why = self._blamed
-        await self._run.learned_streams.failed(self._step.name, self._learned, names, why)
-        await self._run.learned_streams.succeeded(self._learned)
 
     async def _producer(self, token: StreamToken, when_started: bool) -> Attempt:
         """The attempt to read from.

@@ -1,114 +1,163 @@
-"""What jobs read as byte streams though no hint says so, because it was proven."""
+"""What jobs read as byte streams though no hint says so, because it was proven; and what becomes of that."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Token
+from streamflow.core.workflow import Job, Token
+from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
 from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs, Way
+from streamflow_io.runtime import NodeRuntime
 
+from .attempts import StreamingJobs
+from .barrier import RewrittenError
+from .inputs import Producers
 from .proof_key import proof_key
+from .replacing import ReplacedError, with_finals
 from .tokens import StreamToken, stream_tokens
 
-
-@dataclass
-class LearnedReads:
-    """The inputs of a job that are byte streams though no hint says so.
-
-    :ivar ways: how those are read of which it is proven, by name
-    :ivar keys: of their proofs
-    :ivar as_files: those that are read when they are complete: it is not proven with the options of the job, or has
-        turned out to be wrong
-    """
-
-    ways: dict[str, Way] = field(default_factory=dict)
-    keys: dict[str, ProofKey] = field(default_factory=dict)
-    as_files: set[str] = field(default_factory=set)
-
-    @property
-    def streams(self) -> frozenset[str]:
-        """Those that are read as streams."""
-        return frozenset(self.ways.keys() - self.as_files)
-
-    def from_job(self, inputs: Mapping[str, Token], job_name: str | None) -> frozenset[str]:
-        """Those that are read as streams from one job."""
-        return frozenset(
-            name for name in self.streams if any(token.source.job == job_name for token in stream_tokens(inputs[name]))
-        )
-
-    def under_net(self, inputs: Mapping[str, Token]) -> set[int]:
-        """The streams of which the command must not see that they are none, by the identity of their tokens."""
-        nets = (name for name in self.streams if self.ways[name] == "net")
-        return {id(token) for name in nets for token in stream_tokens(inputs[name])}
+# Characters of what a job says that has failed.
+_REASON = 200
 
 
+@dataclass(frozen=True)
 class LearnedStreams:
-    """Those of all jobs of a run.
+    """What is proven of the steps of a run.
 
-    :param candidates: the steps that may read streams without a hint
-    :param tools: digests of all that is known of the tools before they run, by step
-    :param streamed: the outputs that are streamed without a hint, by name
-    :param proofs: what is known
+    :ivar candidates: the steps that may read streams without a hint
+    :ivar tools: digests of all that is known of the tools before they run, by step
+    :ivar streamed: the outputs that are streamed without a hint, by name
+    :ivar proofs: what is known
     """
 
-    def __init__(
-        self,
-        candidates: Mapping[str, Candidate],
-        tools: Mapping[str, str],
-        streamed: Collection[str],
-        proofs: RememberedProofs,
-    ) -> None:
-        self._candidates = candidates
-        self._tools = tools
-        self._streamed = streamed
-        self._proofs = proofs
-
-    def of(self, step: str, inputs: Mapping[str, Token]) -> LearnedReads:
-        """What a job reads so."""
-        reads = LearnedReads()
-        if (candidate := self._candidates.get(step)) is None:
-            return reads
-        values = {name: get_token_value(token) for name, token in inputs.items()}
-        for name in candidate.inputs:
-            if name not in inputs or next(stream_tokens(inputs[name]), None) is None:
-                continue
-            key = proof_key(candidate, name, values)
-            proof = self._proofs.of(key)
-            if proof is None or proof.way is None:
-                reads.as_files.add(name)
-            else:
-                reads.ways[name], reads.keys[name] = proof.way, key
-        return reads
+    candidates: Mapping[str, Candidate]
+    tools: Mapping[str, str]
+    streamed: Collection[str]
+    proofs: RememberedProofs
 
     def is_learned(self, token: StreamToken) -> bool:
         """Whether a stream was not asked for by a hint."""
-        return port_path(get_job_step_name(token.source.job), token.source.port) in self._streamed
+        return port_path(get_job_step_name(token.source.job), token.source.port) in self.streamed
 
-    async def rewritten(self, token: StreamToken, how: str) -> None:
-        """An output that is streamed without a hint is not written front to back: it will not be again."""
+    async def refuse(self, token: StreamToken, how: str) -> None:
+        """An output that is streamed without a hint is not written front to back: it will not be streamed again."""
         step, port = get_job_step_name(token.source.job), token.source.port
-        if (tool := self._tools.get(step)) is None:
-            return
-        key = ProofKey(tool, "writes", port)
-        if self._proofs.of(key) is None:
+        key = ProofKey(self.tools[step], "writes", port)
+        if self.proofs.of(key) is None:
             logger.info(f"{port_path(step, port)} is not streamed any more without a hint: it {how}")
-            await self._proofs.remember(Proof(key, step, time.time(), reason=how))
+            await self.proofs.remember(Proof(key, step, time.time(), reason=how))
 
-    async def failed(self, step: str, reads: LearnedReads, names: Collection[str], why: str) -> None:
-        """A job that has failed with some streams has succeeded with the files: they are not streamed any more."""
-        for name in names:
-            reason = f"it fails with a stream, and not with the file: {why}"
-            logger.info(f"{port_path(step, name)} is not read any more while it is written: {reason}")
-            await self._proofs.remember(Proof(reads.keys[name], step, time.time(), reason=reason))
 
-    async def succeeded(self, reads: LearnedReads) -> None:
-        """A job has succeeded with what it has read as streams."""
-        await self._proofs.streamed(reads.keys[name] for name in reads.streams)
+class LearnedReads:
+    """What one job reads as byte streams though no hint says so, over all of its attempts."""
+
+    def __init__(self, learned: LearnedStreams, step: CWLExecuteStep, job: Job) -> None:
+        self._learned = learned
+        self._step = step
+        self._job = job
+        # How those are read that are streams, and of which proof, if they need one.
+        self._ways: dict[str, Way] = {}
+        self._keys: dict[str, ProofKey] = {}
+        # Those that are read when they are complete: it is not proven with these options, or has turned out wrong.
+        self._as_files: set[str] = set()
+        # Those with which it has failed, and how.
+        self._blamed: frozenset[str] = frozenset()
+        self._why = ""
+        candidate = learned.candidates.get(step.name)
+        values = {name: get_token_value(token) for name, token in job.inputs.items()} if candidate else {}
+        for name, token in job.inputs.items():
+            streams = list(stream_tokens(token))
+            if candidate is not None and streams and name in candidate.inputs:
+                key = self._keys[name] = proof_key(candidate, name, values)
+                proof = learned.proofs.of(key)
+                if proof is None or proof.way is None:
+                    self._as_files.add(name)
+                else:
+                    self._ways[name] = proof.way
+            elif any(map(learned.is_learned, streams)):
+                self._ways[name] = "pipe"  # It is declared `streamable`.
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The inputs that are read as streams."""
+        return frozenset(self._ways.keys() - self._as_files)
+
+    async def take(self, inputs: Mapping[str, Token], jobs: StreamingJobs) -> Mapping[str, Token]:
+        """The inputs for the next attempt: waits for those that are not to be read as streams, which are files then.
+
+        :raises ProducerFailedError: if one never will be
+        """
+        if any(True for name in self._as_files for _ in stream_tokens(inputs[name])):
+            return await with_finals(self._step, self._job, inputs, jobs, self._as_files)
+        return inputs
+
+    def under_net(self, inputs: Mapping[str, Token]) -> set[int]:
+        """The streams of which the command must not see that they are no files, by the identity of their tokens."""
+        nets = (name for name in self.streams if self._ways[name] == "net")
+        return {id(token) for name in nets for token in stream_tokens(inputs[name])}
+
+    def are_out_of_reach(self, inputs: Mapping[str, Token], runtime: NodeRuntime, producers: Producers) -> bool:
+        """Whether streams need their files at hand, and these are on another host; they are read as files then."""
+        nets = self.under_net(inputs)
+        far = {
+            id(token)
+            for token, attempt in producers
+            if id(token) in nets and attempt.node_job is not None and attempt.node_job.link_to(runtime) is not None
+        }
+        names = {name for name in self.streams if any(id(token) in far for token in stream_tokens(inputs[name]))}
+        self._as_files |= names
+        return bool(names)
+
+    async def rewritten(self, inputs: Mapping[str, Token], error: RewrittenError) -> bool:
+        """Whether what was written again is a stream for which no hint has asked; it is read as a file then."""
+        found = {
+            name: token
+            for name in inputs
+            for token in stream_tokens(inputs[name])
+            if token.source.job == error.job and self._learned.is_learned(token)
+        }
+        for token in found.values():
+            await self._learned.refuse(token, error.how or "was written again")
+        self._as_files |= found.keys()
+        return bool(found)
+
+    async def replaced(self, error: ReplacedError) -> bool:
+        """Whether the output that is another file in the end was streamed though no hint has asked for that."""
+        if not self._learned.is_learned(error.token):
+            return False
+        await self._learned.refuse(error.token, error.how)
+        return True
+
+    def blamed(self, error: Exception) -> bool:
+        """The job has failed: whether a stream may be to blame for which no hint has asked.
+
+        It is tried with the file then, and fails as with plain StreamFlow if that is not it.
+        """
+        if not self.streams:
+            return False
+        why = " ".join((str(error).partition("with error:")[2] or str(error)).split())
+        self._blamed, self._why = self.streams, why[:_REASON]
+        self._as_files |= self._blamed
+        what = "has failed with a stream for which no hint has asked, and is tried with the file"
+        logger.info(f"Job {self._job.name} {what}: {self._why}")
+        return True
+
+    async def succeeded(self) -> None:
+        """The job has succeeded: remember what that says of its streams."""
+        step, proofs = self._step.name, self._learned.proofs
+        for name in self._blamed:
+            reason = f"it fails with a stream, and not with the file: {self._why}"
+            if (key := self._keys.get(name)) is None:
+                logger.warning(f"{port_path(step, name)} is declared `streamable`, but {reason}")
+            else:
+                logger.info(f"{port_path(step, name)} is not read any more while it is written: {reason}")
+                await proofs.remember(Proof(key, step, time.time(), reason=reason))
+        await proofs.streamed(self._keys[name] for name in self.streams if name in self._keys)

@@ -13,6 +13,7 @@ from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConst
 from streamflow_io.bandwidth.expectations import Learned
 from streamflow_io.cli import main
 from streamflow_io.learned.database import default_path
+from streamflow_io.learned.proofs import Proof, ProofKey, Proofs
 from streamflow_io.learned.store import LearnedFacts, LearnedKey, LearnedLimits
 from streamflow_io.learned.windows import LearnedWindow, LearnedWindows, WindowKey
 
@@ -53,7 +54,8 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -
 
 
 def test_before_anything_is_learned(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert answer(capsys, "list") == {"ok": True, "file": str(file), "learned": [], "windows": [], "splits": []}
+    nothing: dict[str, Any] = {"learned": [], "windows": [], "splits": [], "streams": []}
+    assert answer(capsys, "list") == {"ok": True, "file": str(file), **nothing}
     assert answer(capsys, "forget", "--all") == {"ok": True, "forgotten": []}
     for arguments in (["show", "abcdef0"], ["forget", "abcdef0"], ["forget", "--step", "/align"]):
         (error,) = answer(capsys, *arguments, code=1)["errors"]
@@ -232,3 +234,28 @@ def test_windows_of_io_tasks(learned: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["learned", "forget", windows[1].key.digest]) == 0
     assert "/save, window of 5.25 s, 32 MiB to 64 MiB" in capsys.readouterr().out
     assert answer(capsys, "list")["windows"] == []
+
+
+def test_what_streams_without_a_hint(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    proven = Proof(ProofKey("a1", "reads", "text", "5d"), "/count", 1_790_000_000.0, "net", bytes=4000, runs=3)
+    refused = Proof(ProofKey("b2", "writes", "out"), "/sort", 1_790_000_000.0, reason="was written again")
+
+    async def save() -> None:
+        proofs = await Proofs.open(file)
+        await proofs.save(proven)
+        await proofs.save(refused)
+        await proofs.close()
+
+    asyncio.run(save())
+    streams = answer(capsys, "list")["streams"]
+    assert [(one["step"], one["port"], one["proven"], one["jobs"], one["reason"]) for one in streams] == [
+        ("/count", "text", True, 3, None),
+        ("/sort", "out", False, 0, "was written again"),
+    ]
+    assert main(["learned", "list"]) == 0
+    assert "not streamed: was written" in " ".join(capsys.readouterr().out.split())
+    assert main(["learned", "show", refused.key.digest]) == 0
+    assert "not streamed: was written again" in capsys.readouterr().out
+    forgotten = answer(capsys, "forget", "--step", "/sort")["forgotten"]
+    assert [one["port"] for one in forgotten] == ["out"]
+    assert [one["port"] for one in answer(capsys, "list")["streams"]] == ["text"]

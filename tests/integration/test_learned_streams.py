@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from streamflow_io.commands.plan import plan_file
-from streamflow_io.learned.proofs import Proof, RememberedProofs, Way, known_proofs
+from streamflow_io.commands.plan_proofs import prospects
+from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
 from streamflow_io.run.proof_key import proof_key
 from tests.cwl import Bench, Document, Run, found, tool, workflow
 from tests.integration.test_byte_streams import SLOW, assert_streamed
@@ -50,13 +51,14 @@ class Proving:
         candidates = plan_file(path).plans["main"].candidates
         values = {"file": written(), "trace": str(path.parent / "trace"), **inputs}
 
-        async def remember() -> None:
-            proofs = RememberedProofs(self.store, ())
-            for (step, port), way in ways.items():
-                await proofs.remember(Proof(proof_key(candidates[step], port, values), step, 0.0, way))
-            await proofs.close()
+        keys = {(step, way): proof_key(candidates[step], port, values) for (step, port), way in ways.items()}
+        asyncio.run(self.remember(*(Proof(key, step, 0.0, way) for (step, way), key in keys.items())))
 
-        asyncio.run(remember())
+    async def remember(self, *proofs: Proof) -> None:
+        remembered = RememberedProofs(self.store, ())
+        for proof in proofs:
+            await remembered.remember(proof)
+        await remembered.close()
 
     def run_both(
         self, document: Document, way: Way | None = "net", config: Mapping[str, Any] = AUTO, **inputs: Any
@@ -89,6 +91,7 @@ def test_what_is_proven_is_read_while_it_is_written(proving: Proving, way: Way) 
     assert_streamed(ours)
     assert proving.known() == [("/b", "file", None, 1)]
     assert " WARNING " not in ours.log
+    assert ours.log.count("/b reads /a/out while it is written") == 1
 
 
 def test_what_is_not_proven_is_not(proving: Proving) -> None:
@@ -100,7 +103,32 @@ def test_what_is_not_proven_is_not(proving: Proving) -> None:
 def test_what_is_proven_with_other_options_is_not(proving: Proving) -> None:
     _, ours = proving.run_both(chain(producer(), reader()), trace="elsewhere")
     assert ours.time("read") > ours.time("end")
+    assert "while it is written" not in ours.log
     assert proving.known() == [("/b", "file", None, 0)]
+
+
+def test_a_reader_that_is_declared_needs_no_proof(proving: Proving) -> None:
+    """Nor has its producer to be declared."""
+    declared = reader()
+    declared["inputs"]["file"] = {"type": "File", "streamable": True}
+    _, ours = proving.run_both(chain(producer(), declared), None)
+    assert_streamed(ours)
+
+
+def test_what_is_planned(proving: Proving, monkeypatch: pytest.MonkeyPatch) -> None:
+    def state() -> tuple[str, str | None]:
+        [one] = prospects(plan_file(path).plans["main"])
+        assert (one.output, one.input) == ("/a/out", "/b/file")
+        return one.state, one.reason
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(proving.bench.data))
+    path = proving.bench.write(chain(producer(), reader()), {}, io=True, config=AUTO)
+    assert state()[0] == "unknown"
+    proving.prove(path, {("/b", "file"): "net"})
+    assert state() == ("streams", None)
+    plan = plan_file(path).plans["main"]
+    asyncio.run(proving.remember(Proof(ProofKey(plan.contents["/a"], "writes", "out"), "/a", 1.0, reason="was cut")))
+    assert state() == ("refused", "/a/out was cut")
 
 
 def test_it_is_off_by_default(proving: Proving) -> None:

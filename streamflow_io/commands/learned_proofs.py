@@ -1,0 +1,76 @@
+"""What `streamflow-io learned` shows of what streams without a hint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from streamflow_io.hints.inheritance import port_path
+from streamflow_io.learned.database import date_of
+from streamflow_io.learned.proofs import Proof
+from streamflow_io.wording import counted
+
+from .console import say, table
+
+_WAYS = {
+    "net": "as a file; what a pipe cannot do waits for the file",
+    "pipe": "as a pipe",
+}
+
+
+def proof_to_json(proof: Proof) -> dict[str, Any]:
+    """All that is known of one, for programs."""
+    return {
+        "key": proof.key.digest,
+        "step": proof.step,
+        "tool": proof.key.tool,
+        "kind": proof.key.kind,
+        "port": proof.key.port,
+        "options": proof.key.options or None,
+        "found": proof.found,
+        "proven": proof.is_proven,
+        "way": proof.way,
+        "reason": proof.reason,
+        "bytes": proof.bytes,
+        "jobs": proof.runs,
+    }
+
+
+def proofs_table(keys: Sequence[str], proofs: Sequence[Proof]) -> Table:
+    """:param keys: as long as it takes to tell them apart"""
+    rows = [
+        (key, port_path(proof.step, proof.key.port), _outcome(proof), str(proof.runs), date_of(proof.found))
+        for key, proof in zip(keys, proofs, strict=True)
+    ]
+    return table("Streams without hints", ("key", "of", "outcome", "jobs", "found"), rows, unfolded=("key", "of"))
+
+
+def show_proof(console: Console, proof: Proof) -> None:
+    """All that is known of one."""
+    reads = proof.key.kind == "reads"
+    for name, value in {
+        "key": proof.key.digest,
+        "step": proof.step,
+        "tool": proof.key.tool,
+        "input" if reads else "output": proof.key.port,
+        "options": proof.key.options or "all",
+        "outcome": _outcome(proof),
+        "read": "" if proof.way is None else _WAYS[proof.way],
+        "tried with": f"{proof.bytes:,} bytes" if proof.bytes else "",
+        "streamed in": counted(proof.runs, "job") if reads else "",
+        "found": date_of(proof.found),
+    }.items():
+        if value:
+            say(console, f"{name + ':':13}{value}")
+
+
+def what_proof(proof: Proof) -> str:
+    """What it is of, on one line."""
+    return f"{port_path(proof.step, proof.key.port)}, {_outcome(proof)}"
+
+
+def _outcome(proof: Proof) -> str:
+    return "proven" if proof.is_proven else f"not streamed: {proof.reason}"

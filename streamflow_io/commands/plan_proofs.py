@@ -1,0 +1,95 @@
+"""What `streamflow-io plan` shows of `streaming: auto`: for each way of a file, whether it streams, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.markup import escape
+from rich.table import Table
+
+from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.graph.possible import PossibleRoute
+from streamflow_io.learned.proofs import Proof, Way
+from streamflow_io.run.plan import Plan
+from streamflow_io.wording import counted
+
+from .console import table
+
+_UNKNOWN = "not yet tried: its job runs once more on an idle core when it has succeeded"
+_LEFT = "its name, or whether it is there, decides something else"
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """Whether a file streams from an output to an input without a hint.
+
+    :ivar state: `hinted`: hints say what happens; `streams`: it is proven with some options; `unknown`: it was not
+        tried yet; `refused`: it was, and does not; `impossible`: the workflow does not allow it
+    :ivar reason: why not
+    :ivar way: how it is read
+    :ivar runs: in how many jobs it has streamed
+    """
+
+    output: str
+    input: str
+    state: Literal["hinted", "streams", "unknown", "refused", "impossible"]
+    reason: str | None = None
+    way: Way | None = None
+    runs: int = 0
+
+
+def prospects(plan: Plan) -> list[Prospect]:
+    """Those of all ways of files in a workflow, as far as `streaming: auto` is asked for."""
+    return [_prospect(plan, one) for one in plan.possible] if plan.contents else []
+
+
+def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
+    of, to = one.output, one.input
+    if one.delivery is not Delivery.TERMINATION and of not in plan.proven:
+        return Prospect(of, to, "hinted")
+    if (refused := next(_proofs(plan, of, "writes"), None)) is not None:
+        return Prospect(of, to, "refused", f"{of} {refused.reason}")
+    step, _, port = to.rpartition("/")
+    candidate = plan.candidates.get(step or "/")
+    is_candidate = candidate is not None and port in candidate.inputs
+    known = [*_proofs(plan, to, "reads")] if is_candidate else []
+    proven = [proof for proof in known if proof.way is not None]
+    if one.delivery is Delivery.STREAM:
+        way = proven[0].way if proven else "pipe"
+        return Prospect(of, to, "streams", way=way, runs=sum(proof.runs for proof in proven))
+    if one.not_streamed is not None or (not is_candidate and not proven):
+        return Prospect(of, to, "impossible", one.not_streamed or _LEFT)
+    if proven:
+        return Prospect(of, to, "impossible", "another reader of the same file cannot read it so")
+    if known:
+        return Prospect(of, to, "refused", max(known, key=lambda proof: proof.found).reason)
+    return Prospect(of, to, "unknown", _UNKNOWN)
+
+
+def _proofs(plan: Plan, name: str, kind: Literal["reads", "writes"]) -> Iterator[Proof]:
+    """What is known of an input, or that an output is not written front to back."""
+    step, _, port = name.rpartition("/")
+    key = plan.contents.get(step or "/"), kind, port
+    return (proof for proof in plan.proofs if (proof.key.tool, proof.key.kind, proof.key.port) == key)
+
+
+_STATES = {
+    "hinted": "as hints say",
+    "streams": "[green]streams[/green]",
+    "unknown": "[cyan]not yet[/cyan]",
+    "refused": "at termination",
+    "impossible": "at termination",
+}
+
+
+def prospects_table(found: Sequence[Prospect]) -> Table:
+    rows = [(escape(f"{one.output}\n-> {one.input}"), _STATES[one.state], escape(_why(one))) for one in found]
+    return table("Streaming without hints", ("way", "delivered", "why"), rows, unfolded=("way",))
+
+
+def _why(one: Prospect) -> str:
+    if one.state != "streams":
+        return one.reason or ""
+    return f"proven; it has streamed in {counted(one.runs, 'job')}" if one.runs else "proven"
