@@ -168,12 +168,14 @@ class Bench:
     :ivar prefix: what is put before the command `streamflow`
     :ivar environment: more of its environment
     :ivar network: of a process, in `/proc`: where it runs
+    :ivar program: what is run, by its name in `tests/forked.py`
     """
 
     directory: Path
     prefix: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     network: Path | None = None
+    program: str = "streamflow"
     count: int = field(default=0, init=False)
 
     @property
@@ -232,7 +234,7 @@ class Bench:
         variables = {**os.environ, "TMPDIR": str(place / "tmp"), "XDG_DATA_HOME": str(self.data), **added}
         # These are for an interpreter that starts.
         if not self.prefix and not any(name.startswith(("PYTHON", "LD_")) for name in added):
-            return forked.start("streamflow", self._arguments(path), place, variables, network=self.network)
+            return forked.start(self.program, self._arguments(path), place, variables, network=self.network)
         return subprocess.Popen(
             [*self.prefix, str(STREAMFLOW), *self._arguments(path)],
             stdout=(place / "stdout").open("w"),

@@ -29,6 +29,7 @@ _CONTEXT.set_forkserver_preload(["tests.preloaded"])
 #: The functions that are the programs.
 _PROGRAMS = {
     "streamflow": ("streamflow.main", "main"),
+    "streamflow believing": ("tests.believing", "main"),
     "streamflow-io": ("streamflow_io.cli", "main"),
     "cwltool": ("cwltool.main", "main"),
     "runtime driver": ("tests.e2e.runtime_driver", "command"),

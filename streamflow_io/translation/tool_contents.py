@@ -44,9 +44,14 @@ def _digest(walk: Walk, path: str) -> str:
         for requirement in (*(element.requirements or ()), *(element.hints or ()))
         if (saved := _saved(requirement)).get("class") in _RELEVANT
     ]
-    words = [word for word in _texts([tool.baseCommand, tool.arguments, inherited]) if word]
+    words = [word for word in _texts([*_command(tool), inherited]) if word]
     content = [tool_digest(tool), inherited, {word: stamp for word in words if (stamp := _stamp(word)) is not None}]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _command(tool: Any) -> list[Any]:
+    """What is run; an ExpressionTool runs nothing."""
+    return [getattr(tool, name, None) for name in ("baseCommand", "arguments")]
 
 
 def _around(walk: Walk, path: str) -> Iterator[Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
 
+from tests.cwl import Bench
 from tests.random_workflows.generate import generate
 from tests.random_workflows.trial import run_trial
+from tests.random_workflows.unhinted import unhinted
 
 SEED = 60
 STEPS = 5
@@ -19,4 +22,13 @@ QUICK = 3
 )
 def test_results_are_those_of_plain_streamflow(tmp_path: Path, number: int) -> None:
     trial = run_trial(tmp_path / "trial", generate(SEED, number, STEPS))
+    assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
+
+
+@pytest.mark.parametrize(
+    "number", [*range(1), *(pytest.param(number, marks=pytest.mark.long) for number in range(1, 10))]
+)
+def test_results_are_the_same_where_all_is_taken_for_proven(tmp_path: Path, number: int) -> None:
+    make = functools.partial(Bench, program="streamflow believing")
+    trial = run_trial(tmp_path / "trial", unhinted(generate(SEED, number, STEPS)), make=make)
     assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"

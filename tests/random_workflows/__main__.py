@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from laboratories.laboratory import Laboratory, start_containers
+from tests.cwl import Bench
 from tests.e2e.container_support import docker_bench, make_user_image
 
 from .blueprint import Blueprint
@@ -28,6 +29,7 @@ from .document import document
 from .generate import generate
 from .reduce import reduce
 from .trial import Trial, run_trial
+from .unhinted import unhinted
 
 
 def main() -> int:
@@ -43,6 +45,8 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | None) -> int:
     print(f"seed {options.seed}, {len(numbers)} workflows, in {directory}", flush=True)
 
     run: Callable[[Path, Blueprint], Trial] = run_trial
+    if options.unhinted == "believing":
+        run = functools.partial(run_trial, make=functools.partial(Bench, program="streamflow believing"))
     if laboratory is not None:
         make_user_image(docker_bench(laboratory, directory))
         run = functools.partial(run_contained, laboratory)
@@ -50,6 +54,8 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | None) -> int:
     def try_number(number: int) -> tuple[int, Trial]:
         place = directory / f"{number}"
         blueprint = generate(options.seed, number, options.steps)
+        if options.unhinted:
+            blueprint = unhinted(blueprint)
         if laboratory is not None:
             blueprint = contain(blueprint, options.seed, number)
         trial = run(place, blueprint)
@@ -94,6 +100,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=12, help="at most so many steps (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="workflows at the same time (default: %(default)s)")
     parser.add_argument("--containers", action="store_true", help="in containers of a laboratory (root), all mixtures")
+    parser.add_argument(
+        "--unhinted",
+        choices=("learning", "believing"),
+        help="without hints, with `streaming: auto`: three runs that learn, or that take all for proven",
+    )
     parser.add_argument("--directory", type=Path, help="where all of it happens (default: a temporary one)")
     parser.add_argument("--keep", action="store_true", help="keep what was the same, too")
     parser.add_argument("--no-reduce", dest="reduce", action="store_false", help="do not look for smaller ones")

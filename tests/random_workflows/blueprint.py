@@ -172,6 +172,11 @@ class Blueprint:
         """Whether cuts of a split are declared, which are served from the second run on."""
         return any("records" in dict(output.hint) for step in self.steps for output in step.outputs)
 
+    @property
+    def runs(self) -> int:
+        """How often it is run, with what was learned before: what is proven by the second run streams in the third."""
+        return 3 if dict(self.config).get("streaming") == "auto" else 2 if self.is_declared else 1
+
     def type_of(self, source: str) -> Type:
         return self.given[source].type if source in self.given else self.types[source]
 

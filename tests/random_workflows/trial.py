@@ -65,9 +65,10 @@ def run_trial(
         return _start(make(directory / "again"), blueprint, io=False).finish(seconds)
 
     trial = judge(plain, ours, left, again)
-    if trial.outcome == "same" and blueprint.is_declared:
-        ours = _start(bench, blueprint, io=True).finish(seconds)
-        trial = judge(plain, ours, leftovers(bench) if ours is not None else [], again)
+    for _ in range(blueprint.runs - 1):
+        if trial.outcome == "same":
+            ours = _start(bench, blueprint, io=True).finish(seconds)
+            trial = judge(plain, ours, leftovers(bench) if ours is not None else [], again)
     log = directory / "ours" / f"run{bench.count}" / "stderr"
     return replace(trial, log=log.read_text()) if log.exists() else trial
 

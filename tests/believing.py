@@ -1,0 +1,35 @@
+"""`streamflow run` for which everything is proven that may stream without a hint: what comes of wrong proofs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from unittest.mock import patch
+
+from streamflow.main import main as streamflow
+
+from streamflow_io.graph.candidates import Candidate, Proved
+from streamflow_io.graph.io_graph import IOGraph
+from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs
+from streamflow_io.translation import planning
+from streamflow_io.translation.proving import prove
+
+
+def _all_proven(
+    graph: IOGraph, candidates: Mapping[str, Candidate], tools: Mapping[str, str], proofs: Iterable[Proof]
+) -> Proved:
+    keys = [ProofKey(each.tool, "reads", port) for each in candidates.values() for port in each.inputs]
+    return prove(graph, candidates, tools, [*proofs, *(Proof(key, "", 0.0, "net") for key in keys)])
+
+
+def _known(proofs: RememberedProofs, key: ProofKey) -> Proof | None:
+    found = _of(proofs, key)
+    return Proof(key, "", 0.0, "net") if found is None and key.kind == "reads" else found
+
+
+_of = RememberedProofs.of
+
+
+def main(arguments: list[str]) -> int:
+    with patch.object(planning, "prove", _all_proven), patch.object(RememberedProofs, "of", _known):
+        code: int = streamflow(arguments)
+        return code
