@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from .auto import AUTO
 from .chain import CHAIN
 from .checkpoints import CHECKPOINTS
 from .cluster import CLUSTER
@@ -48,6 +49,7 @@ WORKLOADS = {
     workload.name: workload
     for workload in (
         CHAIN,
+        AUTO,
         FANOUT,
         OVERHEAD,
         FEEDER,

@@ -14,7 +14,7 @@ from .workflows import streamflow, tree_digest
 from .workload import Variant, Workload
 
 WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
-_GENOMES = WORKFLOWS / "1000genome"
+GENOMES = WORKFLOWS / "1000genome"
 VARIANT_CALLING_DELIVERIES = ("stream",) * 8
 
 
@@ -28,17 +28,17 @@ def _variants(
 
 
 def _thousand_genomes(directory: Path) -> Sequence[Variant]:
-    return _variants(_GENOMES / "main.cwl", _genotypes(directory), ["stream"] * 5)
+    return _variants(GENOMES / "main.cwl", prepare_genotypes(directory), ["stream"] * 5)
 
 
 def _thousand_genomes_directories(directory: Path) -> Sequence[Variant]:
-    return _variants(_GENOMES / "directories.cwl", _genotypes(directory), [*["stream"] * 2, *["gate"] * 3])
+    return _variants(GENOMES / "directories.cwl", prepare_genotypes(directory), [*["stream"] * 2, *["gate"] * 3])
 
 
-def _genotypes(directory: Path) -> Path:
+def prepare_genotypes(directory: Path) -> Path:
     """Generate the input of the 1000 Genomes template, if it is not there; return its job file."""
-    run([[sys.executable, str(_GENOMES / "generate.py"), "demo"]], directory)
-    return _GENOMES / "generated" / "demo" / "job.yml"
+    run([[sys.executable, str(GENOMES / "generate.py"), "demo"]], directory)
+    return GENOMES / "generated" / "demo" / "job.yml"
 
 
 def _variant_calling(directory: Path) -> Sequence[Variant]:

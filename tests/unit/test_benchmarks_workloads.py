@@ -104,6 +104,7 @@ def test_goals_are_those_to_reach() -> None:
     assert goals == {
         "chain": [0.70, 1.10],
         "fanout": [0.65, 0.65],
+        "auto": [1.03, 1.05] * 2,
         "overhead": [1.03, 1.15, 3.0, 5.0, 1.02, 0.1],
         "feeder": [0.95] * 5,
         "limiter": [1.0, 15.0, 3.0, 1.0] * 4 + [5.0, 1.5] * 18 + [0.7],
