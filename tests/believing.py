@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from unittest.mock import patch
 
 from streamflow.main import main as streamflow
@@ -15,10 +15,14 @@ from streamflow_io.translation.proving import prove
 
 
 def _all_proven(
-    graph: IOGraph, candidates: Mapping[str, Candidate], tools: Mapping[str, str], proofs: Iterable[Proof]
+    graph: IOGraph,
+    candidates: Mapping[str, Candidate],
+    tools: Mapping[str, str],
+    proofs: Iterable[Proof],
+    kept_out: Collection[str],
 ) -> Proved:
     keys = [ProofKey(each.tool, "reads", port) for each in candidates.values() for port in each.inputs]
-    return prove(graph, candidates, tools, [*proofs, *(Proof(key, "", 0.0, "net") for key in keys)])
+    return prove(graph, candidates, tools, [*proofs, *(Proof(key, "", 0.0, "net") for key in keys)], kept_out)
 
 
 def _known(proofs: RememberedProofs, key: ProofKey) -> Proof | None:

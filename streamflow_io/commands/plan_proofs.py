@@ -9,7 +9,7 @@ from typing import Literal
 from rich.markup import escape
 from rich.table import Table
 
-from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.learned.proofs import Proof, Way
 from streamflow_io.run.plan import Plan
@@ -25,8 +25,9 @@ _LEFT = "its name, or whether it is there, decides something else"
 class Prospect:
     """Whether a file streams from an output to an input without a hint.
 
-    :ivar state: `hinted`: hints say what happens; `streams`: it is proven with some options; `unknown`: it was not
-        tried yet; `refused`: it was, and does not; `impossible`: the workflow does not allow it
+    :ivar state: `hinted`: hints say what happens; `one by one`: each element goes on when its job has ended; `streams`:
+        it is proven with some options; `unknown`: it was not tried yet; `refused`: it was, and does not; `impossible`:
+        the workflow does not allow it
     :ivar reason: why not
     :ivar way: how it is read
     :ivar runs: in how many jobs it has streamed
@@ -34,7 +35,7 @@ class Prospect:
 
     output: str
     input: str
-    state: Literal["hinted", "streams", "unknown", "refused", "impossible"]
+    state: Literal["hinted", "one by one", "streams", "unknown", "refused", "impossible"]
     reason: str | None = None
     way: Way | None = None
     runs: int = 0
@@ -49,6 +50,8 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
     of, to = one.output, one.input
     if one.delivery is not Delivery.TERMINATION and of not in plan.proven:
         return Prospect(of, to, "hinted")
+    if any(edge.by_element and _is_between(edge, of, to) for edge in plan.edges if not edge.delivery.joins):
+        return Prospect(of, to, "one by one")
     if (refused := next(_proofs(plan, of, "writes"), None)) is not None:
         return Prospect(of, to, "refused", f"{of} {refused.reason}")
     step, _, port = to.rpartition("/")
@@ -68,6 +71,11 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
     return Prospect(of, to, "unknown", _UNKNOWN)
 
 
+def _is_between(edge: StreamEdge, of: str, to: str) -> bool:
+    consumer = edge.route.consumer
+    return edge.route.output.name == of and consumer is not None and consumer.name == to
+
+
 def _proofs(plan: Plan, name: str, kind: Literal["reads", "writes"]) -> Iterator[Proof]:
     """What is known of an input, or that an output is not written front to back."""
     step, _, port = name.rpartition("/")
@@ -77,6 +85,7 @@ def _proofs(plan: Plan, name: str, kind: Literal["reads", "writes"]) -> Iterator
 
 _STATES = {
     "hinted": "as hints say",
+    "one by one": "[green]one by one[/green]",
     "streams": "[green]streams[/green]",
     "unknown": "[cyan]not yet[/cyan]",
     "refused": "at termination",

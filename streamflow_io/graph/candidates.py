@@ -1,5 +1,7 @@
 """What may stream though no hint says so, and what proofs make of the routes. Pure.
 
+What one scatter makes goes to the next one by one, each element when its job has ended: that needs no proof.
+
 Hints win: an output with rules is left as it is. A stream that was proven goes on until the job that writes it has
 ended (`mode: no_update`, committed at termination), so that nothing has to be known of how it writes: what was read is
 compared with the file before anything that was made of it is handed on.
@@ -8,7 +10,7 @@ compared with the file before anything that was made of it is handed on.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from streamflow_io.grouping import grouped
@@ -19,7 +21,7 @@ from .edges import plan_edges
 from .io_graph import Delivery, IOGraph, Output, OutputKind, Route, StreamEdge
 from .possible import with_rule
 
-_READ: dict[str, object] = {"mode": "no_update"}
+_READ: Mapping[str, object] = {"mode": "no_update"}
 
 
 @dataclass(frozen=True)
@@ -81,49 +83,73 @@ class Proved:
 
     :ivar hinted: as it is without
     :ivar streamed: these outputs, by name
+    :ivar one_by_one: the outputs whose elements go from one scatter to the next, each when its job has ended, by name
     """
 
     hinted: IOGraph
     graph: IOGraph
     streamed: frozenset[str] = frozenset()
+    one_by_one: frozenset[str] = frozenset()
 
     def edges(self, virtual: Collection[str] = ()) -> tuple[StreamEdge, ...]:
-        """As :func:`plan_edges` makes them, without those that are not streamed, and that no hint has asked for."""
+        """As :func:`plan_edges` makes them, without those that are as without us, and that no hint has asked for."""
         edges = plan_edges(self.graph.routes, virtual)
-        if not self.streamed:
+        if not (changed := self.streamed | self.one_by_one):
             return edges
         asked = {edge.name for edge in plan_edges(self.hinted.routes, virtual)}
-        is_asked = [edge.name in asked or edge.route.output.name not in self.streamed for edge in edges]
+        is_asked = [edge.name in asked or edge.route.output.name not in changed for edge in edges]
         found = zip(edges, is_asked, strict=True)
         return tuple(
             edge if asked else replace(edge, fallback=None) for edge, asked in found if asked or not edge.is_plain
         )
 
 
-def with_proofs(graph: IOGraph, proven: Collection[tuple[str, str]], excluded: Collection[str] = ()) -> Proved:
+def with_proofs(
+    graph: IOGraph,
+    proven: Collection[tuple[str, str]],
+    refused: Collection[str] = (),
+    excluded: Collection[str] = (),
+) -> Proved:
     """Let outputs without rules be streamed to the inputs of which it is known that they can be read so.
 
     :param proven: these inputs, as step and port
-    :param excluded: the outputs that are not streamed, by name
+    :param refused: the outputs that are not streamed, by name
+    :param excluded: as for :func:`candidate_inputs`
     """
     readers = {route.consumer for route in graph.routes if route.consumer is not None}
     able = {reader: replace(reader, streamable=True) for reader in readers if (reader.step, reader.port) in proven}
     kept = {route.output.name for route in graph.routes if route.consumer in able and not _hands_on(route)}
-    kept |= {*excluded, *_renamed(graph)}
+    kept |= {*refused, *_renamed(graph)}
     streamed = {
-        route.output: replace(route.output, rules=(StreamingRule.model_validate({"port": route.output.port, **_READ}),))
+        route.output: _with_rule(route.output, _READ)
         for route in graph.routes
         if route.consumer in able and _can_change(route.output) and route.output.name not in kept
     }
+    apart = {output: _with_rule(output, {}) for output in _one_by_one(graph, excluded) if output not in streamed}
+    changed = {**streamed, **apart}
 
     def proved(route: Route) -> Route:
         consumer = None if route.consumer is None else able.get(route.consumer, route.consumer)
-        return Route(streamed.get(route.output, route.output), route.hops, consumer)
+        return Route(changed.get(route.output, route.output), route.hops, consumer)
 
-    changed = replace(
+    new = replace(
         graph,
-        outputs=tuple(streamed.get(output, output) for output in graph.outputs),
+        outputs=tuple(changed.get(output, output) for output in graph.outputs),
         routes=tuple(map(proved, graph.routes)),
         names=tuple(map(proved, graph.names)),
     )
-    return Proved(graph, changed, frozenset(output.name for output in streamed))
+    return Proved(graph, new, *(frozenset(output.name for output in outputs) for outputs in (streamed, apart)))
+
+
+def _with_rule(output: Output, fields: Mapping[str, object]) -> Output:
+    return replace(output, rules=(StreamingRule.model_validate({"port": output.port, **fields}),))
+
+
+def _one_by_one(graph: IOGraph, excluded: Collection[str]) -> Iterator[Output]:
+    """The outputs of a scatter that go to another one, whose jobs need not wait for all of them."""
+    for output, same in grouped(graph.routes, lambda route: route.output).items():
+        if output.rules or output.streamable or output.step in excluded:
+            continue
+        edges = [edge for edge in with_rule(same, {}) if edge.by_element and edge.delivery is Delivery.TERMINATION]
+        if any(edge.route.consumer is not None and edge.route.consumer.step not in excluded for edge in edges):
+            yield output

@@ -39,7 +39,7 @@ from .inspect import io_graph, standard_outputs
 from .known_files import known_files
 from .known_jobs import known_jobs
 from .known_tokens import KnownTokens
-from .proving import find_candidates, prove, remembered_proofs
+from .proving import find_candidates, prove, remembered_proofs, steps_kept_out
 from .storage_checks import find_storages
 from .tool_contents import content_digests
 
@@ -87,9 +87,10 @@ def make_plan(
     shows_possible = config.observe or (in_detail and (is_auto or not hinted))
     graph = io_graph(workflow, annotations, sites.site_of, all_obstacles=shows_possible or is_auto)
     storages = _storages(workflow, annotations, config, sites) if config.storages or hinted else None
-    candidates = find_candidates(workflow, graph, annotations, contents) if is_auto else {}
+    kept_out = steps_kept_out(workflow, annotations)
+    candidates = find_candidates(graph, kept_out, contents) if is_auto else {}
     proofs = remembered_proofs(learned_path(config, Path(scheduler.context.config["path"]))) if is_auto else ()
-    proved = prove(graph, candidates, contents, proofs) if is_auto else Proved(graph, graph)
+    proved = prove(graph, candidates, contents, proofs, kept_out) if is_auto else Proved(graph, graph)
     graph = proved.graph
     edges = proved.edges() if hinted or is_auto else ()
     declared = declarations(workflow, rules, contents)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from streamflow.core.workflow import Workflow
@@ -26,28 +26,34 @@ def remembered_proofs(path: Path) -> tuple[Proof, ...]:
         return ()
 
 
-def find_candidates(
-    workflow: Workflow, graph: IOGraph, annotations: Mapping[str, StepAnnotations], tools: Mapping[str, str]
-) -> dict[str, Candidate]:
-    """The steps of a translated workflow that may stream without a hint, by step path.
+def steps_kept_out(workflow: Workflow, annotations: Mapping[str, StepAnnotations]) -> frozenset[str]:
+    """The steps of a translated workflow that neither read nor write streams without a hint.
+
+    The time of their jobs counts: it would be another one if these waited for the bytes of others.
+    """
+    timed = {
+        step.name
+        for step in workflow.steps.values()
+        if isinstance(step, CWLExecuteStep) and isinstance(step.command, CWLCommand) and step.command.time_limit
+    }
+    return frozenset(timed | {path for path, hints in annotations.items() if hints.concern_storage})
+
+
+def find_candidates(graph: IOGraph, kept_out: Collection[str], tools: Mapping[str, str]) -> dict[str, Candidate]:
+    """The steps that may read streams without a hint, by step path.
 
     :param graph: with all obstacles
     :param tools: the digests of all that is known of the tools, by step path
     """
-    found = candidate_inputs(graph, {path for path in graph.steps if _keeps_out(workflow, annotations, path)})
-    return {step: Candidate(tools[step], inputs) for step, inputs in found.items()}
-
-
-def _keeps_out(workflow: Workflow, annotations: Mapping[str, StepAnnotations], path: str) -> bool:
-    """Whether the time of a job counts: it would be another one if the job waited for the bytes of another."""
-    step, hints = workflow.steps.get(path), annotations.get(path)
-    command = step.command if isinstance(step, CWLExecuteStep) else None
-    is_timed = isinstance(command, CWLCommand) and bool(command.time_limit)
-    return is_timed or (hints is not None and hints.concern_storage)
+    return {step: Candidate(tools[step], inputs) for step, inputs in candidate_inputs(graph, kept_out).items()}
 
 
 def prove(
-    graph: IOGraph, candidates: Mapping[str, Candidate], tools: Mapping[str, str], proofs: Iterable[Proof]
+    graph: IOGraph,
+    candidates: Mapping[str, Candidate],
+    tools: Mapping[str, str],
+    proofs: Iterable[Proof],
+    kept_out: Collection[str] = (),
 ) -> Proved:
     """The graph of a workflow, with what is proven of its steps.
 
@@ -58,8 +64,9 @@ def prove(
     read = {(proof.key.tool, proof.key.port) for proof in proofs if proof.is_proven and proof.key.kind == "reads"}
     rewritten = {(proof.key.tool, proof.key.port) for proof in proofs if proof.key.kind == "writes"}
     readers = [route.consumer for route in graph.routes if route.consumer is not None]
-    proven = {(reader.step, reader.port) for reader in readers if reader.streamable}
+    proven = {(reader.step, reader.port) for reader in readers if reader.streamable and reader.step not in kept_out}
     for step, each in candidates.items():
         proven |= {(step, port) for port in each.inputs if (each.tool, port) in read}
-    outputs = {output.name for output in graph.outputs if (tools.get(output.step), output.port) in rewritten}
-    return with_proofs(graph, proven, outputs)
+    refused = {output.name for output in graph.outputs if (tools.get(output.step), output.port) in rewritten}
+    refused |= {output.name for output in graph.outputs if output.step in kept_out}
+    return with_proofs(graph, proven, refused, kept_out)

@@ -184,3 +184,28 @@ def test_a_reader_that_reads_as_no_pipe_can(proving: Proving) -> None:
     """Under the net it reads the file when it is there."""
     _, ours = proving.run_both(chain(producer(), reader("note read; tail -c 9 $file; head -c 3 $file")))
     assert ours.time("read") < ours.time("end")
+
+
+def test_elements_of_a_scatter_go_to_the_next_one_by_one(proving: Proving) -> None:
+    """That needs no proof, and is so in the first run."""
+    no_core = {"class": "ResourceRequirement", "coresMin": 0}
+    first = tool(
+        "sleep $number; echo $number > out.txt; note wrote $number",
+        {"number": "int"},
+        {"out": found("out.txt")},
+        requirements=[no_core],
+    )
+    second = tool('note read $(cat "$file"); cat "$file"', {"file": "File"}, {"out": "stdout"}, stdout="read.txt")
+    last = tool('cat "$@"', {}, {"out": "stdout"}, stdout="all.txt")
+    last["baseCommand"].append("sh")
+    last["inputs"]["files"] = {"type": "File[]", "inputBinding": {"position": 1}}
+    steps = {
+        "a": {"run": first, "in": {"number": "numbers"}, "scatter": "number"},
+        "b": {"run": second, "in": {"file": "a/out"}, "scatter": "file"},
+        "c": {"run": last, "in": {"files": "b/out"}},
+    }
+    document = workflow({"numbers": "int[]"}, steps, {"b": "b/out", "c": "c/out"})
+    plain, ours = proving.bench.run_both(document, {"numbers": [3, 1, 2]}, config=AUTO)
+    assert plain.time("read 1") > max(plain.time(f"wrote {number}") for number in (1, 2, 3))
+    assert ours.time("read 1") < ours.time("wrote 3")
+    assert ours.files["all.txt"] == b"3\n1\n2\n"

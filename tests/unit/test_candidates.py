@@ -105,3 +105,35 @@ def test_a_file_that_one_hop_hands_to_two() -> None:
     assert with_proofs(tested, {("/b", "file")}).edges() == ()
     edges = with_proofs(tested, {("/b", "file"), ("/c", "file")}).edges()
     assert [edge.delivery for edge in edges] == [Delivery.STREAM, Delivery.STREAM]
+
+
+GATHER = Hop("/a/gather", "out", HopKind.GATHER)
+SCATTER = Hop("/b/scatter", "file", HopKind.SCATTER)
+
+
+def test_elements_of_a_scatter_go_to_the_next_one_by_one() -> None:
+    tested = graph(Route(OUT, (GATHER, SCATTER), FILE), Route(OUT, (GATHER,), OTHER), Route(OUT, (GATHER,), None))
+    proved = with_proofs(tested, ())
+    assert (proved.streamed, proved.one_by_one) == (frozenset(), {"/a/out"})
+    (edge,) = proved.edges()
+    assert (edge.name, edge.delivery, edge.by_element) == ("/a/out -> /b/file", Delivery.TERMINATION, True)
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        Route(OUT, (SCATTER,), FILE),
+        Route(OUT, (GATHER,), FILE),
+        Route(replace(OUT, kind=OutputKind.FILES), (SCATTER,), FILE),
+        Route(OUT, (replace(GATHER, widths=2), replace(SCATTER, obstacle="flat_crossproduct needs it")), FILE),
+        Route(OUT, (GATHER, hop(HopKind.LINK_MERGE), SCATTER), FILE),
+        Route(replace(OUT, rules=(StreamingRule(port="out", committed="on_close"),)), (GATHER, SCATTER), FILE),
+    ],
+)
+def test_elements_that_go_together(route: Route) -> None:
+    assert with_proofs(graph(route), ()).one_by_one == frozenset()
+
+
+@pytest.mark.parametrize("step", ["/a", "/b"])
+def test_elements_of_a_step_whose_time_counts(step: str) -> None:
+    assert with_proofs(graph(Route(OUT, (GATHER, SCATTER), FILE)), (), (), {step}).edges() == ()
