@@ -29,9 +29,7 @@ def document(blueprint: Blueprint) -> Document:
 
 def job(blueprint: Blueprint, directory: Path) -> dict[str, Any]:
     """The job object; its files are written into a directory."""
-    given = {name: _given(given.value, directory) for name, given in blueprint.given.items()}
-    # The same in each run.
-    return {**given, "trace": "/dev/null"}
+    return {name: _given(given.value, directory) for name, given in blueprint.given.items()}
 
 
 def _given(value: Any, directory: Path) -> Any:

@@ -83,7 +83,7 @@ def test_every_source_is_there(number: int, tmp_path: Path) -> None:
     assert known.issuperset(source for link in blueprint.results for source in link.sources)
     assert blueprint.results
     assert document(blueprint)["steps"].keys() == {step.name for step in blueprint.steps}
-    assert job(blueprint, tmp_path).keys() == {*blueprint.given, "trace"}
+    assert job(blueprint, tmp_path).keys() == blueprint.given.keys()
 
 
 def test_what_shows_something_becomes_small() -> None:
