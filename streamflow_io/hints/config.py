@@ -137,10 +137,10 @@ class SchedulerConfig(Model):
         "hints",
         description="hints (default): what hints and `streamable` say; auto: also what was proven on your own data",
     )
-    rehearse: Literal["idle", "never"] = Field(
+    rehearse: Literal["idle", "wait", "never"] = Field(
         "idle",
         description="with `streaming: auto`: idle (default): tools run once more on idle cores, to prove what streams; "
-        "never",
+        "wait: the run waits for that at its end; never",
     )
     learned: Text | None = Field(None, description="where learned limits are kept (default: the user's data directory)")
     limits: StrictBool = Field(

@@ -160,7 +160,7 @@ class Run:
                 self._record,
             )
         self.rehearsals: Rehearsals | None = None
-        if self.config.streaming == "auto" and self.config.rehearse == "idle" and plan.candidates:
+        if self.config.streaming == "auto" and self.config.rehearse != "never" and plan.candidates:
             self.rehearsals = Rehearsals(
                 plan,
                 self.config,
@@ -206,7 +206,7 @@ class Run:
     async def close(self) -> None:
         """Keep what was learned, end the telemetry and the node runtimes."""
         if self.rehearsals is not None:
-            await self.rehearsals.close()
+            await self.rehearsals.close(waits=self.config.rehearse == "wait" and self.failure.status == "completed")
         if self.lent_cores is not None:
             self.lent_cores.close()
         self.warnings.close()

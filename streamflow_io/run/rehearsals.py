@@ -26,6 +26,7 @@ from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs
 from streamflow_io.runtime import NodeRuntime
 from streamflow_io.telemetry.records import Record, RehearsedRecord
+from streamflow_io.wording import counted
 
 from .job_spec import is_whole_file
 from .plan import Plan
@@ -91,8 +92,29 @@ class Rehearsals:
         self._is_silent = _Silence()
         logger.addFilter(self._is_silent)
 
-    async def close(self) -> None:
-        """End all of them. Returns when nothing of them is left."""
+    async def close(self, waits: bool = False) -> None:
+        """End all of them. Returns when nothing of them is left.
+
+        :param waits: nothing else runs any more: let them come to their own end first
+        """
+        try:
+            if waits:
+                await self._finish()
+        finally:
+            await self._end()
+
+    async def _finish(self) -> None:
+        """Wait until there is nothing to rehearse, or no room for it."""
+        if waiting := sum(map(len, self._waiting.values())) + len(self._running):
+            logger.info(f"{counted(waiting, 'rehearsal')} of what may stream without a hint: the run waits for them")
+        self.look()
+        while self._running or self._timers:
+            if running := [each.task for each in self._running.values()]:
+                await asyncio.wait(running)
+            else:
+                await asyncio.sleep(_SETTLING)
+
+    async def _end(self) -> None:
         self._is_closed = True
         for timer in self._timers.values():
             timer.cancel()
