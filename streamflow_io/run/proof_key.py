@@ -36,7 +36,9 @@ def _option(value: Any, *, is_data: bool) -> Any:
             return _kind(value, is_data=is_data)
         return {str(key): _option(inner, is_data=is_data) for key, inner in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_option(inner, is_data=is_data) for inner in value]
+        options = [_option(inner, is_data=is_data) for inner in value]
+        # How many samples there are does not matter.
+        return sorted({json.dumps(option, sort_keys=True) for option in options}) if is_data else options
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 

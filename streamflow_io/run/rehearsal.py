@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
@@ -16,6 +16,7 @@ from streamflow.core.scheduling import Hardware
 from streamflow.core.utils import random_name
 from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.command import CWLCommand
+from streamflow.workflow.token import ListToken
 from streamflow.workflow.utils import get_token_value
 
 from streamflow_io._streamflow import prepare_work_dir
@@ -32,7 +33,7 @@ from .same_outputs import Places, first_difference
 from .shadow import shadow_of
 from .steps import StreamingExecuteStep
 from .tasks import to_the_end
-from .tokens import file_value, with_own_value
+from .tokens import file_tokens, file_value, with_own_value
 
 _ASK_SECONDS = 60.0
 
@@ -78,7 +79,12 @@ class Rehearsal:
 
     @property
     def size(self) -> int:
-        return int(self.performance.inputs[self.port].value.get("size") or 0)
+        """Bytes of its files."""
+        return sum(int(file.value.get("size") or 0) for file in self._files)
+
+    @property
+    def _files(self) -> list[Token]:
+        return list(file_tokens(self.performance.inputs[self.port]))
 
     async def run(self) -> Finding:
         """What it shows. When it is cancelled, nothing of it is left, neither processes nor files."""
@@ -117,22 +123,22 @@ class Rehearsal:
         step, plain = self.performance.step, self.performance.job
         names = {path: posixpath.join(posixpath.dirname(path), random_name()) for path in _directories(plain)}
         directories = tuple(names[path] for path in _directories(plain))
-        token = self.performance.inputs[self.port]
-        stream = posixpath.join(names[plain.input_directory], random_name(), token.value["basename"])
+        place = names[plain.input_directory]
+        streams = [posixpath.join(place, random_name(), file.value["basename"]) for file in self._files]
         context = step.workflow.context
         try:
-            for directory in (*directories, posixpath.dirname(stream)):
+            for directory in (*directories, *map(posixpath.dirname, streams)):
                 await job_path(context, plain, directory).mkdir(mode=0o777, parents=True, exist_ok=True)
             job = Job(
                 name=plain.name,
                 workflow_id=plain.workflow_id,
-                inputs=self._inputs(None if manner == "file" else stream),
+                inputs=self._inputs(() if manner == "file" else streams),
                 input_directory=names[plain.input_directory],
                 output_directory=names[plain.output_directory],
                 tmp_directory=names[plain.tmp_directory],
             )
-            there = Places(directories, stream)
-            spec = self._spec(job, manner, stream, directories)
+            there = Places(directories, tuple(streams))
+            spec = self._spec(job, manner, streams, directories)
             return await self._perform(job, spec, there)
         finally:
             await to_the_end(_remove(step, plain, directories))
@@ -161,38 +167,47 @@ class Rehearsal:
             except WorkflowException:
                 return seen.ran(exit_event, False, "its outputs are not complete")
             its = await _described(step, job, tokens)
-            here = Places(_directories(performance.job), performance.inputs[self.port].value["path"])
+            here = Places(_directories(performance.job), tuple(file.value["path"] for file in self._files))
             return seen.ran(exit_event, True, said, first_difference(self._plain, here, its, there))
         finally:
             following.cancel()
             await to_the_end(_end(node_job, following))
 
-    def _inputs(self, stream: str | None) -> dict[str, Token]:
-        """The inputs of the job, one of them as a stream; None: all as they were."""
+    def _inputs(self, streams: Sequence[str]) -> dict[str, Token]:
+        """The inputs of the job, the files of one of them as streams; without streams all as they were."""
         inputs = {name: with_own_value(token) for name, token in self.performance.inputs.items()}
-        if stream is not None:
-            token = inputs[self.port]
-            value = file_value(stream) | {name: token.value[name] for name in ("format",) if name in token.value}
-            inputs[self.port] = Token(value, tag=token.tag)
-            inputs[self.port].persistent_id = token.persistent_id
+        if streams:
+            inputs[self.port] = _streamed(inputs[self.port], iter(streams))
         return inputs
 
-    def _spec(self, job: Job, manner: Manner, stream: str, scratch: tuple[str, ...]) -> JobSpec:
-        streams: tuple[InputStream, ...] = ()
+    def _spec(self, job: Job, manner: Manner, streams: Sequence[str], scratch: tuple[str, ...]) -> JobSpec:
+        inputs: tuple[InputStream, ...] = ()
         if manner != "file":
-            streams = (
+            inputs = tuple(
                 InputStream(
-                    name=self.port,
+                    name=str(number),
                     port=self.port,
-                    path=self.performance.inputs[self.port].value["path"],
+                    path=file.value["path"],
                     target={"fifo": stream},
                     verify=self.verify,
                     net=True if manner == "net" else None,
                     replay=True,
-                ),
+                )
+                for number, (file, stream) in enumerate(zip(self._files, streams, strict=True))
             )
         spec = job_spec(self.performance.step, job)
-        return spec.model_copy(update={"inputs": streams, "idle": True, "scratch": scratch, "confined": True})
+        return spec.model_copy(update={"inputs": inputs, "idle": True, "scratch": scratch, "confined": True})
+
+
+def _streamed(token: Token, streams: Iterator[str]) -> Token:
+    """The same files, each as a stream."""
+    if isinstance(token, ListToken):
+        streamed = token.update([_streamed(element, streams) for element in token.value])
+    else:
+        value = file_value(next(streams)) | {name: token.value[name] for name in ("format",) if name in token.value}
+        streamed = Token(value, tag=token.tag)
+    streamed.persistent_id = token.persistent_id
+    return streamed
 
 
 async def _execute(step: StreamingExecuteStep, job: Job) -> CommandOutput:
@@ -207,20 +222,23 @@ async def _execute(step: StreamingExecuteStep, job: Job) -> CommandOutput:
 
 @dataclass
 class _Seen:
-    """What the node runtime has told of a job with one stream."""
+    """What the node runtime has told of a job with streams, by their names."""
 
-    stream: StreamEvent | None = None
-    held: HeldEvent | None = None
+    streams: dict[str, StreamEvent] = field(default_factory=dict)
+    held: dict[str, HeldEvent] = field(default_factory=dict)
     asked: bool = False
 
     def ran(self, exit_event: ExitEvent, succeeded: bool, said: str, difference: str | None = None) -> Ran:
+        first = next(iter(self.held.values()), None)
+        read = {name: event.bytes for name, event in self.streams.items()}
+        read_before = read | {name: event.bytes for name, event in self.held.items()}
         return Ran(
             succeeded,
             exit_event.reason,
             said,
-            0 if self.stream is None else self.stream.bytes,
-            None if self.held is None else self.held.bytes,
-            "" if self.held is None else self.held.call,
+            sum(read.values()),
+            None if first is None else sum(read_before.values()),
+            "" if first is None else first.call,
             self.asked,
             difference,
         )
@@ -230,9 +248,9 @@ async def _follow(node_job: NodeJob) -> _Seen:
     seen = _Seen()
     async for event in node_job.events():
         if isinstance(event, StreamEvent):
-            seen.stream = event
+            seen.streams[event.name] = event
         elif isinstance(event, HeldEvent):
-            seen.held = event
+            seen.held[event.name] = event
         elif isinstance(event, WarningEvent) and event.input is not None:
             seen.asked = True
     return seen

@@ -34,7 +34,7 @@ from .proof_key import proof_key
 from .rehearsal import Performance, Rehearsal, rehearsing
 from .rehearsal_rules import Finding, Room, may_start, obstacle_of_work_dir, unknown
 from .steps import StreamingExecuteStep
-from .tokens import parts_of, streams_of
+from .tokens import file_tokens, parts_of, streams_of
 
 # What becomes ready because a job has ended does so meanwhile.
 _SETTLING = 0.2
@@ -106,7 +106,8 @@ class Rehearsals:
     async def _finish(self) -> None:
         """Wait until there is nothing to rehearse, or no room for it."""
         if waiting := sum(map(len, self._waiting.values())) + len(self._running):
-            logger.info(f"{counted(waiting, 'rehearsal')} of what may stream without a hint: the run waits for them")
+            them = "it" if waiting == 1 else "them"
+            logger.info(f"{counted(waiting, 'rehearsal')} of what may stream without a hint: the run waits for {them}")
         self.look()
         while self._running or self._timers:
             if running := [each.task for each in self._running.values()]:
@@ -252,9 +253,10 @@ class Rehearsals:
     ) -> ProofKey | None:
         """What a rehearsal of an input would prove; None: it is known, or cannot be."""
         token = inputs.get(port)
-        if token is None or not is_whole_file(token):
+        files = list(file_tokens(token))
+        if not files or not all(map(is_whole_file, files)) or any(file.value.get("secondaryFiles") for file in files):
             return None
-        if not token.value.get("size") or token.value.get("secondaryFiles"):
+        if not any(file.value.get("size") for file in files):
             return None
         key = proof_key(candidate, port, values)
         return None if key in self._seen or self._proofs.of(key) is not None else key

@@ -16,17 +16,17 @@ class Places:
     """Where a run of a job had what.
 
     :ivar directories: absolute, in the same order for each run: of its outputs, its inputs, and what it throws away
-    :ivar stream: the path of the input that is read as a stream in one of the runs
+    :ivar streams: the paths of the files that are read as streams in one of the runs, in the same order
     """
 
     directories: tuple[str, ...]
-    stream: str
+    streams: tuple[str, ...]
 
     def without(self, text: str) -> str:
         """A text that has the same in the place of each of these paths, whichever the run."""
-        for number, path in enumerate((self.stream, *self.directories)):
+        for number, path in enumerate((*self.streams, *self.directories)):
             for written in dict.fromkeys((path, quote(path))):
-                text = text.replace(written, f"{_MARK}{number}")
+                text = text.replace(written, f"{_MARK}{number}{_MARK}")
         return text
 
 

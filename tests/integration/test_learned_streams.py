@@ -209,3 +209,25 @@ def test_elements_of_a_scatter_go_to_the_next_one_by_one(proving: Proving) -> No
     assert plain.time("read 1") > max(plain.time(f"wrote {number}") for number in (1, 2, 3))
     assert ours.time("read 1") < ours.time("wrote 3")
     assert ours.files["all.txt"] == b"3\n1\n2\n"
+
+
+def test_a_run_waits_for_rehearsals_where_that_is_wanted(proving: Proving) -> None:
+    """The second one streams, also more files than were rehearsed."""
+    first = tool("seq $number; sleep 0.5; seq 40000", {"number": "int"}, {"out": "stdout"}, stdout="numbers.txt")
+    last = tool('cat "$@"', {}, {"out": "stdout"}, stdout="all.txt")
+    last["baseCommand"].append("sh")
+    last["inputs"]["files"] = {"type": "File[]", "inputBinding": {"position": 1}}
+    steps = {
+        "a": {"run": first, "in": {"number": "numbers"}, "scatter": "number"},
+        "c": {"run": last, "in": {"files": "a/out"}},
+    }
+    document = workflow({"numbers": "int[]"}, steps, {"c": "c/out"})
+    config = {"streaming": "auto", "rehearse": "wait"}
+    job = {"trace": "/dev/null"}
+    learning = proving.bench.run(document, {**job, "numbers": [3, 4]}, config=config)
+    assert learning.ok, learning.errors
+    assert "1 rehearsal of what may stream without a hint: the run waits for it" in learning.log
+    assert proving.known() == [("/c", "files", None, 0)]
+    _, ours = proving.bench.run_both(document, {**job, "numbers": [3, 4, 5]}, config=config)
+    assert "/c reads /a/out while it is written" in ours.log
+    assert proving.known() == [("/c", "files", None, 1)]

@@ -55,7 +55,7 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | None) -> int:
         place = directory / f"{number}"
         blueprint = generate(options.seed, number, options.steps)
         if options.unhinted:
-            blueprint = unhinted(blueprint)
+            blueprint = unhinted(blueprint, rehearse="wait" if options.unhinted == "learning" else "never")
         if laboratory is not None:
             blueprint = contain(blueprint, options.seed, number)
         trial = run(place, blueprint)

@@ -131,6 +131,14 @@ def test_what_a_proof_holds_for(change: dict[str, Any], same: bool) -> None:
     assert (proof_key(READER, "text", {**inputs, **change}) == proof_key(READER, "text", inputs)) is same
 
 
+def test_how_many_samples_there_are_does_not_matter() -> None:
+    def key(*files: str) -> ProofKey:
+        return proof_key(READER, "text", {"text": [file(name) for name in files], "names": [*files[:1]]})
+
+    assert key("a.txt", "b.txt", "c.txt") == key("a.txt", "d.txt") == key("a.txt")
+    assert key("a.txt", "b.gz") != key("a.txt")
+
+
 def test_each_input_and_each_tool_has_proofs_of_its_own() -> None:
     inputs = {"one": file("a.txt"), "two": file("b.txt")}
     keys = {proof_key(Candidate(tool, tuple(inputs)), port, inputs) for tool in ("a1", "b2") for port in inputs}

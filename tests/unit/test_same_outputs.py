@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from streamflow_io.run.same_outputs import Places, first_difference
 
-PLAIN = Places(("/w/out-1", "/w/in-1", "/w/tmp-1"), "/w/in-1/a/reads.fq")
-AGAIN = Places(("/w/out-2", "/w/in-2", "/w/tmp-2"), "/w/in-2/b/reads.fq")
+PLAIN = Places(("/w/out-1", "/w/in-1", "/w/tmp-1"), ("/w/in-1/a/reads.fq",))
+AGAIN = Places(("/w/out-2", "/w/in-2", "/w/tmp-2"), ("/w/in-2/b/reads.fq",))
 
 
 def file(path: str, **fields: Any) -> dict[str, Any]:
