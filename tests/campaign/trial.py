@@ -23,7 +23,7 @@ from .hosts import Hosts
 from .limits import changing
 from .processes import of_run
 from .verdict import Verdict, judge
-from .workloads import BESIDE, CONFIGS, DECLARED, make, plain_steps, space
+from .workloads import BESIDE, CONFIGS, LEARNED, make, plain_steps, space
 
 #: A run takes a few seconds; with retries, on a busy machine, some more. Longer is a hang.
 RUN_SECONDS = 90.0
@@ -81,9 +81,9 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | No
     document, job = make(case.workload, directory / "files")
     if isinstance(where, Engine):
         document = where.contain(document, case.local_steps(document["steps"]))
-    if case.workload in DECLARED and not (run := bench.run(document, job)).ok:
-        raise RuntimeError(f"{case.workload} fails without a fault: {run.errors}")
     config = CONFIGS.get(case.workload, {})
+    if case.workload in LEARNED and not (run := bench.run(document, job, config=config)).ok:
+        raise RuntimeError(f"{case.workload} fails without a fault: {run.errors}")
     beside = bench.write(document, job, True, config) if case.workload in BESIDE else None
     path = bench.write(document, job, True, config, **(_RETRIES if case.retries else {}))
     place = Place(path.parent / "tmp", path.parent / "jump", bench, where)

@@ -274,8 +274,30 @@ def shared() -> Document:
     return workflow({"numbers": numbers}, steps, {"made": "make/out", "saved": "save/out"})
 
 
-#: Those whose declared cuts have to be verified by a run without a fault.
-DECLARED = frozenset({"growing"})
+def unhinted() -> Document:
+    """A chain without hints, whose tools were rehearsed in the run before."""
+    lines = "for i in $(seq 1 40); do part $i; sleep 0.04; done"
+    scripts = {"copy": 'cat "$1"', "shift": '(head -c 9999; sleep 0.3; tr a-y b-z) < "$1"', "sort": 'sort -r "$1"'}
+    steps: dict[str, Document] = {"make": {"run": _make(lines, {"out": "stdout"}, stdout="made.txt"), "in": {}}}
+    for (name, script), source in zip(scripts.items(), ("make", *scripts), strict=False):
+        role = _CONSUMER if name == "sort" else _PRODUCER + _CONSUMER
+        run: Document = {
+            "class": "CommandLineTool",
+            "baseCommand": ["sh", "-c", role + script, "sh"],
+            "inputs": {"file": {"type": "File", "inputBinding": {"position": 1}}},
+            "outputs": {"out": "stdout"},
+            "stdout": f"{name}.txt",
+        }
+        steps[name] = {"run": run, "in": {"file": f"{source}/out"}}
+    made = workflow({}, steps, {name: f"{name}/out" for name in steps})
+    # What proofs hold for is the same in each run.
+    for name in scripts:
+        del made["steps"][name]["in"]["trace"]
+    return made
+
+
+#: Those that run once without a fault before: declared cuts are verified then, and tools rehearsed.
+LEARNED = frozenset({"growing", "unhinted"})
 WORKLOADS = {
     "byte-streams": byte_streams,
     "commits": commits,
@@ -288,10 +310,15 @@ WORKLOADS = {
     "pauses": pauses,
     "required": required,
     "shared": shared,
+    "unhinted": unhinted,
+    "rehearsed": unhinted,
 }
 #: What the scheduler is told.
+_AUTO = {"streaming": "auto", "rehearse": "wait"}
 CONFIGS: Mapping[str, Mapping[str, Any]] = {
-    "shared": {"storages": [{"name": "disk", "path": "/", "write": 20, "read": 20}], "ioExecutors": 8}
+    "shared": {"storages": [{"name": "disk", "path": "/", "write": 20, "read": 20}], "ioExecutors": 8},
+    "unhinted": _AUTO,
+    "rehearsed": _AUTO,
 }
 #: Those beside which another run of ours goes on, whatever becomes of the first.
 BESIDE = frozenset({"shared"})
