@@ -497,7 +497,8 @@ impl Feeder {
                 if nothing_fed {
                     self.first = self.last;
                 }
-                Ok(Need::Space)
+                let rests = self.rein.as_ref().is_some_and(|rein| Instant::now() < rein.until);
+                Ok(if rests { Need::Time } else { Need::Space })
             }
             Step::Full => Ok(Need::Space),
             Step::Unread => Ok(self.without_reader()),

@@ -292,7 +292,7 @@ impl<'a> Supervisor<'a> {
         let ready = ppoll(&mut descriptors, timeout.map(TimeSpec::from_duration), None);
         let news = descriptors[..first].iter().any(|descriptor| descriptor.any() != Some(false));
         // Without inotify, the cancel file has to be looked for.
-        news || self.watcher.is_none() || !matches!(ready, Ok(1..))
+        news || self.watcher.is_none() || !(matches!(ready, Ok(1..)) || self.inputs.are_due())
     }
 
     /// Whether the command, or who observes it, waits for what this process does.

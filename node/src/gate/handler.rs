@@ -25,6 +25,8 @@ use crate::{pipe, sys};
 const CROWD: usize = 64;
 /// All threads that answer calls are stuck when none was answered for so long.
 const STUCK: Duration = Duration::from_millis(20);
+/// It is looked for that less and less often while nobody calls.
+const SELDOM: Duration = Duration::from_millis(160);
 /// Interrupts a thread that waits for a call. Nobody sends it to this process for another reason.
 const INTERRUPT: Signal = Signal::SIGIO;
 /// A thread that does not come back for so long is stuck in a look at a file.
@@ -103,16 +105,18 @@ impl Handler {
     /// job, as one that serves a FUSE mount, and that one may wait for the answer to a call of its own. Two threads from the
     /// start would cost half as much again for each call.
     fn relieve(self: Arc<Self>) {
-        let mut served = self.served.load(Ordering::Relaxed);
+        let (mut served, mut pause) = (self.served.load(Ordering::Relaxed), STUCK);
         while self.observer.is_some() || !self.table.is_open() {
-            std::thread::sleep(STUCK);
+            std::thread::sleep(pause);
             if self.stopped.load(Ordering::Relaxed) {
                 return;
             }
             let before = std::mem::replace(&mut served, self.served.load(Ordering::Relaxed));
-            if served == before && self.idle.load(Ordering::Relaxed) == 0 && self.start_thread().is_err() {
+            let nobody_is_there = self.idle.load(Ordering::Relaxed) == 0;
+            if served == before && nobody_is_there && self.start_thread().is_err() {
                 return;
             }
+            pause = if served == before && !nobody_is_there { SELDOM.min(2 * pause) } else { STUCK };
         }
     }
 

@@ -89,6 +89,12 @@ impl<'a> Inputs<'a> {
         due.map(|due| due.saturating_duration_since(Instant::now()))
     }
 
+    /// Whether it is the time of a stream that is waited for, which has come.
+    pub fn are_due(&self) -> bool {
+        let due = |feeder: &Feeder| feeder.need == Need::Time && feeder.due().is_some_and(|due| due <= Instant::now());
+        self.feeders.iter().any(due)
+    }
+
     pub fn are_paused(&self) -> bool {
         self.feeders.iter().any(|feeder| feeder.need == Need::Pause)
     }
