@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nix::sys::statfs::{
     statfs, FsType, BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, F2FS_SUPER_MAGIC, NFS_SUPER_MAGIC, XFS_SUPER_MAGIC,
@@ -21,6 +22,10 @@ const ACCOUNTED: [FsType; 5] =
 /// A file is kept open for so many processes: to open it costs more than to read it.
 const KEPT: usize = 32;
 
+/// Who is about to end, is dead, or begins another program, may not be looked into by other users than root. Who may not be
+/// for so long is a program of somebody else.
+const PATIENCE: Duration = Duration::from_millis(200);
+
 /// Bytes read, and written.
 type Bytes = [u64; 2];
 
@@ -30,6 +35,10 @@ pub struct Moved {
     names: [&'static str; 2],
     direction: Direction,
     kept: HashMap<ProcessId, File>,
+    /// What each of those that live had moved when it was looked into last.
+    last: HashMap<ProcessId, Bytes>,
+    /// Since when some may not be.
+    refused: HashMap<ProcessId, Instant>,
     /// Of those that live, and those that they have waited for.
     living: Bytes,
     /// Of those that nobody of the tree has waited for.
@@ -42,16 +51,20 @@ impl Moved {
     pub fn new(direction: Direction, path: &Path) -> Self {
         let is_accounted = statfs(path).is_ok_and(|found| ACCOUNTED.contains(&found.filesystem_type()));
         let names = if is_accounted { ["read_bytes: ", "write_bytes: "] } else { ["rchar: ", "wchar: "] };
-        Self { names, direction, kept: HashMap::new(), living: [0; 2], gone: [0; 2] }
+        let (kept, last, refused) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { names, direction, kept, last, refused, living: [0; 2], gone: [0; 2] }
     }
 
     /// The bytes that count, of `processes`, of which each comes after its parent; None: one of them has ended just now.
     ///
     /// # Errors
-    /// When one of them may not be looked into.
+    /// When one of them may not be looked into, and did not just end, or begin another program.
     pub fn look(&mut self, processes: &[Process]) -> io::Result<Option<u64>> {
-        if self.kept.len() > processes.len() {
-            self.kept.retain(|id, _| processes.iter().any(|process| process.id == *id));
+        if self.last.len() + self.refused.len() > processes.len() {
+            let lives = |id: &ProcessId| processes.iter().any(|process| process.id == *id);
+            self.kept.retain(|id, _| lives(id));
+            self.last.retain(|id, _| lives(id));
+            self.refused.retain(|id, _| lives(id));
         }
         let mut living = [0; 2];
         for process in processes {
@@ -73,6 +86,27 @@ impl Moved {
 
     /// None: it has ended.
     fn of(&mut self, process: &Process) -> io::Result<Option<Bytes>> {
+        match self.counters(process) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let since = *self.refused.entry(process.id).or_insert_with(Instant::now);
+                if process.vitals.exiting || since.elapsed() < PATIENCE {
+                    // The rest is in that of its parent, when that has waited for it.
+                    Ok(Some(self.last.get(&process.id).copied().unwrap_or_default()))
+                } else {
+                    Err(error)
+                }
+            }
+            found => {
+                self.refused.remove(&process.id);
+                if let Ok(Some(bytes)) = found {
+                    self.last.insert(process.id, bytes);
+                }
+                found
+            }
+        }
+    }
+
+    fn counters(&mut self, process: &Process) -> io::Result<Option<Bytes>> {
         if let Some(file) = self.kept.get(&process.id) {
             return self.read(file);
         }

@@ -284,9 +284,7 @@ def start(running: Node, script: str) -> Job:
 def test_nobody_stays_paused_whoever_is_killed(strangers: Node, killed: tuple[str, ...]) -> None:
     """One of the processes has none of our environment, and is not the first of its group."""
     base = strangers.base
-    # So little that the disk of a busy machine holds nobody up: who waits for it cannot be stopped.
-    burst = BURST.replace("count=30", "count=5")
-    job = start(strangers, f"cd {base}; (env -i sleep 61 & echo $! > pid; exec {burst}) & {burst}; wait; sleep 60")
+    job = start(strangers, f"cd {base}; (env -i sleep 61 & echo $! > pid; exec {BURST}) & {BURST}; wait; sleep 60")
     wait_for(lambda: (base / "pid").exists() and (base / "pid").read_text(), "the process")
     cleared = int((base / "pid").read_text())
     wait_for(lambda: is_paused(job) and state(cleared) == "T", "the pause")
@@ -302,6 +300,19 @@ def test_nobody_stays_paused_whoever_is_killed(strangers: Node, killed: tuple[st
         strangers.server.wait()
     if "exec" in killed:
         shutil.rmtree(strangers.run, ignore_errors=True)
+
+
+def test_who_is_dead_may_not_be_looked_into_and_the_job_is_held_all_the_same(strangers: Node) -> None:
+    """Nobody waits for the first process: it stays a zombie, of which a user sees no counters."""
+    job = start(strangers, f"cd {strangers.base}; true & exec {BURST.replace('count=30', 'count=300')}")
+    command = int(str(job.wait_for("started")["command_pid"]))
+    wait_for(lambda: state(command) == "T", "the pause")
+    # It is looked at for longer than a program of somebody else is tried.
+    time.sleep(0.5)
+    assert state(command) == "T"
+    assert not job.named("warning")
+    job.cancel()
+    job.wait()
 
 
 def test_a_job_that_may_not_be_looked_into_runs_as_it_does(strangers: Node) -> None:
