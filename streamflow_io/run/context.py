@@ -160,7 +160,8 @@ class Run:
                 self._record,
             )
         self.rehearsals: Rehearsals | None = None
-        if self.config.streaming == "auto" and self.config.rehearse != "never" and plan.candidates:
+        wanted = self.config.streaming == "auto" and self.config.rehearse != "never"
+        if wanted and plan.candidates and self.config.runtime == "embedded":
             self.rehearsals = Rehearsals(
                 plan,
                 self.config,

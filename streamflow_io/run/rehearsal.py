@@ -20,6 +20,7 @@ from streamflow.workflow.token import ListToken
 from streamflow.workflow.utils import get_token_value
 
 from streamflow_io._streamflow import prepare_work_dir
+from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.proofs import ProofKey
 from streamflow_io.runtime import ExitEvent, InputStream, JobSpec, NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import HeldEvent, StreamEvent, WarningEvent
@@ -76,6 +77,11 @@ class Rehearsal:
     verify: Literal["full", "samples"]
     killed: int = 0
     _plain: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The input, as /step/port."""
+        return port_path(self.performance.step.name, self.port)
 
     @property
     def size(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,6 @@ from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs
 from streamflow_io.runtime import NodeRuntime
 from streamflow_io.telemetry.records import Record, RehearsedRecord
@@ -40,18 +40,20 @@ from .tokens import file_tokens, parts_of, streams_of
 _SETTLING = 0.2
 # So often one is begun that had to end before it has shown anything.
 _MOST_TRIES = 3
+# So many wait at a host: where each job has a value of its own, there may be thousands.
+_MOST_WAITING = 64
 
 
 @dataclass
 class _Running:
     rehearsal: Rehearsal
     place: AvailableLocation
-    task: asyncio.Task[None]
+    task: asyncio.Task[None] | None = None
     is_ending: bool = False
 
     def end(self) -> None:
         """Once: what it does to leave nothing is not to be cancelled."""
-        if not self.is_ending:
+        if not self.is_ending and self.task is not None:
             self.is_ending = True
             self.task.cancel()
 
@@ -84,6 +86,8 @@ class Rehearsals:
         # Where the jobs of candidates are.
         self._places: dict[str, AvailableLocation] = {}
         self._seen: set[ProofKey] = set()
+        # How many, by the input.
+        self._begun: Counter[str] = Counter()
         # By the name of the host, or of what is nearest to it.
         self._waiting: dict[str, list[tuple[Rehearsal, AvailableLocation]]] = {}
         self._running: dict[str, _Running] = {}
@@ -123,7 +127,7 @@ class Rehearsals:
         running = list(self._running.values())
         for each in running:
             each.end()
-        await asyncio.gather(*(each.task for each in running), return_exceptions=True)
+        await asyncio.gather(*(each.task for each in running if each.task is not None), return_exceptions=True)
         logger.removeFilter(self._is_silent)
 
     def placed(self, job_name: str, locations: Sequence[AvailableLocation]) -> None:
@@ -162,7 +166,7 @@ class Rehearsals:
         hardware = self._context.scheduler.get_hardware(job.name)
         performance = Performance(step, ended, runtime, inputs, outputs, seconds, hardware, connector)
         waiting = self._waiting.setdefault(_host(place), [])
-        for port, key in new:
+        for port, key in new[: max(0, _MOST_WAITING - len(waiting))]:
             self._seen.add(key)
             waiting.append((Rehearsal(performance, port, key, self._config.verify), place))
 
@@ -173,30 +177,39 @@ class Rehearsals:
                 running.end()
         if self._is_closed:
             return
-        for host, waiting in self._waiting.items():
-            timer = self._timers.get(host)
-            if waiting and host not in self._running and timer is None and self._may_start(*waiting[0]):
+        for host in self._waiting:
+            if host not in self._running and host not in self._timers and self._next(host) is not None:
                 self._timers[host] = asyncio.get_running_loop().call_later(_SETTLING, self._begin, host)
+
+    def _next(self, host: str) -> tuple[Rehearsal, AvailableLocation] | None:
+        """Of those that may start, one of which there were fewest; None: there is none."""
+        able = [waiting for waiting in self._waiting[host] if self._may_start(*waiting)]
+        return min(able, key=lambda waiting: self._begun[waiting[0].name], default=None)
 
     def _begin(self, host: str) -> None:
         del self._timers[host]
-        waiting = self._waiting.get(host, [])
-        if waiting and host not in self._running and self._may_start(*waiting[0]):
-            rehearsal, place = waiting.pop(0)
-            task = asyncio.create_task(self._rehearse(host, rehearsal, place))
-            self._running[host] = _Running(rehearsal, place, task)
+        if self._is_closed or (chosen := self._next(host)) is None:
+            return
+        self._waiting[host].remove(chosen)
+        rehearsal, place = chosen
+        self._begun[rehearsal.name] += 1
+        # It does not run before it is known here.
+        self._running[host] = running = _Running(rehearsal, place)
+        running.task = asyncio.create_task(self._rehearse(host, running))
 
-    async def _rehearse(self, host: str, rehearsal: Rehearsal, place: AvailableLocation) -> None:
-        began = time.time()
+    async def _rehearse(self, host: str, running: _Running) -> None:
+        rehearsal, began = running.rehearsal, time.time()
         try:
             finding = await asyncio.create_task(rehearsal.run())
+            # What it has shown is kept, whoever wants its core now.
+            running.is_ending = True
             await self._found(rehearsal, finding, time.time() - began)
         except asyncio.CancelledError:
             rehearsal.killed += 1
             if rehearsal.killed == _MOST_TRIES:
                 self._tell(rehearsal, unknown("its core was wanted"), time.time() - began)
             elif not self._is_closed:
-                self._waiting[host].append((rehearsal, place))
+                self._waiting[host].append((rehearsal, running.place))
         finally:
             del self._running[host]
             self.look()
@@ -211,8 +224,7 @@ class Rehearsals:
         )
 
     def _tell(self, rehearsal: Rehearsal, finding: Finding, seconds: float) -> None:
-        performance, port = rehearsal.performance, rehearsal.port
-        name = port_path(performance.step.name, port)
+        performance, name = rehearsal.performance, rehearsal.name
         if finding.way is not None:
             logger.info(f"{name} may be read while it is written: proven in {seconds:.1f} s")
         elif finding.is_known:

@@ -1,0 +1,213 @@
+"""When rehearsals begin and end: on cores that StreamFlow's accounts have free, one at a time, and never for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from streamflow.core.scheduling import AvailableLocation, Hardware
+from streamflow.core.workflow import Job, Token
+from streamflow.cwl.command import CWLCommand
+from streamflow.workflow.token import FileToken
+
+from streamflow_io.graph.candidates import Candidate
+from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.learned.proofs import Proof, RememberedProofs
+from streamflow_io.run import rehearsals as module
+from streamflow_io.run.rehearsal import Rehearsal
+from streamflow_io.run.rehearsal_rules import Finding, unknown
+from streamflow_io.run.rehearsals import Rehearsals
+from streamflow_io.telemetry.records import Record, RehearsedRecord
+
+
+class File(FileToken):  # type: ignore[misc]
+    async def get_paths(self, context: Any) -> list[str]:
+        return []
+
+
+class Stage:
+    """A run with a host of two cores, whose rehearsals last until the test ends them.
+
+    :ivar begun: the inputs that were rehearsed, in order
+    :ivar ended: those of them that were ended before they had shown anything
+    """
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_SETTLING", 0.0)
+        monkeypatch.setattr(Rehearsal, "run", lambda rehearsal: self._run(rehearsal))
+        self.begun: list[str] = []
+        self.ended: list[str] = []
+        self.findings: dict[str, asyncio.Future[Finding]] = {}
+        self.records: list[Record] = []
+        self.used = {"host": Hardware(0, 0)}
+        self.host = AvailableLocation(name="host", deployment="d", hostname="host", hardware=Hardware(2, 1000))
+        self.proofs = RememberedProofs(directory / "learned", ())
+        candidates = {f"/{name}": Candidate(f"tool {name}", ("text", "more")) for name in "abc"}
+        plan = SimpleNamespace(candidates=candidates, annotations={})
+        context = SimpleNamespace(
+            deployment_manager=SimpleNamespace(get_connector=lambda name: object()),
+            scheduler=SimpleNamespace(get_hardware=lambda name: Hardware(1, 600)),
+        )
+        target = SimpleNamespace(deployment=SimpleNamespace(name="d"))
+        self.jobs = {f"/{name}/0": SimpleNamespace(target=target) for name in "abc"}
+        self.rehearsals = Rehearsals(
+            cast(Any, plan),
+            SchedulerConfig(),
+            cast(Any, context),
+            self.proofs,
+            cast(Any, self.jobs),
+            self.used,
+            self.records.append,
+        )
+
+    async def _run(self, rehearsal: Rehearsal) -> Finding:
+        name = rehearsal.performance.step.name + "/" + rehearsal.port
+        self.begun.append(name)
+        self.findings[name] = asyncio.get_running_loop().create_future()
+        try:
+            return await self.findings[name]
+        except asyncio.CancelledError:
+            self.ended.append(name)
+            raise
+
+    async def performs(self, step: str, size: int = 9, option: int = 0, wrapper: str = "exec", **fields: Any) -> None:
+        """A job of a step succeeds."""
+        command = CWLCommand(step=cast(Any, None))
+        vars(command).update(fields)
+        each = SimpleNamespace(name=f"/{step}", command=command, output_connectors={})
+        value = {"class": "File", "path": "/f", "basename": "f", "size": size}
+        job = Job(f"/{step}/0", 0, {}, "/in", "/out", "/tmp")
+        self.rehearsals.placed(job.name, [self.host])
+        inputs: dict[str, Token] = {"text": File(value), "option": Token(option)}
+        self.rehearsals.succeeded(cast(Any, each), job, cast(Any, SimpleNamespace(wrapper=wrapper)), inputs, {}, 1.0)
+        await self.account(0)
+
+    async def account(self, cores: float, memory: float = 0) -> None:
+        """So much is taken now."""
+        self.used["host"] = Hardware(cores, memory)
+        self.rehearsals.look()
+        await settled()
+
+    async def finds(self, name: str, finding: Finding) -> None:
+        self.findings[name].set_result(finding)
+        await settled()
+
+    @property
+    def told(self) -> list[tuple[str, str | None, str | None]]:
+        records = [record for record in self.records if isinstance(record, RehearsedRecord)]
+        return [(record.input, record.way, record.reason) for record in records]
+
+
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(tmp_path, monkeypatch)
+
+
+async def test_what_is_found_is_kept_and_not_tried_again(stage: Stage) -> None:
+    await stage.performs("a")
+    await stage.finds("/a/text", Finding("net"))
+    assert stage.told == [("/a/text", "net", None)]
+    await stage.performs("a")
+    assert stage.begun == ["/a/text"]
+    await stage.rehearsals.close()
+
+
+async def test_what_is_not_known_is_not_kept(stage: Stage) -> None:
+    await stage.performs("a")
+    await stage.finds("/a/text", unknown("why"))
+    assert stage.told == [("/a/text", None, "why")]
+    assert not stage.proofs._known
+    await stage.rehearsals.close()
+
+
+async def test_one_at_a_time(stage: Stage) -> None:
+    for step in "abc":
+        await stage.performs(step)
+    assert stage.begun == ["/a/text"]
+    await stage.finds("/a/text", Finding("net"))
+    assert stage.begun == ["/a/text", "/b/text"]
+    await stage.rehearsals.close()
+
+
+@pytest.mark.parametrize(("cores", "memory"), [(1.5, 0), (2, 0), (0, 401)])
+async def test_one_ends_when_its_core_or_its_memory_is_given_to_a_job(
+    stage: Stage, cores: float, memory: float
+) -> None:
+    await stage.performs("a")
+    await stage.account(1, 400)
+    assert not stage.ended
+    await stage.account(cores, memory)
+    assert stage.ended == ["/a/text"]
+    await stage.account(cores, memory)
+    assert stage.begun == ["/a/text"], "there is no room"
+    await stage.account(0)
+    assert stage.begun == ["/a/text"] * 2
+    await stage.rehearsals.close()
+
+
+async def test_one_that_is_ended_again_and_again_is_given_up(stage: Stage) -> None:
+    await stage.performs("a")
+    for _ in range(5):
+        await stage.account(2)
+        await stage.account(0)
+    assert stage.begun == stage.ended == ["/a/text"] * 3
+    assert stage.told == [("/a/text", None, "its core was wanted")]
+    await stage.rehearsals.close()
+
+
+async def test_the_end_of_the_run_ends_all(stage: Stage) -> None:
+    await stage.performs("a")
+    await stage.performs("b")
+    await stage.rehearsals.close()
+    assert stage.ended == ["/a/text"]
+    assert stage.told == []
+    await stage.performs("c")
+    assert stage.begun == ["/a/text"]
+
+
+async def test_what_was_found_is_kept_though_the_core_is_wanted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[str] = []
+    disk = asyncio.get_running_loop().create_future()
+
+    async def remember(proof: Proof) -> None:
+        await disk
+        kept.append(proof.step)
+
+    monkeypatch.setattr(stage.proofs, "remember", remember)
+    await stage.performs("a")
+    await stage.finds("/a/text", Finding("net"))
+    await stage.account(2)
+    closing = asyncio.create_task(stage.rehearsals.close())
+    await settled()
+    assert not closing.done()
+    disk.set_result(None)
+    await closing
+    assert (kept, stage.ended) == (["/a"], [])
+
+
+@pytest.mark.parametrize("job", [{"size": 0}, {"wrapper": "run"}, {"inplace_update": True}])
+async def test_who_is_not_rehearsed(stage: Stage, job: dict[str, Any]) -> None:
+    await stage.performs("a", **job)
+    assert stage.begun == []
+    await stage.rehearsals.close()
+
+
+async def test_inputs_take_turns(stage: Stage) -> None:
+    """Of a scatter with a value of its own for each job there may be thousands."""
+    for number in range(100):
+        await stage.performs("a", option=number)
+    await stage.performs("b")
+    await stage.finds("/a/text", Finding("net"))
+    assert stage.begun == ["/a/text"] * 2, "no more than so many wait"
+    await stage.performs("b")
+    await stage.finds("/a/text", Finding("net"))
+    assert stage.begun == ["/a/text", "/a/text", "/b/text"]
+    await stage.rehearsals.close()
