@@ -3,6 +3,7 @@
 mod cannot_start;
 mod placing;
 
+use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -22,7 +23,8 @@ use crate::fd_store::Client;
 use crate::feed::{Feeder, Registration};
 use crate::gate::{Gates, Launcher};
 use crate::guard::Guard;
-use crate::job::{Job, Target};
+use crate::job::{Job, Mount, Target};
+use crate::mounts::{self, renamed};
 use crate::parts::{Parts, VARIABLE};
 use crate::place::{remove_memory, Placed};
 use crate::presence::Presence;
@@ -73,6 +75,16 @@ fn run_in(
     if job.idle {
         sys::be_idle();
     }
+    let mounts = match mounts::arrange(&job.mounts) {
+        Ok(()) => job.mounts.as_slice(),
+        Err(error) => {
+            let message = format!("directories cannot be put at other places: {error}");
+            let _ = events.append(&[Event::warning(message, None)]);
+            &[]
+        }
+    };
+    let command: Vec<OsString> =
+        command.iter().map(|word| renamed(word, mounts).unwrap_or_else(|| word.clone())).collect();
     let (signals, inherited) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
     let guard = job.limit.as_ref().and_then(|_| Guard::start(&directory).ok());
     let _ = set_child_subreaper(true);
@@ -83,7 +95,7 @@ fn run_in(
         *watcher = Watcher::new().map_err(|error| warn(events, error)).ok();
     }
     let inputs = Inputs::new(&mut feeders, &mut placed, &mut gates);
-    let result = run_job(&job, inputs, guard, command, &surroundings, events, watcher);
+    let result = run_job(&job, inputs, guard, (&command, mounts), &surroundings, events, watcher);
     let success = result.as_ref().is_ok_and(|(exit, _)| exit.success);
     feeders.iter_mut().for_each(|feeder| feeder.clean_up(success));
     if job.inputs.iter().any(|input| matches!(input.target, Target::File(_))) {
@@ -101,7 +113,7 @@ fn run_job(
     job: &Job,
     inputs: Inputs,
     guard: Option<Guard>,
-    command: &[OsString],
+    (command, mounts): (&[OsString], &[Mount]),
     surroundings: &Surroundings,
     events: &mut EventLog,
     watcher: &mut Option<Watcher<Token>>,
@@ -128,10 +140,11 @@ fn run_job(
         return Err(CannotStart::ended(Reason::Cancelled));
     }
     let started = now();
-    let program = match &launcher {
+    let mut program = match &launcher {
         Some(launcher) => launcher.command(command).map_err(|error| format!("the gate: {error}"))?,
         None => plain(command)?,
     };
+    program.envs(env::vars_os().filter_map(|(name, value)| Some((name, renamed(&value, mounts)?))));
     let main = spawn(job, streamed_stdin, said.as_deref(), program, surroundings)?;
     supervisor.started(main, launcher, guard);
     let (ended, io, paused) = supervisor.supervise();

@@ -64,9 +64,22 @@ pub struct Job {
     /// Directories that nobody needs if it does not succeed.
     #[serde(default)]
     pub scratch: Vec<Scratch>,
+    /// Directories that it finds at other places, if that can be had.
+    #[serde(default, deserialize_with = "or_default")]
+    pub mounts: Vec<Mount>,
     /// It may change nothing but what is there, as far as that can be enforced.
     #[serde(default, deserialize_with = "or_default")]
     pub confined: bool,
+}
+
+/// A directory that a job finds at another place, where there is one already.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mount {
+    #[serde(deserialize_with = "absolute_path")]
+    pub path: PathBuf,
+    #[serde(deserialize_with = "absolute_path")]
+    pub at: PathBuf,
 }
 
 /// A directory that is removed with all that is in it.

@@ -25,6 +25,7 @@ mod link;
 mod links;
 mod lives;
 mod memory;
+mod mounts;
 mod moved;
 mod observe;
 mod open_files;

@@ -85,6 +85,18 @@ pub fn shield(on: bool) {
     let _ = nix::sys::prctl::set_dumpable(!on);
 }
 
+/// Whether a child of this process, which ends then, succeeds with something. For who has one thread.
+pub fn can(attempt: impl FnOnce() -> bool) -> bool {
+    // SAFETY: what has just been forked has one thread; no destructor is to run in it twice.
+    match unsafe { nix::unistd::fork() } {
+        Ok(ForkResult::Child) => unsafe { nix::libc::_exit((!attempt()).into()) },
+        Ok(ForkResult::Parent { child }) => {
+            matches!(nix::sys::wait::waitpid(child, None), Ok(nix::sys::wait::WaitStatus::Exited(_, 0)))
+        }
+        Err(_) => false,
+    }
+}
+
 /// Lets this process, and those that it starts, have processors and devices only as far as nobody else wants them, and be
 /// the first to be killed for want of memory. What is refused of this is left out.
 pub fn be_idle() {

@@ -16,6 +16,7 @@ from streamflow.core.scheduling import Hardware
 from streamflow.core.utils import random_name
 from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.command import CWLCommand
+from streamflow.cwl.processor import CWLOutputJSONCommandOutput
 from streamflow.workflow.token import ListToken
 from streamflow.workflow.utils import get_token_value
 
@@ -23,10 +24,10 @@ from streamflow_io._streamflow import prepare_work_dir
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.proofs import ProofKey
 from streamflow_io.runtime import ExitEvent, InputStream, JobSpec, NodeJob, NodeRuntime
-from streamflow_io.runtime.protocol import HeldEvent, StreamEvent, WarningEvent
+from streamflow_io.runtime.protocol import HeldEvent, Mount, StreamEvent, WarningEvent
 
 from .connector import JobConnector, exit_event_of
-from .job_spec import job_spec
+from .job_spec import job_spec, paths_of
 from .output_globs import expression_context
 from .paths import NoChecksumsError, checksums_below, job_path
 from .rehearsal_rules import Finding, Manner, Ran, disk_for, next_manner, seconds_for, unknown
@@ -126,6 +127,13 @@ class Rehearsal:
         return None if there >= needed else "there is too little space"
 
     async def _run_once(self, manner: Manner) -> Ran:
+        """Run the job once more, where the paths are those of before if that can be had, and then does no harm."""
+        try:
+            return await self._run_at(manner, is_disguised=True)
+        except _NotDisguisedError:
+            return await self._run_at(manner, is_disguised=False)
+
+    async def _run_at(self, manner: Manner, *, is_disguised: bool) -> Ran:
         step, plain = self.performance.step, self.performance.job
         names = {path: posixpath.join(posixpath.dirname(path), random_name()) for path in _directories(plain)}
         directories = tuple(names[path] for path in _directories(plain))
@@ -143,8 +151,11 @@ class Rehearsal:
                 output_directory=names[plain.output_directory],
                 tmp_directory=names[plain.tmp_directory],
             )
-            there = Places(directories, tuple(streams))
-            spec = self._spec(job, manner, streams, directories)
+            there = Places(directories, tuple(streams), self._here)
+            files = [str((await self.performance.runtime.find(file.value["path"])).path) for file in self._files]
+            spec = self._spec(job, manner, files, streams, directories)
+            if is_disguised:
+                spec = spec.model_copy(update={"mounts": self._mounts(job, manner, files, streams)})
             return await self._perform(job, spec, there)
         finally:
             await to_the_end(_remove(step, plain, directories))
@@ -168,16 +179,36 @@ class Rehearsal:
             said = _said(exit_event)
             if not exit_event.success or output.status is not Status.COMPLETED:
                 return seen.ran(exit_event, False, said)
+            if spec.mounts is not None and await _names_paths(performance.runtime, job, output):
+                raise _NotDisguisedError
             try:
                 tokens = await step.collect(job, output, {}, {})
             except WorkflowException:
                 return seen.ran(exit_event, False, "its outputs are not complete")
             its = await _described(step, job, tokens)
-            here = Places(_directories(performance.job), tuple(file.value["path"] for file in self._files))
-            return seen.ran(exit_event, True, said, first_difference(self._plain, here, its, there))
+            return seen.ran(exit_event, True, said, first_difference(self._plain, self._here, its, there))
         finally:
             following.cancel()
             await to_the_end(_end(node_job, following))
+
+    @property
+    def _here(self) -> Places:
+        """Where the job itself was."""
+        return Places(_directories(self.performance.job), tuple(file.value["path"] for file in self._files))
+
+    def _mounts(self, job: Job, manner: Manner, files: Sequence[str], streams: Sequence[str]) -> tuple[Mount, ...]:
+        """What lets the program find all where the job had it: many write their command lines into what they make."""
+        plain = self.performance.job
+        pairs = [(job.output_directory, plain.output_directory), (job.tmp_directory, plain.tmp_directory)]
+        if manner != "file":
+            used = [*paths_of(self.performance.inputs.values()), *files]
+            for file, stream in zip(self._files, streams, strict=True):
+                directory = posixpath.dirname(file.value["path"])
+                # What is covered is not seen any more, also by who feeds the stream.
+                is_alone = sum(other.startswith(f"{directory}/") for other in used) == 1
+                if is_alone and posixpath.dirname(directory) == plain.input_directory:
+                    pairs.append((posixpath.dirname(stream), directory))
+        return tuple(Mount(path=path, at=at) for path, at in pairs)
 
     def _inputs(self, streams: Sequence[str]) -> dict[str, Token]:
         """The inputs of the job, the files of one of them as streams; without streams all as they were."""
@@ -186,20 +217,22 @@ class Rehearsal:
             inputs[self.port] = _streamed(inputs[self.port], iter(streams))
         return inputs
 
-    def _spec(self, job: Job, manner: Manner, streams: Sequence[str], scratch: tuple[str, ...]) -> JobSpec:
+    def _spec(
+        self, job: Job, manner: Manner, files: Sequence[str], streams: Sequence[str], scratch: tuple[str, ...]
+    ) -> JobSpec:
         inputs: tuple[InputStream, ...] = ()
         if manner != "file":
             inputs = tuple(
                 InputStream(
                     name=str(number),
                     port=self.port,
-                    path=file.value["path"],
+                    path=file,
                     target={"fifo": stream},
                     verify=self.verify,
                     net=True if manner == "net" else None,
                     replay=True,
                 )
-                for number, (file, stream) in enumerate(zip(self._files, streams, strict=True))
+                for number, (file, stream) in enumerate(zip(files, streams, strict=True))
             )
         spec = job_spec(self.performance.step, job)
         return spec.model_copy(update={"inputs": inputs, "idle": True, "scratch": scratch, "confined": True})
@@ -214,6 +247,18 @@ def _streamed(token: Token, streams: Iterator[str]) -> Token:
         streamed = Token(value, tag=token.tag)
     streamed.persistent_id = token.persistent_id
     return streamed
+
+
+class _NotDisguisedError(Exception):
+    """What has been made names paths, which lead to what the job itself has made."""
+
+
+async def _names_paths(runtime: NodeRuntime, job: Job, output: CommandOutput) -> bool:
+    """Whether something in the output directory of a job leads to other places by their paths."""
+    if isinstance(output, CWLOutputJSONCommandOutput):
+        return True
+    links, code = await runtime.run(["find", job.output_directory, "-type", "l"], _ASK_SECONDS)
+    return bool(links.strip()) or code != 0
 
 
 async def _execute(step: StreamingExecuteStep, job: Job) -> CommandOutput:

@@ -114,7 +114,7 @@ class Rehearsals:
             logger.info(f"{counted(waiting, 'rehearsal')} of what may stream without a hint: the run waits for {them}")
         self.look()
         while self._running or self._timers:
-            if running := [each.task for each in self._running.values()]:
+            if running := [each.task for each in self._running.values() if each.task is not None]:
                 await asyncio.wait(running)
             else:
                 await asyncio.sleep(_SETTLING)

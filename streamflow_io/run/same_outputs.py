@@ -17,13 +17,17 @@ class Places:
 
     :ivar directories: absolute, in the same order for each run: of its outputs, its inputs, and what it throws away
     :ivar streams: the paths of the files that are read as streams in one of the runs, in the same order
+    :ivar shown: the places that the program was shown instead; None: these
     """
 
     directories: tuple[str, ...]
     streams: tuple[str, ...]
+    shown: Places | None = None
 
     def without(self, text: str) -> str:
         """A text that has the same in the place of each of these paths, whichever the run."""
+        if self.shown is not None:
+            text = self.shown.without(text)
         for number, path in enumerate((*self.streams, *self.directories)):
             for written in dict.fromkeys((path, quote(path))):
                 text = text.replace(written, f"{_MARK}{number}{_MARK}")

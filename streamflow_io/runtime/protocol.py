@@ -262,6 +262,13 @@ class WrittenTo(_Message):
     path: Path
 
 
+class Mount(_Message):
+    """A directory that a job finds at another place, where there is one already."""
+
+    path: Path
+    at: Path
+
+
 class _Spec(_Message):
     def text(self) -> str:
         """What stands in the file. It is ASCII, also where a path is not UTF-8."""
@@ -279,6 +286,7 @@ class JobSpec(_Spec):
     :ivar cores: that it has: how many of them it needs is told; None: it is not
     :ivar idle: it computes, reads and writes only as far as nobody else wants to; None: as others do
     :ivar scratch: directories that are removed if it does not succeed; None: as an empty list
+    :ivar mounts: directories that it finds at other places, if that can be had; None: as an empty list
     :ivar confined: it can change nothing but what is there, where the kernel can see to that; None: it can
     """
 
@@ -298,6 +306,7 @@ class JobSpec(_Spec):
     cores: int | None = None
     idle: Literal[True] | None = None
     scratch: tuple[Path, ...] | None = None
+    mounts: tuple[Mount, ...] | None = None
     confined: Literal[True] | None = None
 
 

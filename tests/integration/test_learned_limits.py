@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.bandwidth.expectations import Learned
 from streamflow_io.learned.database import VERSION, LearnedLimitsError, default_path
+from streamflow_io.learned.proofs import Proofs
 from streamflow_io.learned.store import LearnedFacts, LearnedKey, LearnedLimit, LearnedLimits
 from streamflow_io.learned.verdicts import Verdicts
 from streamflow_io.learned.windows import LearnedWindow, LearnedWindows, WindowKey
@@ -222,19 +223,27 @@ async def test_a_file_that_cannot_be_used(path: Path, damage: Callable[[Path], N
 
 BEFORE = [
     """
+DROP TABLE proofs;
+PRAGMA user_version = 6;
+""",
+    """
+DROP TABLE proofs;
 ALTER TABLE windows DROP COLUMN bytes;
 PRAGMA user_version = 5;
 """,
     """
+DROP TABLE proofs;
 DROP TABLE windows;
 PRAGMA user_version = 4;
 """,
     """
+DROP TABLE proofs;
 DROP TABLE windows;
 DROP TABLE verdicts;
 PRAGMA user_version = 3;
 """,
     """
+DROP TABLE proofs;
 DROP TABLE windows;
 DROP TABLE verdicts;
 CREATE TABLE registered (learned_id, storage_bw, seconds, concurrency, jobs);
@@ -261,7 +270,7 @@ async def test_a_file_of_a_version_before_is_brought_up_to_date(path: Path, befo
         await limits.close()
     # All that an older one has not is there.
     window = LearnedWindow(WindowKey("a1", "stream of out", 0), Learned(4.0, None, 3, 2e7), "/a/out", 5.0)
-    for table in (Verdicts, LearnedWindows):
+    for table in (Verdicts, LearnedWindows, Proofs):
         other = await table.open(path)
         assert await other.list() == ()
         if isinstance(other, LearnedWindows):

@@ -115,6 +115,32 @@ def test_who_is_idle_is_the_nicest(runtime: Node) -> None:
     assert (runtime.base / "printed").read_text() == "19 1000\n"
 
 
+def test_who_finds_directories_at_other_places_is_told_these(runtime: Node) -> None:
+    first, second = (runtime.base / name for name in ("first", "second"))
+    for place in (first, second):
+        (place / "in").mkdir(parents=True)
+        (place / "where").write_text(place.name)
+    entry = {**replay(runtime), "target": {"fifo": str(second / "in" / "f")}}
+    spec = {
+        "name": "c",
+        "inputs": [entry],
+        "stdout": str(second / "printed"),
+        "mounts": [{"path": str(second), "at": str(first)}],
+    }
+    script = f'echo "$0" "$HOME" "$(pwd -P)" "$(cat where)" "$(cat "$0" | cksum)"; cat {first}/where; : > made'
+    words = ["sh", "-c", script, str(second / "in" / "f")]
+    surroundings = ["env", f"--chdir={second}", f"HOME={second}"]
+    job = runtime.start("c", words, job=json.dumps(spec), wrapper=surroundings)
+    assert job.wait() == 0
+    sums = subprocess.run(["cksum"], input=data(), capture_output=True, check=True).stdout.decode().strip()
+    if job.named("warning"):
+        pytest.skip("no mount namespaces")
+    said = (second / "printed").read_text()
+    assert said == f"{first}/in/f {first} {first} second {sums}\nsecond"
+    assert (second / "made").exists()
+    assert not (first / "made").exists()
+
+
 @pytest.mark.parametrize(("script", "is_left"), [("exit 0", True), ("exit 3", False)])
 def test_scratch_is_there_until_the_job_fails(runtime: Node, script: str, is_left: bool) -> None:
     scratch = runtime.base / "scratch"

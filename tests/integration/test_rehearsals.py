@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import re
 import signal
@@ -91,9 +92,11 @@ def proofs() -> dict[str, Proof]:
 
 def test_what_streams_is_proven_and_leaves_no_trace(bench: Bench) -> None:
     tools = {
+        "link": reader('cat "$text" > a; ln -s a out'),
         "cat": reader('cat "$text" > out'),
         "count": reader("wc -l > out", stdin="$(inputs.text.path)"),
         "find": reader('grep 7 "$text" > out'),
+        "named": reader('{ pwd; echo "$text" "$TMPDIR"; wc -l < "$text"; } > out'),
         "first": reader('head -n 3 "$text" > out'),
         # It seeks if it can, and does without.
         "probe": python(
@@ -195,33 +198,36 @@ SLOW = python(
 GOES_ON = f"grep -aqs 'slee[p].{_SLOW}' /proc/[0-9]*/cmdline"
 
 
-def wait_for_rehearsal() -> Path:
-    """Wait until the slow tool is rehearsed; returns the directory in which it is."""
+def wait_for_rehearsal() -> list[Path]:
+    """Wait until the slow tool is rehearsed; returns the directories of the rehearsal."""
     slow = re.compile(rb"^sleep\x00%d\x00$" % _SLOW)
     wait_for(lambda: find_processes("cmdline", slow), "a rehearsal", 60)
     (pid,) = find_processes("cmdline", slow)
-    return Path(os.readlink(f"/proc/{pid}/cwd"))
+    environment = dict(each.split("=", 1) for each in Path(f"/proc/{pid}/environ").read_text().split("\0") if each)
+    directories = list(map(Path, json.loads(Path(environment["SFIO_JOB"], "job.json").read_text())["scratch"]))
+    assert all(directory.is_dir() for directory in directories)
+    return directories
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_of_a_rehearsal_when_the_driver_ends(bench: Bench, number: signal.Signals) -> None:
     process, _ = start(bench, consumers(bench, {"slow": SLOW}))
-    directory = wait_for_rehearsal()
+    directories = wait_for_rehearsal()
     os.killpg(process.pid, number)
     process.wait(30)
     wait_for(lambda: bench.leftovers() == [], "the end of everything", 30)
-    wait_for(lambda: not directory.exists(), "the removal of its directory")
+    wait_for(lambda: not any(each.exists() for each in directories), "the removal of its directories")
 
 
 def test_a_run_that_has_ended_waits_for_no_rehearsal(bench: Bench) -> None:
     until = f"until {GOES_ON}; do sleep 0.1; done; sleep 1; touch late"
     waiting = {"run": tool(until, {}, {"late": found("late")}, requirements=NO_CORE), "in": {}}
     process, path = start(bench, consumers(bench, {"slow": SLOW}, count=0, late=waiting))
-    directory = wait_for_rehearsal()
+    directories = wait_for_rehearsal()
     ended = bench.finish(process, path)
     assert ended.ok, ended.errors
     assert bench.leftovers() == []
-    assert not directory.exists()
+    assert not any(each.exists() for each in directories)
     assert rehearsed(bench) == {}
 
 

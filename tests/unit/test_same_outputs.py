@@ -69,6 +69,12 @@ def test_values_of_other_types_differ(plain: Any, again: Any) -> None:
     assert difference(plain, again) == "out"
 
 
+def test_what_the_program_was_shown_counts_too() -> None:
+    disguised = Places(AGAIN.directories, AGAIN.streams, shown=PLAIN)
+    for text in ("/w/out-1/o", "/w/out-2/o", "/w/in-1/a/reads.fq"):
+        assert first_difference({"out": text.replace("-2", "-1")}, PLAIN, {"out": text}, disguised) is None
+
+
 def test_an_output_that_is_missing_differs() -> None:
     assert first_difference({"out": 1, "more": 2}, PLAIN, {"out": 1}, AGAIN) == "more"
     assert first_difference({"out": 1}, PLAIN, {"out": 1, "more": None}, AGAIN) == "more"
