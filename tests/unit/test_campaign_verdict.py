@@ -22,9 +22,9 @@ FAILED = Run(1, ERROR, None, {}, [(1.0, "read part1 9 ab")])
 
 def test_a_seed_and_a_number_say_everything() -> None:
     names = list(WORKLOADS)
-    cases = [choose(7, number, names) for number in range(320)]
-    assert cases == [choose(7, number, names) for number in range(320)]
-    assert cases != [choose(8, number, names) for number in range(320)]
+    cases = [choose(7, number, names) for number in range(480)]
+    assert cases == [choose(7, number, names) for number in range(480)]
+    assert cases != [choose(8, number, names) for number in range(480)]
     assert Counter(case.fault for case in cases).keys() == set(LOCAL_FAULTS)
     assert len({(case.workload, case.fault) for case in cases}) == len(names) * len(LOCAL_FAULTS)
     assert all(0 <= case.delay <= SPAN for case in cases)
@@ -32,7 +32,7 @@ def test_a_seed_and_a_number_say_everything() -> None:
 
 
 def test_what_stands_still_goes_on() -> None:
-    cases = [choose(7, number, ["gate"], [*LOCAL_FAULTS, *HOST_FAULTS]) for number in range(320)]
+    cases = [choose(7, number, ["gate"], [*LOCAL_FAULTS, *HOST_FAULTS]) for number in range(480)]
     assert {case.relief for case in cases if case.fault.kind == "network"} == set(OUTAGES)
     assert all(case.relief for case in cases if case.fault.kind in ("STOP", "frozen", "stuck"))
     assert {case.jump < 0 for case in cases} == {True, False}
@@ -131,6 +131,8 @@ def test_of_its_own_jobs_streamflow_may_say_no_more_than_that_they_failed() -> N
         "pauses": {"read"},
         "required": {"make", "save", "work", "join"},
         "shared": {"make", "save"},
+        "unhinted": {"make", "sort", "shift", "copy"},
+        "rehearsed": {"make", "sort", "shift", "copy"},
     }
 
 
