@@ -1,5 +1,7 @@
 """The CWL conformance suite with a hint on every step, each kind of hint in turn: the results are plain StreamFlow's.
 
+The kind `unhinted` has no hint: with `streaming: auto` each workflow runs three times, and all of them learn together.
+
 What plain StreamFlow cannot do, and what the suite says should fail, has to fail with the hints, too. A difference,
 failure, hang or leftover keeps its directory; then the exit code is 1.
 """
@@ -27,11 +29,12 @@ def main() -> int:
     chosen = [case for case in cases(options.suite) if not wanted or case.name in wanted]
     if missing := wanted - {case.name for case in chosen}:
         sys.exit(f"no test of the suite: {', '.join(sorted(missing))}")
-    directory = Path(tempfile.mkdtemp(prefix="sfio-conformance-"))
+    directory: Path = options.directory or Path(tempfile.mkdtemp(prefix="sfio-conformance-"))
+    directory.mkdir(parents=True, exist_ok=True)
     print(f"{len(chosen)} tests, in {directory}", flush=True)
 
     def try_case(case: Case) -> list[tuple[str, Trial]]:
-        return list(run_case(directory / case.name, case, options.kinds))
+        return list(run_case(directory / case.name, case, options.kinds, directory / "learned.db"))
 
     counted: Counter[tuple[str, str]] = Counter()
     harmless = True
@@ -55,6 +58,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("--only", nargs="+", default=(), metavar="ID", help="these tests only")
     parser.add_argument("--jobs", type=int, default=2, help="tests at the same time (default: %(default)s)")
+    parser.add_argument("--directory", type=Path, help="where all of it happens (default: a temporary one)")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""An annotations file that gives every tool of a workflow, and each of its ports, a hint. Pure."""
+"""An annotations file that gives every tool of a workflow, and each of its ports, a hint; or what needs none. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Literal, get_args
 from streamflow_io.hints.inheritance import Parameter, Step, can_stream, port_path
 from tests.cwl import Document, streaming
 
-Kind = Literal["stream", "gate", "close", "closegate", "io-task", "storage", "required"]
+Kind = Literal["stream", "gate", "close", "closegate", "io-task", "storage", "required", "unhinted"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 _RULES: Final[Mapping[str, Document]] = {
@@ -25,6 +25,8 @@ _HINTS: Final[Mapping[str, list[Document]]] = {
         {"class": "sfio:StorageBandwidth", "storageBW": "required", "within": 2, "storage": "disk"},
     ],
 }
+#: Those without hints: what they stream was proven in the run before.
+LEARNING: Final = frozenset[Kind]({"unhinted"})
 #: The storage that the hints of `storage` and `required` name: of the former two jobs do not fit at once.
 STORAGES: Final[list[Document]] = [{"name": "disk", "path": "/", "scope": "shared", "write": 100, "read": 100}]
 
@@ -35,7 +37,7 @@ def annotations_file(steps: Iterable[Step], kind: Kind) -> Document:
     :param steps: the tools, as `streamflow_io.hints.cwl.read_steps` finds them
     :return: empty if there is nothing that a hint of this kind could be about: a tool alone has no edges
     """
-    steps = [step for step in steps if step.path != "/" or kind in _HINTS]
+    steps = [step for step in steps if (step.path != "/" or kind in _HINTS) and kind not in LEARNING]
     if kind == "stream":
         streamable = [path for step in steps for path in (*_ports(step, step.inputs), *_ports(step, step.outputs))]
         return {"streamable": streamable} if streamable else {}
@@ -46,6 +48,8 @@ def annotations_file(steps: Iterable[Step], kind: Kind) -> Document:
 
 def config(kind: Kind) -> Document:
     """What the scheduler's `config` needs besides."""
+    if kind in LEARNING:
+        return {"streaming": "auto", "rehearse": "wait"}
     return {"storages": STORAGES} if kind in ("storage", "required") else {}
 
 

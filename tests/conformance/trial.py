@@ -16,10 +16,12 @@ from tests.cwl import Bench, Document, Run
 from tests.random_workflows.trial import Trial, judge, leftovers
 from tests.template_support import NO_CONTAINERS
 
-from .annotations import Kind, annotations_file, config
+from .annotations import LEARNING, Kind, annotations_file, config
 from .suite import Case
 
 SECONDS = 90.0
+#: So many times a workflow runs that learns.
+RUNS = 3
 # A stack trace: its last place, and the error; that of a class which is not built in has a module before its name.
 _TRACE = re.compile(
     r'^ +File "([^"]*)", line \d+, in .*\n(?:    .*\n)*(\w+(?:Error|Exception)?)(?:: .*)?$', re.MULTILINE
@@ -28,24 +30,32 @@ _TRACE = re.compile(
 _MADE_UP = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-f$])[0-9a-f]{40}(?![0-9a-f])")
 
 
-def run_case(directory: Path, case: Case, kinds: Sequence[Kind]) -> Iterator[tuple[str, Trial]]:
+def run_case(directory: Path, case: Case, kinds: Sequence[Kind], learned: Path) -> Iterator[tuple[str, Trial]]:
     """Run a test with plain StreamFlow, and with ours for each kind of hints that it can have.
 
     What cannot be loaded, or can have no hints of these kinds, is run without: kind `none`.
 
     :param directory: a directory of its own; what shows nothing is removed from it
+    :param learned: where runs that learn keep it
     """
     shutil.rmtree(directory, ignore_errors=True)
     plain = _run(directory / "plain", case)
     steps = _steps(case)
+    hinted = ((kind, annotations_file(steps, kind)) for kind in kinds)
     runs: list[tuple[str, Document, Document]] = [
-        (kind, hints, config(kind)) for kind in kinds if (hints := annotations_file(steps, kind))
+        (kind, hints, config(kind)) for kind, hints in hinted if hints or kind in LEARNING
     ]
     for name, hints, more in runs or [("none", {}, {})]:
         place = directory / name
-        ours = _run(place, case, hints, more)
-        trial = judge(plain, ours, leftovers(Bench(place)), lambda: _run(directory / "again", case))
-        trial = _with_own_mistakes(trial, ours)
+        is_learning = name in LEARNING
+        options = {**more, "learned": str(learned)} if is_learning else more
+        # A tool alone has nothing to learn.
+        for _ in range(RUNS if is_learning and any(step.path != "/" for step in steps) else 1):
+            ours = _run(place, case, hints, options)
+            trial = judge(plain, ours, leftovers(Bench(place)), lambda: _run(directory / "again", case))
+            trial = _with_own_mistakes(trial, ours)
+            if trial.outcome != "same":
+                break
         if trial.is_harmless:
             shutil.rmtree(place)
             shutil.rmtree(directory / "again", ignore_errors=True)

@@ -44,12 +44,13 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | None) -> int:
     numbers = options.only or range(options.first, options.first + options.count)
     print(f"seed {options.seed}, {len(numbers)} workflows, in {directory}", flush=True)
 
-    run: Callable[[Path, Blueprint], Trial] = run_trial
-    if options.unhinted == "believing":
-        run = functools.partial(run_trial, make=functools.partial(Bench, program="streamflow believing"))
+    program = "streamflow believing" if options.unhinted == "believing" else Bench.program
+    run: Callable[[Path, Blueprint], Trial] = functools.partial(
+        run_trial, make=functools.partial(Bench, program=program)
+    )
     if laboratory is not None:
         make_user_image(docker_bench(laboratory, directory))
-        run = functools.partial(run_contained, laboratory)
+        run = functools.partial(run_contained, laboratory, program=program)
 
     def try_number(number: int) -> tuple[int, Trial]:
         place = directory / f"{number}"

@@ -85,8 +85,13 @@ def _container(random: Random, images: Sequence[str]) -> Container:
     return Container(random.choice(images), listed, network=random.random() < 0.1)  # type: ignore[arg-type]
 
 
-def bench(laboratory: Laboratory, directory: Path, blueprint: Blueprint) -> Containers:
-    """Where a blueprint is run."""
+def bench(
+    laboratory: Laboratory, directory: Path, blueprint: Blueprint, program: str = Containers.program
+) -> Containers:
+    """Where a blueprint is run.
+
+    :param program: what runs it, by its name in `tests/forked.py`
+    """
 
     def deployments(work: Path) -> Document:
         config = {"image": DEBIAN, "volume": [f"{work}:{SHARED}"]}
@@ -100,12 +105,22 @@ def bench(laboratory: Laboratory, directory: Path, blueprint: Blueprint) -> Cont
         deployments=deployments,
         bound={f"/{step.name}": _BOX for step in boxed},
         is_for_others=any(step.container is not None and step.container.image == USER for step in blueprint.steps),
+        program=program,
     )
 
 
-def run_contained(laboratory: Laboratory, directory: Path, blueprint: Blueprint, seconds: float = SECONDS) -> Trial:
-    """Run a blueprint both ways in containers; those that are left at the end are removed."""
+def run_contained(
+    laboratory: Laboratory,
+    directory: Path,
+    blueprint: Blueprint,
+    seconds: float = SECONDS,
+    program: str = Containers.program,
+) -> Trial:
+    """Run a blueprint both ways in containers; those that are left at the end are removed.
+
+    :param program: see :func:`bench`
+    """
     try:
-        return run_trial(directory, blueprint, seconds, lambda place: bench(laboratory, place, blueprint))
+        return run_trial(directory, blueprint, seconds, lambda place: bench(laboratory, place, blueprint, program))
     finally:
         docker_bench(laboratory, directory).remove_containers()

@@ -9,7 +9,7 @@ import pytest
 
 from streamflow_io.hints.cwl import load, read_steps
 from streamflow_io.hints.resolution import resolve
-from tests.conformance.annotations import KINDS, Kind, annotations_file
+from tests.conformance.annotations import KINDS, LEARNING, Kind, annotations_file
 from tests.conformance.suite import Case, cases
 from tests.conformance.trial import own_mistakes
 from tests.cwl import Document
@@ -39,7 +39,7 @@ def written(directory: Path, document: Document) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in LEARNING])
 def test_every_tool_and_port_has_a_hint(tmp_path: Path, kind: Kind) -> None:
     document = load(written(tmp_path, WORKFLOW))
     file = tmp_path / "annotations.json"
@@ -52,6 +52,11 @@ def test_every_tool_and_port_has_a_hint(tmp_path: Path, kind: Kind) -> None:
         assert set(step.streaming) == ({"o", "all"} if kind in ("gate", "close", "closegate") else set())
         assert set(step.streamable_inputs) == ({"i"} if kind == "stream" else set())
         assert set(step.streamable_outputs) == ({"o", "all"} if kind == "stream" else set())
+
+
+def test_what_learns_has_no_hints(tmp_path: Path) -> None:
+    steps = read_steps(load(written(tmp_path, WORKFLOW))).steps
+    assert {kind: annotations_file(steps, kind) for kind in LEARNING} == {"unhinted": {}}
 
 
 def test_a_tool_alone_has_no_edges(tmp_path: Path) -> None:
