@@ -18,6 +18,7 @@ from streamflow_io.wording import counted
 from .console import table
 
 _UNKNOWN = "not yet tried: its job runs once more on an idle core when it has succeeded"
+_UNREADABLE = "what earlier runs have proven cannot be read"
 _LEFT = "its name, or whether it is there, decides something else"
 
 
@@ -62,6 +63,8 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
     if one.delivery is Delivery.STREAM:
         way = proven[0].way if proven else "pipe"
         return Prospect(of, to, "streams", way=way, runs=sum(proof.runs for proof in proven))
+    if one.not_streamed is None and plan.proofs is None:
+        return Prospect(of, to, "unknown", _UNREADABLE)
     if one.not_streamed is not None or (not is_candidate and not proven):
         return Prospect(of, to, "impossible", one.not_streamed or _LEFT)
     if proven:
@@ -80,7 +83,7 @@ def _proofs(plan: Plan, name: str, kind: Literal["reads", "writes"]) -> Iterator
     """What is known of an input, or that an output is not written front to back."""
     step, _, port = name.rpartition("/")
     key = plan.contents.get(step or "/"), kind, port
-    return (proof for proof in plan.proofs if (proof.key.tool, proof.key.kind, proof.key.port) == key)
+    return (proof for proof in plan.proofs or () if (proof.key.tool, proof.key.kind, proof.key.port) == key)
 
 
 _STATES = {

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -62,6 +62,7 @@ _PROOFS = """
         UNIQUE (tool, kind, port, options)
     )
 """
+_FORMAT = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
 # The rollback journal, not WAL: home directories of clusters are network file systems, where WAL does not work.
 _SCHEMA = (
     """
@@ -187,15 +188,8 @@ class LearnedDatabase:
 
         :raises LearnedLimitsError: if it is not ours
         """
-        application, version = await self._number("PRAGMA application_id"), await self._number("PRAGMA user_version")
-        if application == _APPLICATION:
-            if version not in (VERSION, *_UPGRADES):
-                formats = f"its format is {version}, known is {VERSION}"
-                raise LearnedLimitsError(self._path, f"it was written by another version of StreamFlow-IO ({formats})")
-            return version
-        if application or version or await self._number("SELECT count(*) FROM sqlite_master"):
-            raise LearnedLimitsError(self._path, "it is the database of another program")
-        return 0
+        application, version, tables = [await self._number(sql) for sql in _FORMAT]
+        return _known_version(self._path, application, version, tables)
 
     async def _number(self, sql: str) -> int:
         (row,) = await self._connection.execute_fetchall(sql)
@@ -227,6 +221,36 @@ def errors(path: Path) -> Iterator[None]:
     except (sqlite3.Error, OSError, ValueError, TypeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise LearnedLimitsError(path, f"it cannot be used: {why}") from error
+
+
+def _known_version(path: Path, application: int, version: int, tables: int) -> int:
+    """The version of a file's format, of what `_FORMAT` gives.
+
+    :raises LearnedLimitsError: if it is not ours
+    """
+    if application == _APPLICATION:
+        if version not in (VERSION, *_UPGRADES):
+            formats = f"its format is {version}, known is {VERSION}"
+            raise LearnedLimitsError(path, f"it was written by another version of StreamFlow-IO ({formats})")
+        return version
+    if application or version or tables:
+        raise LearnedLimitsError(path, "it is the database of another program")
+    return 0
+
+
+def known_rows(path: Path, table: str, select: str) -> list[sqlite3.Row]:
+    """What a table has; nothing if there is no file, or no such table in it. Nothing is changed.
+
+    :raises LearnedLimitsError: if it cannot be read, or another user could have written it
+    """
+    if not path.exists():
+        return []
+    check_own(path)
+    with errors(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        application, version, tables = (int(connection.execute(sql).fetchone()[0]) for sql in _FORMAT)
+        _known_version(path, application, version, tables)
+        is_there = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+        return connection.execute(select).fetchall() if is_there else []
 
 
 def check_own(path: Path) -> None:

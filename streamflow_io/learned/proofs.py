@@ -6,14 +6,13 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Coroutine, Iterable
-from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Literal
 
 from streamflow.log_handler import logger
 
-from .database import LearnedDatabase, LearnedLimitsError, check_own, errors
+from .database import LearnedDatabase, LearnedLimitsError, known_rows
 
 #: How a program may get a stream: `net`, where all that it does with it that a pipe cannot do waits for the file;
 #: `pipe`, as an input that is declared `streamable`.
@@ -21,6 +20,12 @@ Way = Literal["net", "pipe"]
 
 _COLUMNS = "tool, kind, port, options, step, found, way, reason, bytes, runs"
 _SELECT = f"SELECT {_COLUMNS} FROM proofs ORDER BY step, kind, port, found"
+# Another run may have found out the same, or that it is not so, meanwhile.
+_INSTEAD = """
+    ON CONFLICT (tool, kind, port, options) DO UPDATE SET step = excluded.step, found = excluded.found,
+    way = excluded.way, reason = excluded.reason, bytes = excluded.bytes, runs = max(runs, excluded.runs)
+    WHERE excluded.way IS NULL OR proofs.way IS NOT NULL
+"""
 _IS = "tool = ? AND kind = ? AND port = ? AND options = ?"
 
 
@@ -77,11 +82,11 @@ class Proofs(LearnedDatabase):
         return tuple(map(_proof, await self._rows(_SELECT)))
 
     async def save(self, proof: Proof) -> None:
-        """Keep a proof instead of the one with the same key."""
+        """Keep a proof instead of the one with the same key; but what is refused stays so, until it is forgotten."""
         values = (*astuple(proof.key), proof.step, proof.found, proof.way, proof.reason, proof.bytes, proof.runs)
         async with self._transaction("IMMEDIATE") as connection:
             await connection.execute(
-                f"INSERT OR REPLACE INTO proofs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values
+                f"INSERT INTO proofs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_INSTEAD}", values
             )
 
     async def streamed(self, keys: Iterable[ProofKey]) -> None:
@@ -100,12 +105,7 @@ def known_proofs(path: Path) -> tuple[Proof, ...]:
 
     :raises LearnedLimitsError: if it cannot be read, or another user could have written it
     """
-    if not path.exists():
-        return ()
-    check_own(path)
-    with errors(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-        tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'proofs'").fetchone()
-        return tuple(map(_proof, connection.execute(_SELECT))) if tables[0] else ()
+    return tuple(map(_proof, known_rows(path, "proofs", _SELECT)))
 
 
 class RememberedProofs:
@@ -114,14 +114,14 @@ class RememberedProofs:
     What is kept on disk never makes a run fail: if it cannot be written, one warning says so.
 
     :param path: the file
-    :param known: what it has
+    :param known: what it has; None: it cannot be read, and is left alone
     """
 
-    def __init__(self, path: Path, known: Iterable[Proof]) -> None:
+    def __init__(self, path: Path, known: Iterable[Proof] | None) -> None:
         self._path = path
-        self._known = {proof.key: proof for proof in known}
+        self._known = {proof.key: proof for proof in known or ()}
         self._file: Proofs | None = None
-        self._failed = False
+        self._failed = known is None
 
     def of(self, key: ProofKey) -> Proof | None:
         return self._known.get(key)
@@ -145,7 +145,8 @@ class RememberedProofs:
     async def _open(self) -> Proofs | None:
         if self._file is None and not self._failed:
             await self._try(self._begin())
-        return self._file
+        # One that was locked for long is not waited for again.
+        return None if self._failed else self._file
 
     async def _begin(self) -> None:
         self._file = await Proofs.open(self._path)

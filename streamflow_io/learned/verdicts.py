@@ -6,13 +6,12 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from streamflow.log_handler import logger
 
-from .database import LearnedDatabase, LearnedLimitsError, check_own, errors
+from .database import LearnedDatabase, LearnedLimitsError, known_rows
 
 _SELECT = "SELECT tool, rule, inputs, step, compared, parts, difference FROM verdicts ORDER BY step, compared"
 
@@ -87,12 +86,7 @@ def known_verdicts(path: Path) -> tuple[Verdict, ...]:
 
     :raises LearnedLimitsError: if it cannot be read, or another user could have written it
     """
-    if not path.exists():
-        return ()
-    check_own(path)
-    with errors(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-        tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'verdicts'").fetchone()
-        return tuple(map(_verdict, connection.execute(_SELECT))) if tables[0] else ()
+    return tuple(map(_verdict, known_rows(path, "verdicts", _SELECT)))
 
 
 class RememberedVerdicts:

@@ -45,7 +45,7 @@ class Plan:
     :ivar declared: where splits are declared to cut, by step and output
     :ivar verdicts: of declared splits, as they are remembered
     :ivar candidates: steps that may stream without a hint, if that is wanted, by step path
-    :ivar proofs: of what streams without a hint, as they are remembered
+    :ivar proofs: of what streams without a hint, as they are remembered; None: they cannot be read
     :ivar proven: the outputs that are streamed by them, by name
     :ivar contents: digests of all that is known of tools before they run, by step path, where these may stream so
     :ivar delivered: those of files and of names, as they are served
@@ -73,7 +73,7 @@ class Plan:
     declared: Mapping[tuple[str, str], Declaration] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     candidates: Mapping[str, Candidate] = field(default_factory=dict)
-    proofs: tuple[Proof, ...] = ()
+    proofs: tuple[Proof, ...] | None = ()
     proven: frozenset[str] = frozenset()
     contents: Mapping[str, str] = field(default_factory=dict)
     delivered: tuple[StreamEdge, ...] = ()

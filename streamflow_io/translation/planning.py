@@ -88,9 +88,9 @@ def make_plan(
     graph = io_graph(workflow, annotations, sites.site_of, all_obstacles=shows_possible or is_auto)
     storages = _storages(workflow, annotations, config, sites) if config.storages or hinted else None
     kept_out = steps_kept_out(workflow, annotations)
-    candidates = find_candidates(graph, kept_out, contents) if is_auto else {}
     proofs = remembered_proofs(learned_path(config, Path(scheduler.context.config["path"]))) if is_auto else ()
-    proved = prove(graph, candidates, contents, proofs, kept_out) if is_auto else Proved(graph, graph)
+    candidates = find_candidates(graph, kept_out, contents) if is_auto and proofs is not None else {}
+    proved = prove(graph, candidates, contents, proofs or (), kept_out) if is_auto else Proved(graph, graph)
     graph = proved.graph
     edges = proved.edges() if hinted or is_auto else ()
     declared = declarations(workflow, rules, contents)

@@ -17,13 +17,13 @@ from streamflow_io.learned.database import LearnedLimitsError
 from streamflow_io.learned.proofs import Proof, known_proofs
 
 
-def remembered_proofs(path: Path) -> tuple[Proof, ...]:
-    """What earlier runs have proven; nothing if it cannot be read."""
+def remembered_proofs(path: Path) -> tuple[Proof, ...] | None:
+    """What earlier runs have proven; None: that cannot be read, and this is said."""
     try:
         return known_proofs(path)
     except LearnedLimitsError as error:
-        logger.warning(f"What earlier runs have proven to stream is not known: {error}")
-        return ()
+        logger.warning(f"What earlier runs have proven to stream is not known, and nothing is learned now: {error}")
+        return None
 
 
 def steps_kept_out(workflow: Workflow, annotations: Mapping[str, StepAnnotations]) -> frozenset[str]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from streamflow_io.graph.candidates import Candidate
+from streamflow_io.learned.database import VERSION, LearnedLimitsError
 from streamflow_io.learned.proofs import Proof, ProofKey, Proofs, RememberedProofs, known_proofs
 from streamflow_io.run.proof_key import proof_key
 
@@ -39,6 +40,20 @@ def test_what_is_found_later_replaces_it(tmp_path: Path) -> None:
     asyncio.run(remember(path, refused))
     assert known_proofs(path) == (refused,)
     assert not refused.is_proven
+
+
+def test_what_is_refused_stays_so_whatever_another_run_has_found(tmp_path: Path) -> None:
+    path, refused = tmp_path / "learned.db", replace(PROVEN, way=None, reason="it fails with a stream")
+    asyncio.run(remember(path, refused))
+    asyncio.run(remember(path, PROVEN))
+    assert known_proofs(path) == (refused,)
+
+
+def test_who_finds_the_same_again_does_not_begin_to_count_anew(tmp_path: Path) -> None:
+    path, again = tmp_path / "learned.db", replace(PROVEN, found=PROVEN.found + 9, way="pipe")
+    asyncio.run(remember(path, replace(PROVEN, runs=3)))
+    asyncio.run(remember(path, again))
+    assert known_proofs(path) == (replace(again, runs=3),)
 
 
 def test_jobs_that_have_streamed_are_counted(tmp_path: Path) -> None:
@@ -96,6 +111,30 @@ def test_a_file_that_cannot_be_used_is_said_once(tmp_path: Path, caplog: pytest.
     asyncio.run(run())
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith("What streams without a hint is not remembered in this run: ")
+
+
+@pytest.mark.parametrize(
+    "change", [f"PRAGMA user_version = {VERSION + 1}", "PRAGMA application_id = 7"], ids=["newer", "of another program"]
+)
+def test_nothing_is_read_of_a_file_that_is_not_known(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "learned.db"
+    asyncio.run(remember(path, PROVEN))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(change)
+    with pytest.raises(LearnedLimitsError):
+        known_proofs(path)
+
+
+def test_a_file_that_could_not_be_read_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        remembered = RememberedProofs(tmp_path / "learned.db", None)
+        await remembered.remember(PROVEN)
+        await remembered.streamed([KEY])
+        assert remembered.of(KEY) == PROVEN
+        await remembered.close()
+
+    asyncio.run(run())
+    assert caplog.messages == [str(path) for path in tmp_path.iterdir()] == []
 
 
 def file(name: str, size: int = 10**9, checksum: str = "sha1$1") -> dict[str, Any]:
