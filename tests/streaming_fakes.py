@@ -31,6 +31,7 @@ from streamflow_io.run.job_warnings import JobWarnings
 from streamflow_io.run.learned_streams import LearnedStreams
 from streamflow_io.run.limits import Limits
 from streamflow_io.run.outputs import EarlyOutput
+from streamflow_io.run.programs import Programs
 from streamflow_io.run.reach import Reach
 from streamflow_io.run.recorder import JobRecorder
 from streamflow_io.run.storages import Storages
@@ -194,7 +195,7 @@ class FakeRun:
         self.rehearsals = None
         self.part_ways = NoParts()
         self.verdicts = RememberedVerdicts(Path("/nowhere"), ())
-        self.learned_streams = LearnedStreams({}, {}, (), RememberedProofs(Path("/nowhere"), ()))
+        self.learned_streams = LearnedStreams({}, {}, (), RememberedProofs(Path("/nowhere"), ()), Programs())
 
     def new_reach(self, runtimes: Mapping[str, FakeRuntime]) -> Reach:
         return Reach(

@@ -71,6 +71,8 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
         return Prospect(of, to, "impossible", "another reader of the same file cannot read it so")
     if known:
         return Prospect(of, to, "refused", max(known, key=lambda proof: proof.found).reason)
+    if candidate is not None and candidate.once is not None:
+        return Prospect(of, to, "refused", candidate.once)
     return Prospect(of, to, "unknown", _UNKNOWN)
 
 

@@ -23,6 +23,9 @@ from .possible import with_rule
 
 _READ: Mapping[str, object] = {"mode": "no_update"}
 
+#: The size of a program in bytes, and when it was changed, in nanoseconds since the epoch; None: there is no such one.
+Stamp = tuple[int, int] | None
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -30,10 +33,14 @@ class Candidate:
 
     :ivar tool: a hex digest of all that is known of its tool before it runs
     :ivar inputs: the names of these inputs
+    :ivar programs: the words of the tool that may name a program, or a script, with what the driver's node has of it
+    :ivar once: why its jobs do not run a second time, to prove something; None: they may
     """
 
     tool: str
     inputs: tuple[str, ...]
+    programs: tuple[tuple[str, Stamp], ...] = ()
+    once: str | None = None
 
 
 def candidate_inputs(graph: IOGraph, excluded: Collection[str] = ()) -> dict[str, tuple[str, ...]]:

@@ -47,6 +47,7 @@ from .lent_cores import LentCores
 from .limits import Limits
 from .part_ways import PartWays
 from .plan import Plan
+from .programs import Programs
 from .rates import Rates, storages_of_steps
 from .reach import Reach
 from .read_sessions import ReadSessions
@@ -109,7 +110,8 @@ class Run:
         self._remembered = RememberedLimits(learned, plan.tools)
         self.verdicts = RememberedVerdicts(learned, plan.verdicts)
         self.proofs = RememberedProofs(learned, plan.proofs)
-        self.learned_streams = LearnedStreams(plan.candidates, plan.contents, plan.proven, self.proofs)
+        self._programs = Programs()
+        self.learned_streams = LearnedStreams(plan.candidates, plan.contents, plan.proven, self.proofs, self._programs)
         self._runtimes = NodeRuntimes(
             scheduler.context, self.config.tls, start_here, self.config.containers == "on", plan.mixed_hosts
         )
@@ -167,6 +169,7 @@ class Run:
                 self.config,
                 scheduler.context,
                 self.proofs,
+                self._programs,
                 scheduler.job_allocations,
                 scheduler.hardware_locations,
                 self._record,
@@ -208,6 +211,7 @@ class Run:
         """Keep what was learned, end the telemetry and the node runtimes."""
         if self.rehearsals is not None:
             await self.rehearsals.close(waits=self.config.rehearse == "wait" and self.failure.status == "completed")
+        await self._programs.close()
         if self.lent_cores is not None:
             self.lent_cores.close()
         self.warnings.close()

@@ -194,6 +194,7 @@ class Execution:
         await asyncio.sleep(policy.delay)
 
     async def _attempt(self, record: StreamingJob) -> None:
+        await self._learned.begin(self._run.reach)
         self._inputs = await self._learned.take(self._inputs, self._run.streaming_jobs)
         self._streams = streams_of(self._inputs)
         gave_way = record.attempts > 0 and record.latest.gave_way

@@ -20,7 +20,9 @@ from streamflow_io.runtime import NodeRuntime
 from .attempts import StreamingJobs
 from .barrier import RewrittenError
 from .inputs import Producers
+from .programs import Programs
 from .proof_key import proof_key
+from .reach import Reach
 from .replacing import ReplacedError, with_finals
 from .tokens import StreamToken, stream_tokens
 
@@ -36,12 +38,14 @@ class LearnedStreams:
     :ivar tools: digests of all that is known of the tools before they run, by step
     :ivar streamed: the outputs that are streamed without a hint, by name
     :ivar proofs: what is known
+    :ivar programs: which programs are other ones where jobs run
     """
 
     candidates: Mapping[str, Candidate]
     tools: Mapping[str, str]
     streamed: Collection[str]
     proofs: RememberedProofs
+    programs: Programs
 
     def is_learned(self, token: StreamToken) -> bool:
         """Whether a stream was not asked for by a hint."""
@@ -71,19 +75,35 @@ class LearnedReads:
         # Those with which it has failed, and how.
         self._blamed: frozenset[str] = frozenset()
         self._why = ""
-        candidate = learned.candidates.get(step.name)
-        values = {name: get_token_value(token) for name, token in job.inputs.items()} if candidate else {}
-        for name, token in job.inputs.items():
-            streams = list(stream_tokens(token))
-            if candidate is not None and streams and name in candidate.inputs:
-                key = self._keys[name] = proof_key(candidate, name, values)
-                proof = learned.proofs.of(key)
-                if proof is None or proof.way is None:
-                    self._as_files.add(name)
-                else:
-                    self._ways[name] = proof.way
-            elif any(map(learned.is_learned, streams)):
+        self._has_begun = False
+
+    async def begin(self, reach: Reach) -> None:
+        """Find out how the streams of the job are read that has been scheduled; before anything else."""
+        streams = {name: list(stream_tokens(token)) for name, token in self._job.inputs.items()}
+        if self._has_begun or not any(streams.values()):
+            return
+        self._has_begun = True
+        candidate = self._learned.candidates.get(self._step.name)
+        if candidate is not None and any(streams[name] for name in candidate.inputs if name in streams):
+            await self._begin(candidate, {name for name in candidate.inputs if streams.get(name)}, reach)
+        for name in streams.keys() - self._keys.keys() - self._as_files:
+            if any(map(self._learned.is_learned, streams[name])):
                 self._ways[name] = "pipe"  # It is declared `streamable`.
+
+    async def _begin(self, candidate: Candidate, inputs: Collection[str], reach: Reach) -> None:
+        """The same for inputs of which that has to be proven."""
+        runtime = await reach.runtime(self._job.name)
+        programs = None if runtime is None else await self._learned.programs.of(runtime, candidate)
+        values = {name: get_token_value(token) for name, token in self._job.inputs.items()}
+        for name in inputs:
+            key = None if programs is None else proof_key(candidate, name, values, programs)
+            proof = None if key is None else self._learned.proofs.of(key)
+            if key is not None:
+                self._keys[name] = key
+            if proof is None or proof.way is None:
+                self._as_files.add(name)
+            else:
+                self._ways[name] = proof.way
 
     @property
     def streams(self) -> frozenset[str]:

@@ -2,7 +2,8 @@
 
 What a program does with one of its inputs can depend on all that it is given. So a proof holds for the same tool, with
 the same values of all inputs. Of files only what kind they are counts, by their extensions, so that what was proven on
-one sample holds for the next; but small ones, as scripts and configurations are, have to be the same.
+one sample holds for the next; but small ones, as scripts and configurations are, have to be the same. So have the
+programs, where the job runs: `cat` of another host, or in a container, may be another one.
 """
 
 from __future__ import annotations
@@ -13,20 +14,26 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streamflow_io.graph.candidates import Candidate
+from streamflow_io.graph.candidates import Candidate, Stamp
 from streamflow_io.learned.proofs import ProofKey
 
 # Bytes up to which a file may be a script or a configuration.
 _SMALL = 2**18
 
 
-def proof_key(candidate: Candidate, port: str, inputs: Mapping[str, Any]) -> ProofKey:
+#: Programs that are other ones where a job runs than on the driver's node, by the words of its tool.
+OtherPrograms = tuple[tuple[str, Stamp], ...]
+
+
+def proof_key(candidate: Candidate, port: str, inputs: Mapping[str, Any], programs: OtherPrograms = ()) -> ProofKey:
     """The key of a proof about an input of a job.
 
     :param inputs: those of the job, as in CWL; a file that is still written has no size and no checksum
+    :param programs: of the tool, where it runs
     """
     options = {name: _option(value, is_data=name in candidate.inputs) for name, value in inputs.items()}
-    digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()
+    content = [options, programs] if programs else options
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return ProofKey(candidate.tool, "reads", port, digest)
 
 

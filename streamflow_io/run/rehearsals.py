@@ -30,7 +30,8 @@ from streamflow_io.wording import counted
 
 from .job_spec import is_whole_file
 from .plan import Plan
-from .proof_key import proof_key
+from .programs import Programs
+from .proof_key import OtherPrograms, proof_key
 from .rehearsal import Performance, Rehearsal, rehearsing
 from .rehearsal_rules import Finding, Room, may_start, obstacle_of_work_dir, unknown
 from .steps import StreamingExecuteStep
@@ -61,6 +62,7 @@ class _Running:
 class Rehearsals:
     """The rehearsals of a run: one at a time at each location, and only while StreamFlow's accounts have a core free.
 
+    :param programs: which of them are other ones where jobs run
     :param jobs: those that were scheduled, by name
     :param used: the hardware that is taken, by the name of a location
     :param record: keeps a record for telemetry
@@ -72,6 +74,7 @@ class Rehearsals:
         config: SchedulerConfig,
         context: StreamFlowContext,
         proofs: RememberedProofs,
+        programs: Programs,
         jobs: Mapping[str, JobAllocation],
         used: Mapping[str, Hardware],
         record: Callable[[Record], None],
@@ -80,12 +83,16 @@ class Rehearsals:
         self._config = config
         self._context = context
         self._proofs = proofs
+        self._programs = programs
         self._jobs = jobs
         self._used = used
         self._record = record
         # Where the jobs of candidates are.
         self._places: dict[str, AvailableLocation] = {}
         self._seen: set[ProofKey] = set()
+        # Of which it is not known yet what they would prove.
+        self._adding: set[asyncio.Task[None]] = set()
+        self._queues: set[str] = set()
         # How many, by the input.
         self._begun: Counter[str] = Counter()
         # By the name of the host, or of what is nearest to it.
@@ -109,6 +116,7 @@ class Rehearsals:
 
     async def _finish(self) -> None:
         """Wait until there is nothing to rehearse, or no room for it."""
+        await asyncio.gather(*self._adding, return_exceptions=True)
         if waiting := sum(map(len, self._waiting.values())) + len(self._running):
             them = "it" if waiting == 1 else "them"
             logger.info(f"{counted(waiting, 'rehearsal')} of what may stream without a hint: the run waits for {them}")
@@ -124,10 +132,13 @@ class Rehearsals:
         for timer in self._timers.values():
             timer.cancel()
         self._waiting.clear()
+        for adding in self._adding:
+            adding.cancel()
         running = list(self._running.values())
         for each in running:
             each.end()
-        await asyncio.gather(*(each.task for each in running if each.task is not None), return_exceptions=True)
+        tasks = (each.task for each in running if each.task is not None)
+        await asyncio.gather(*tasks, *self._adding, return_exceptions=True)
         logger.removeFilter(self._is_silent)
 
     def placed(self, job_name: str, locations: Sequence[AvailableLocation]) -> None:
@@ -152,23 +163,62 @@ class Rehearsals:
         :param seconds: that its command took
         """
         candidate, place = self._plan.candidates.get(step.name), self._places.pop(job.name, None)
-        if self._is_closed or candidate is None or place is None or self._obstacle(step, runtime, inputs) is not None:
+        if self._is_closed or candidate is None or place is None:
             return
-        values = {name: get_token_value(token) for name, token in inputs.items()}
-        new = [(port, key) for port in candidate.inputs if (key := self._new_key(candidate, port, inputs, values))]
-        if not new:
+        if (candidate.once or self._obstacle(step, inputs)) is not None:
             return
         allocation = self._jobs[job.name]
         connector = self._context.deployment_manager.get_connector(allocation.target.deployment.name)
-        if connector is None:
+        ports = [port for port in candidate.inputs if _can_be_rehearsed(inputs.get(port))]
+        if connector is None or not ports:
+            return
+        if runtime.wrapper == "run":
+            self._leave_queue_alone(allocation.target.deployment.name)
             return
         ended = Job(job.name, job.workflow_id, job.inputs, job.input_directory, job.output_directory, job.tmp_directory)
         hardware = self._context.scheduler.get_hardware(job.name)
         performance = Performance(step, ended, runtime, inputs, outputs, seconds, hardware, connector)
+        if runtime.is_here:
+            self._add(performance, place, candidate, ports, ())
+        else:
+            task = asyncio.create_task(self._look_and_add(performance, place, candidate, ports))
+            self._adding.add(task)
+            task.add_done_callback(self._adding.discard)
+
+    async def _look_and_add(
+        self, performance: Performance, place: AvailableLocation, candidate: Candidate, ports: Sequence[str]
+    ) -> None:
+        programs = await self._programs.of(performance.runtime, candidate)
+        if programs is not None and not self._is_closed:
+            self._add(performance, place, candidate, ports, programs)
+            self.look()
+
+    def _add(
+        self,
+        performance: Performance,
+        place: AvailableLocation,
+        candidate: Candidate,
+        ports: Sequence[str],
+        programs: OtherPrograms,
+    ) -> None:
+        values = {name: get_token_value(token) for name, token in performance.inputs.items()}
+        keys = {port: proof_key(candidate, port, values, programs) for port in ports}
+        new = [(port, key) for port, key in keys.items() if key not in self._seen and self._proofs.of(key) is None]
+        if not new:
+            return
         waiting = self._waiting.setdefault(_host(place), [])
         for port, key in new[: max(0, _MOST_WAITING - len(waiting))]:
             self._seen.add(key)
             waiting.append((Rehearsal(performance, port, key, self._config.verify), place))
+
+    def _leave_queue_alone(self, deployment: str) -> None:
+        """Nobody has granted a core of a queue manager's nodes to a rehearsal, nor is it a job that anybody wants."""
+        if deployment not in self._queues:
+            self._queues.add(deployment)
+            logger.info(
+                f"Nothing is rehearsed on {deployment}, whose cores are granted to jobs only: "
+                "what was proven elsewhere with the same programs streams there"
+            )
 
     def look(self) -> None:
         """StreamFlow's accounts have changed: one that has no core any more ends, and one that has may begin soon."""
@@ -245,33 +295,18 @@ class Rehearsals:
             )
         )
 
-    def _obstacle(self, step: StreamingExecuteStep, runtime: NodeRuntime, inputs: Mapping[str, Token]) -> str | None:
+    def _obstacle(self, step: StreamingExecuteStep, inputs: Mapping[str, Token]) -> str | None:
         """Why a job is not run once more; None: it may be."""
         command, hints = step.command, self._plan.annotations.get(step.name)
         if not isinstance(command, CWLCommand) or step.output_connectors:
             return "it is no command, or its outputs are elsewhere"
         if hints is not None and hints.concern_storage:
             return "its hints say something about storage"
-        if runtime.wrapper == "run":
-            return "it would wait in a queue"
         if command.inplace_update:
             return "it changes its inputs"
         if streams_of(inputs) or parts_of(inputs):
             return "it has read streams"
         return obstacle_of_work_dir(command.initial_work_dir, command.absolute_initial_workdir_allowed)
-
-    def _new_key(
-        self, candidate: Candidate, port: str, inputs: Mapping[str, Token], values: Mapping[str, object]
-    ) -> ProofKey | None:
-        """What a rehearsal of an input would prove; None: it is known, or cannot be."""
-        token = inputs.get(port)
-        files = list(file_tokens(token))
-        if not files or not all(map(is_whole_file, files)) or any(file.value.get("secondaryFiles") for file in files):
-            return None
-        if not any(file.value.get("size") for file in files):
-            return None
-        key = proof_key(candidate, port, values)
-        return None if key in self._seen or self._proofs.of(key) is not None else key
 
     def _may_start(self, rehearsal: Rehearsal, place: AvailableLocation) -> bool:
         rooms = [
@@ -281,6 +316,14 @@ class Rehearsals:
             for used in [self._used.get(each.name, Hardware())]
         ]
         return may_start(rooms, float(rehearsal.performance.hardware.memory))
+
+
+def _can_be_rehearsed(token: Token | None) -> bool:
+    """Whether an input has files, of which there is something to read."""
+    files = list(file_tokens(token))
+    if not files or not all(map(is_whole_file, files)) or any(file.value.get("secondaryFiles") for file in files):
+        return False
+    return any(file.value.get("size") for file in files)
 
 
 class _Silence(logging.Filter):

@@ -55,6 +55,7 @@ class EmbeddedRuntime(NodeRuntime):
     """
 
     directory: Path
+    is_here = True
 
     def __init__(self, binary: Path, directory: Path, conversation: ProcessConversation) -> None:
         super().__init__("the driver's node", str(binary), directory)

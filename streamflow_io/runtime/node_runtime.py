@@ -272,6 +272,7 @@ class NodeRuntime(ABC):
     :ivar address: where its links listen; None: its streams are not read from elsewhere
     :ivar tls: its links are inside TLS, and those of its jobs
     :ivar place: what it sees of the files of its host; None: nobody else sees its run directory
+    :ivar is_here: it is on the driver's node, and sees all that the driver does
     :ivar wrapper: the command of `sfio-node` that runs a job; `run`: on a node that a queue manager chooses
     :ivar unlimited: why its jobs are not paused to keep them to a rate; None: they are
     :ivar limit_seconds: at most so often a job is told its limits
@@ -279,6 +280,7 @@ class NodeRuntime(ABC):
     :ivar stop_seconds: how long a job may take to end when it is cancelled
     """
 
+    is_here = False
     wrapper: Literal["exec", "run"] = "exec"
     starts_commands = False
     stop_seconds = 15.0

@@ -41,7 +41,7 @@ from .known_jobs import known_jobs
 from .known_tokens import KnownTokens
 from .proving import find_candidates, prove, remembered_proofs, steps_kept_out
 from .storage_checks import find_storages
-from .tool_contents import content_digests
+from .tool_contents import content_digests, named_programs, networked
 
 
 class InvalidHintsException(WorkflowDefinitionException):  # type: ignore[misc]
@@ -82,6 +82,8 @@ def make_plan(
     rules = declared_rules(annotations)
     # Before StreamFlow changes the document.
     contents = content_digests(document, annotations if is_auto else {step for step, _ in rules})
+    programs = named_programs(document, annotations if is_auto else ())
+    alone = networked(document, annotations if is_auto else ())
     workflow, tokens = translate(), KnownTokens()
     sites = _sites(scheduler)
     shows_possible = config.observe or (in_detail and (is_auto or not hinted))
@@ -89,7 +91,7 @@ def make_plan(
     storages = _storages(workflow, annotations, config, sites) if config.storages or hinted else None
     kept_out = steps_kept_out(workflow, annotations)
     proofs = remembered_proofs(learned_path(config, Path(scheduler.context.config["path"]))) if is_auto else ()
-    candidates = find_candidates(graph, kept_out, contents) if is_auto and proofs is not None else {}
+    candidates = find_candidates(graph, kept_out, contents, programs, alone) if is_auto and proofs is not None else {}
     proved = prove(graph, candidates, contents, proofs or (), kept_out) if is_auto else Proved(graph, graph)
     graph = proved.graph
     edges = proved.edges() if hinted or is_auto else ()

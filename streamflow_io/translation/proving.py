@@ -10,11 +10,13 @@ from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
 
-from streamflow_io.graph.candidates import Candidate, Proved, candidate_inputs, with_proofs
+from streamflow_io.graph.candidates import Candidate, Proved, Stamp, candidate_inputs, with_proofs
 from streamflow_io.graph.io_graph import IOGraph
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.learned.database import LearnedLimitsError
 from streamflow_io.learned.proofs import Proof, known_proofs
+
+_NETWORK = "it has NetworkAccess, and does not run twice"
 
 
 def remembered_proofs(path: Path) -> tuple[Proof, ...] | None:
@@ -39,13 +41,24 @@ def steps_kept_out(workflow: Workflow, annotations: Mapping[str, StepAnnotations
     return frozenset(timed | {path for path, hints in annotations.items() if hints.concern_storage})
 
 
-def find_candidates(graph: IOGraph, kept_out: Collection[str], tools: Mapping[str, str]) -> dict[str, Candidate]:
+def find_candidates(
+    graph: IOGraph,
+    kept_out: Collection[str],
+    tools: Mapping[str, str],
+    programs: Mapping[str, tuple[tuple[str, Stamp], ...]],
+    networked: Collection[str],
+) -> dict[str, Candidate]:
     """The steps that may read streams without a hint, by step path.
 
     :param graph: with all obstacles
     :param tools: the digests of all that is known of the tools, by step path
+    :param programs: what they name, by step path
+    :param networked: the steps that may use the network
     """
-    return {step: Candidate(tools[step], inputs) for step, inputs in candidate_inputs(graph, kept_out).items()}
+    return {
+        step: Candidate(tools[step], names, programs.get(step, ()), _NETWORK if step in networked else None)
+        for step, names in candidate_inputs(graph, kept_out).items()
+    }
 
 
 def prove(

@@ -14,7 +14,7 @@ import pytest
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.learned.database import VERSION, LearnedLimitsError
 from streamflow_io.learned.proofs import Proof, ProofKey, Proofs, RememberedProofs, known_proofs
-from streamflow_io.run.proof_key import proof_key
+from streamflow_io.run.proof_key import OtherPrograms, proof_key
 
 KEY = ProofKey("a1", "reads", "text", "5d")
 READER = Candidate("a1", ("text", "other"))
@@ -176,6 +176,12 @@ def test_how_many_samples_there_are_does_not_matter() -> None:
 
     assert key("a.txt", "b.txt", "c.txt") == key("a.txt", "d.txt") == key("a.txt")
     assert key("a.txt", "b.gz") != key("a.txt")
+
+
+def test_programs_that_are_other_ones_where_the_job_runs_have_proofs_of_their_own() -> None:
+    inputs = {"text": file("a.txt")}
+    programs: list[OtherPrograms] = [(), (("cat", (5, 3)),), (("cat", (5, 4)),), (("cat", None),), (("/cat", None),)]
+    assert len({proof_key(READER, "text", inputs, others) for others in programs}) == len(programs)
 
 
 def test_each_input_and_each_tool_has_proofs_of_its_own() -> None:

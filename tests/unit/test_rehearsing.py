@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +18,7 @@ from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.proofs import Proof, RememberedProofs
 from streamflow_io.run import rehearsals as module
+from streamflow_io.run.programs import Programs
 from streamflow_io.run.rehearsal import Rehearsal
 from streamflow_io.run.rehearsal_rules import Finding, unknown
 from streamflow_io.run.rehearsals import Rehearsals
@@ -26,6 +28,25 @@ from streamflow_io.telemetry.records import Record, RehearsedRecord
 class File(FileToken):  # type: ignore[misc]
     async def get_paths(self, context: Any) -> list[str]:
         return []
+
+
+@dataclass(eq=False)
+class Runtime:
+    """Where jobs run.
+
+    :ivar cat: which program that is there
+    """
+
+    is_here: bool = False
+    wrapper: str = "exec"
+    cat: str = "-"
+    binary: str = "sfio-node"
+    asked: int = 0
+
+    async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
+        assert words[-1] == "cat"
+        self.asked += 1
+        return self.cat, 0
 
 
 class Stage:
@@ -45,7 +66,8 @@ class Stage:
         self.used = {"host": Hardware(0, 0)}
         self.host = AvailableLocation(name="host", deployment="d", hostname="host", hardware=Hardware(2, 1000))
         self.proofs = RememberedProofs(directory / "learned", ())
-        candidates = {f"/{name}": Candidate(f"tool {name}", ("text", "more")) for name in "abc"}
+        programs: Any = (("cat", (9, 8)),)
+        candidates = {f"/{name}": Candidate(f"tool {name}", ("text", "more"), programs) for name in "abc"}
         plan = SimpleNamespace(candidates=candidates, annotations={})
         context = SimpleNamespace(
             deployment_manager=SimpleNamespace(get_connector=lambda name: object()),
@@ -58,6 +80,7 @@ class Stage:
             SchedulerConfig(),
             cast(Any, context),
             self.proofs,
+            Programs(),
             cast(Any, self.jobs),
             self.used,
             self.records.append,
@@ -73,8 +96,10 @@ class Stage:
             self.ended.append(name)
             raise
 
-    async def performs(self, step: str, size: int = 9, option: int = 0, wrapper: str = "exec", **fields: Any) -> None:
-        """A job of a step succeeds."""
+    async def performs(
+        self, step: str, size: int = 9, option: int = 0, runtime: Runtime | None = None, **fields: Any
+    ) -> None:
+        """A job of a step succeeds; on the driver's node if no other one is given."""
         command = CWLCommand(step=cast(Any, None))
         vars(command).update(fields)
         each = SimpleNamespace(name=f"/{step}", command=command, output_connectors={})
@@ -82,7 +107,7 @@ class Stage:
         job = Job(f"/{step}/0", 0, {}, "/in", "/out", "/tmp")
         self.rehearsals.placed(job.name, [self.host])
         inputs: dict[str, Token] = {"text": File(value), "option": Token(option)}
-        self.rehearsals.succeeded(cast(Any, each), job, cast(Any, SimpleNamespace(wrapper=wrapper)), inputs, {}, 1.0)
+        self.rehearsals.succeeded(cast(Any, each), job, cast(Any, runtime or Runtime(is_here=True)), inputs, {}, 1.0)
         await self.account(0)
 
     async def account(self, cores: float, memory: float = 0) -> None:
@@ -193,10 +218,39 @@ async def test_what_was_found_is_kept_though_the_core_is_wanted(stage: Stage, mo
     assert (kept, stage.ended) == (["/a"], [])
 
 
-@pytest.mark.parametrize("job", [{"size": 0}, {"wrapper": "run"}, {"inplace_update": True}])
+@pytest.mark.parametrize("job", [{"size": 0}, {"inplace_update": True}])
 async def test_who_is_not_rehearsed(stage: Stage, job: dict[str, Any]) -> None:
     await stage.performs("a", **job)
     assert stage.begun == []
+    await stage.rehearsals.close()
+
+
+async def test_nobody_is_rehearsed_in_a_queue(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        for step in "aab":
+            await stage.performs(step, runtime=Runtime(wrapper="run"))
+    assert stage.begun == []
+    assert [message.partition(",")[0] for message in caplog.messages] == ["Nothing is rehearsed on d"]
+    await stage.rehearsals.close()
+
+
+async def test_what_is_proven_with_a_program_says_nothing_of_another_one_elsewhere(stage: Stage) -> None:
+    same, other, none = (
+        Runtime(cat=f'{{"path": "/cat", "identity": {{"inode": 1, "size": {size}, "mtime": 8}}}}') for size in (9, 5, 7)
+    )
+    none.cat = "-"
+    await stage.performs("a")
+    await stage.finds("/a/text", Finding("net"))
+    for runtime in (same, same, other, other, none):
+        await stage.performs("a", runtime=runtime)
+        await settled()
+        for finding in stage.findings.values():
+            if not finding.done():
+                finding.set_result(Finding(None, "it is another one"))
+        await settled()
+    assert len(stage.begun) == 3
+    assert [runtime.asked for runtime in (same, other, none)] == [1, 1, 1]
+    assert sorted(proof.way or "" for proof in stage.proofs._known.values()) == ["", "", "net"]
     await stage.rehearsals.close()
 
 
