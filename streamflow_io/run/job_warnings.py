@@ -1,4 +1,4 @@
-"""What the node runtime warns of: said once for each step, and counted."""
+"""What the node runtime warns of: said once for each step, or for the run, and counted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ class JobWarnings:
         """A job is warned of something; warnings of one input are the same, whatever paths they name."""
         # An input is named by the job that writes it.
         about = event.message if event.input is None else f"{get_job_step_name(event.input)}/{event.port}"
-        message, jobs = self._told.setdefault((get_job_step_name(job_name), about), (event.message, set()))
+        # Where there is no gate for one, there is none for others.
+        step = "" if event.is_without_gate else get_job_step_name(job_name)
+        message, jobs = self._told.setdefault((step, about), (event.message, set()))
         if not jobs:
             logger.warning(f"Job {job_name}: {message}")
         jobs.add(job_name)
@@ -32,6 +34,6 @@ class JobWarnings:
     def close(self) -> None:
         """The run ends."""
         for (step, _), (message, jobs) in self._told.items():
-            if more := len(jobs) - 1:
+            if (more := len(jobs) - 1) and step:
                 logger.warning(f"{counted(more, 'more job')} of {step}, as one before: {message}")
         self._told.clear()

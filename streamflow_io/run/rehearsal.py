@@ -106,6 +106,8 @@ class Rehearsal:
             return unknown(f"it has not ended after {seconds_for(self.performance.seconds):.0f} s")
         except NoChecksumsError as error:
             return unknown(str(error))
+        except _NoGateError as error:
+            return Finding(None, str(error), is_known=False, is_of_place=True)
         except Exception as error:
             # It must not matter to the run, whatever it is.
             return unknown(f"{type(error).__name__}: {error}")
@@ -176,6 +178,8 @@ class Rehearsal:
                 return Ran(False, "exited", str(error).splitlines()[0] if str(error) else type(error).__name__)
             exit_event = await exit_event_of(node_job)
             seen = await following
+            if seen.no_gate is not None:
+                raise _NoGateError(seen.no_gate)
             said = _said(exit_event)
             if not exit_event.success or output.status is not Status.COMPLETED:
                 return seen.ran(exit_event, False, said)
@@ -249,6 +253,10 @@ def _streamed(token: Token, streams: Iterator[str]) -> Token:
     return streamed
 
 
+class _NoGateError(Exception):
+    """What the program does is not told: it has read the file."""
+
+
 class _NotDisguisedError(Exception):
     """What has been made names paths, which lead to what the job itself has made."""
 
@@ -278,6 +286,7 @@ class _Seen:
     streams: dict[str, StreamEvent] = field(default_factory=dict)
     held: dict[str, HeldEvent] = field(default_factory=dict)
     asked: bool = False
+    no_gate: str | None = None
 
     def ran(self, exit_event: ExitEvent, succeeded: bool, said: str, difference: str | None = None) -> Ran:
         first = next(iter(self.held.values()), None)
@@ -304,6 +313,8 @@ async def _follow(node_job: NodeJob) -> _Seen:
             seen.held[event.name] = event
         elif isinstance(event, WarningEvent) and event.input is not None:
             seen.asked = True
+        elif isinstance(event, WarningEvent) and event.is_without_gate:
+            seen.no_gate = event.message
     return seen
 
 

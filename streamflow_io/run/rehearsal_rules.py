@@ -86,11 +86,13 @@ class Finding:
     :ivar way: how it reads a stream; None: it does not
     :ivar reason: why not, or why that is not known
     :ivar is_known: false: it is as if it had not been rehearsed
+    :ivar is_of_place: nothing can be rehearsed where it ran
     """
 
     way: Way | None = None
     reason: str | None = None
     is_known: bool = True
+    is_of_place: bool = False
 
 
 def unknown(reason: str) -> Finding:

@@ -93,6 +93,7 @@ class Rehearsals:
         # Of which it is not known yet what they would prove.
         self._adding: set[asyncio.Task[None]] = set()
         self._queues: set[str] = set()
+        self._gateless: set[NodeRuntime] = set()
         # How many, by the input.
         self._begun: Counter[str] = Counter()
         # By the name of the host, or of what is nearest to it.
@@ -174,6 +175,7 @@ class Rehearsals:
             return
         if runtime.wrapper == "run":
             self._leave_queue_alone(allocation.target.deployment.name)
+        if runtime.wrapper == "run" or runtime in self._gateless:
             return
         ended = Job(job.name, job.workflow_id, job.inputs, job.input_directory, job.output_directory, job.tmp_directory)
         hardware = self._context.scheduler.get_hardware(job.name)
@@ -266,6 +268,11 @@ class Rehearsals:
 
     async def _found(self, rehearsal: Rehearsal, finding: Finding, seconds: float) -> None:
         self._tell(rehearsal, finding, seconds)
+        if finding.is_of_place:
+            runtime = rehearsal.performance.runtime
+            self._gateless.add(runtime)
+            for host, waiting in self._waiting.items():
+                self._waiting[host] = [each for each in waiting if each[0].performance.runtime is not runtime]
         if not finding.is_known:
             return
         step = rehearsal.performance.step.name

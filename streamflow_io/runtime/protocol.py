@@ -643,6 +643,11 @@ class WarningEvent(_Event):
     input: str | None = None
     port: str | None = None
 
+    @property
+    def is_without_gate(self) -> bool:
+        """Whether calls of the job are not told: it gets whole files."""
+        return self.message.startswith("no gate (")
+
 
 class Usage(_Told):
     """What the process tree of a job used: bytes, CPU seconds.

@@ -234,6 +234,18 @@ async def test_nobody_is_rehearsed_in_a_queue(stage: Stage, caplog: pytest.LogCa
     await stage.rehearsals.close()
 
 
+async def test_where_calls_are_not_told_one_is_tried(stage: Stage) -> None:
+    gateless, other = Runtime(is_here=True), Runtime(is_here=True)
+    for step in "ab":
+        await stage.performs(step, runtime=gateless)
+    await stage.finds("/a/text", Finding(None, "no gate", is_known=False, is_of_place=True))
+    await stage.performs("c", runtime=gateless)
+    assert stage.begun == ["/a/text"]
+    await stage.performs("b", option=1, runtime=other)
+    assert stage.begun == ["/a/text", "/b/text"]
+    await stage.rehearsals.close()
+
+
 async def test_what_is_proven_with_a_program_says_nothing_of_another_one_elsewhere(stage: Stage) -> None:
     same, other, none = (
         Runtime(cat=f'{{"path": "/cat", "identity": {{"inode": 1, "size": {size}, "mtime": 8}}}}') for size in (9, 5, 7)

@@ -1,0 +1,97 @@
+"""Which programs a tool names, and whether they are other ones elsewhere; and which tools may use the network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from streamflow_io.graph.candidates import Candidate
+from streamflow_io.hints.cwl import load
+from streamflow_io.run import programs as module
+from streamflow_io.run.programs import differing
+from streamflow_io.translation.tool_contents import named_programs, networked
+
+TOOL: dict[str, Any] = {
+    "class": "CommandLineTool",
+    "baseCommand": ["cat", "-n", "no.such.program", "two words", "$(inputs.x)", "scripts/here"],
+    "arguments": ["/no/such file", "/no/such"],
+    "inputs": {},
+    "outputs": {},
+}
+NETWORK = {"class": "NetworkAccess", "networkAccess": True}
+
+
+def loaded(directory: Path, *tools: dict[str, Any], **fields: Any) -> Any:
+    steps = {f"s{number}": {"run": each, "in": {}, "out": []} for number, each in enumerate(tools)}
+    document = {"cwlVersion": "v1.2", "class": "Workflow", "inputs": {}, "outputs": {}, "steps": steps, **fields}
+    (directory / "main.cwl").write_text(json.dumps(document))
+    return load(str(directory / "main.cwl"))
+
+
+def stamp(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns
+
+
+def test_what_may_be_a_program(tmp_path: Path) -> None:
+    cat = shutil.which("cat")
+    assert cat is not None
+    found = named_programs(loaded(tmp_path, TOOL), ["/s0"])["/s0"]
+    assert found == (("cat", stamp(cat)), ("no.such.program", None), ("/no/such", None))
+
+
+def test_which_tools_may_use_the_network(tmp_path: Path) -> None:
+    tools = [
+        TOOL,
+        {**TOOL, "requirements": [NETWORK]},
+        {**TOOL, "hints": [{**NETWORK, "networkAccess": "$(inputs.x)"}]},
+        {**TOOL, "requirements": [{**NETWORK, "networkAccess": False}]},
+    ]
+    steps = [f"/s{number}" for number in range(len(tools))]
+    assert networked(loaded(tmp_path, *tools), steps) == {"/s1", "/s2"}
+    assert networked(loaded(tmp_path, *tools, hints=[NETWORK]), steps) == set(steps)
+
+
+def test_which_are_others() -> None:
+    def said(size: int) -> str:
+        return json.dumps({"path": "/bin/a", "identity": {"device": 1, "inode": 2, "size": size, "mtime": 3}})
+
+    candidate = Candidate("", (), (("a", (9, 3)), ("b", None)))
+    assert differing(candidate, f"{said(9)}\n-") == ()
+    assert differing(candidate, f"{said(8)}\n-") == (("a", (8, 3)),)
+    assert differing(candidate, f"-\n{said(8)}") == (("a", None), ("b", (8, 3)))
+    assert differing(candidate, "-") is differing(candidate, "sh: not found\n-") is None
+
+
+def test_they_are_looked_for_as_a_shell_does(tmp_path: Path) -> None:
+    (tmp_path / "sfio-node").write_text('#!/bin/sh\n[ "$1 $2" = "identity --of" ] && echo "$3"')
+    (tmp_path / "sfio-node").chmod(0o755)
+    (tmp_path / "no program").touch()
+    words = ["sh", "-c", module._LOOK, "sh", str(tmp_path / "sfio-node")]
+    environment = {"PATH": f"/nowhere:{tmp_path}:/usr/bin:/bin"}
+    looked = ["no program", "sfio-node", "*", "/no/such", "echo"]
+    ran = subprocess.run([*words, *looked], env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    program = str(tmp_path / "sfio-node")
+    assert ran.stdout.splitlines() == ["-", program, "-", "/no/such", shutil.which("echo", path="/usr/bin:/bin")]
+
+
+def test_where_nobody_answers_nothing_is_known() -> None:
+    class Silent:
+        is_here = False
+        binary = "sfio-node"
+
+        async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
+            raise module.NodeRuntimeError("it is gone")
+
+    async def ask() -> object:
+        programs: Any = module.Programs()
+        found = await programs.of(Silent(), Candidate("", (), (("a", None),)))
+        await programs.close()
+        return found
+
+    assert asyncio.run(ask()) is None
