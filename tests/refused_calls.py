@@ -5,10 +5,10 @@ from __future__ import annotations
 import platform
 import sys
 
-#: What needs the right to look into another process, by machine.
+#: What needs the right to look into another process, or to mount, by machine.
 _NUMBERS = {
-    "x86_64": {"kcmp": 312, "process_vm_readv": 310, "process_vm_writev": 311, "pidfd_getfd": 438},
-    "aarch64": {"kcmp": 272, "process_vm_readv": 270, "process_vm_writev": 271, "pidfd_getfd": 438},
+    "x86_64": {"kcmp": 312, "process_vm_readv": 310, "process_vm_writev": 311, "pidfd_getfd": 438, "unshare": 272},
+    "aarch64": {"kcmp": 272, "process_vm_readv": 270, "process_vm_writev": 271, "pidfd_getfd": 438, "unshare": 97},
 }
 _REFUSE = """
 import ctypes, os, struct, sys

@@ -7,7 +7,8 @@ import contextlib
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, cast
 
 from streamflow.core.deployment import Connector
@@ -115,7 +116,8 @@ class Rehearsal:
     async def _run_until_known(self) -> Finding:
         ran: list[tuple[Manner, Ran]] = []
         while not isinstance(following := next_manner(ran, self.size), Finding):
-            ran.append((following, await self._run_once(following)))
+            before = ran[-1][1].made if following in ("twin", "again") else None
+            ran.append((following, await self._run_once(following, before)))
         return following
 
     async def _lack_of_room(self) -> str | None:
@@ -128,19 +130,33 @@ class Rehearsal:
             return "how much space is free is not told"
         return None if there >= needed else "there is too little space"
 
-    async def _run_once(self, manner: Manner) -> Ran:
-        """Run the job once more, where the paths are those of before if that can be had, and then does no harm."""
-        try:
-            return await self._run_at(manner, is_disguised=True)
-        except _NotDisguisedError:
-            return await self._run_at(manner, is_disguised=False)
+    async def _run_once(self, manner: Manner, before: Mapping[str, Any] | None) -> Ran:
+        """Run the job once more, where the paths are those of before if that can be had, and then does no harm.
 
-    async def _run_at(self, manner: Manner, *, is_disguised: bool) -> Ran:
-        step, plain = self.performance.step, self.performance.job
-        names = {path: posixpath.join(posixpath.dirname(path), random_name()) for path in _directories(plain)}
+        :param before: what the run before has made, if it had the same paths
+        """
+        if before is not None:
+            return await self._run_at(manner, before, is_disguised=False)
+        try:
+            return await self._run_at(manner, None, is_disguised=True)
+        except _NotDisguisedError:
+            return await self._run_at(manner, None, is_disguised=False)
+
+    @cached_property
+    def _names(self) -> Mapping[str, str]:
+        """The directories of each run, by those of the job."""
+        of_job = _directories(self.performance.job)
+        return {path: posixpath.join(posixpath.dirname(path), random_name()) for path in of_job}
+
+    @cached_property
+    def _streams(self) -> tuple[str, ...]:
+        """The paths of the files in each run with streams."""
+        place = self._names[self.performance.job.input_directory]
+        return tuple(posixpath.join(place, random_name(), file.value["basename"]) for file in self._files)
+
+    async def _run_at(self, manner: Manner, before: Mapping[str, Any] | None, *, is_disguised: bool) -> Ran:
+        step, plain, names, streams = self.performance.step, self.performance.job, self._names, self._streams
         directories = tuple(names[path] for path in _directories(plain))
-        place = names[plain.input_directory]
-        streams = [posixpath.join(place, random_name(), file.value["basename"]) for file in self._files]
         context = step.workflow.context
         try:
             for directory in (*directories, *map(posixpath.dirname, streams)):
@@ -153,16 +169,32 @@ class Rehearsal:
                 output_directory=names[plain.output_directory],
                 tmp_directory=names[plain.tmp_directory],
             )
-            there = Places(directories, tuple(streams), self._here)
+            there = Places(directories, streams, self._here)
             files = [str((await self.performance.runtime.find(file.value["path"])).path) for file in self._files]
+            if before is not None:
+                await self._link(files)
             spec = self._spec(job, manner, files, streams, directories)
             if is_disguised:
                 spec = spec.model_copy(update={"mounts": self._mounts(job, manner, files, streams)})
-            return await self._perform(job, spec, there)
+            against = (self._plain, self._here) if before is None else (before, there)
+            return await self._perform(job, spec, there, *against)
         finally:
             await to_the_end(_remove(step, plain, directories))
 
-    async def _perform(self, job: Job, spec: JobSpec, there: Places) -> Ran:
+    async def _link(self, files: Sequence[str]) -> None:
+        """Put the files at the paths of the streams."""
+        for file, stream in zip(files, self._streams, strict=True):
+            said, code = await self.performance.runtime.run(["ln", "-s", file, stream], _ASK_SECONDS)
+            if code != 0:
+                raise OSError(said)
+
+    async def _perform(
+        self, job: Job, spec: JobSpec, there: Places, against: Mapping[str, Any], its_places: Places
+    ) -> Ran:
+        """
+        :param against: the outputs with which its own are compared
+        :param its_places: those of the run that has made them
+        """
         performance = self.performance
         node_job = await performance.runtime.create_job(f"{job.name} rehearsal")
         connector = JobConnector(performance.connector, job.name, node_job, spec)
@@ -183,14 +215,16 @@ class Rehearsal:
             said = _said(exit_event)
             if not exit_event.success or output.status is not Status.COMPLETED:
                 return seen.ran(exit_event, False, said)
-            if spec.mounts is not None and await _names_paths(performance.runtime, job, output):
+            is_elsewhere = spec.mounts is None or seen.is_elsewhere
+            if not is_elsewhere and await _names_paths(performance.runtime, job, output):
                 raise _NotDisguisedError
             try:
                 tokens = await step.collect(job, output, {}, {})
             except WorkflowException:
                 return seen.ran(exit_event, False, "its outputs are not complete")
             its = await _described(step, job, tokens)
-            return seen.ran(exit_event, True, said, first_difference(self._plain, self._here, its, there))
+            ran = seen.ran(exit_event, True, said, first_difference(against, its_places, its, there))
+            return replace(ran, is_elsewhere=is_elsewhere, made=its)
         finally:
             following.cancel()
             await to_the_end(_end(node_job, following))
@@ -225,7 +259,7 @@ class Rehearsal:
         self, job: Job, manner: Manner, files: Sequence[str], streams: Sequence[str], scratch: tuple[str, ...]
     ) -> JobSpec:
         inputs: tuple[InputStream, ...] = ()
-        if manner != "file":
+        if manner in ("net", "pipe"):
             inputs = tuple(
                 InputStream(
                     name=str(number),
@@ -286,6 +320,7 @@ class _Seen:
     streams: dict[str, StreamEvent] = field(default_factory=dict)
     held: dict[str, HeldEvent] = field(default_factory=dict)
     asked: bool = False
+    is_elsewhere: bool = False
     no_gate: str | None = None
 
     def ran(self, exit_event: ExitEvent, succeeded: bool, said: str, difference: str | None = None) -> Ran:
@@ -315,6 +350,8 @@ async def _follow(node_job: NodeJob) -> _Seen:
             seen.asked = True
         elif isinstance(event, WarningEvent) and event.is_without_gate:
             seen.no_gate = event.message
+        elif isinstance(event, WarningEvent) and event.is_without_mounts:
+            seen.is_elsewhere = True
     return seen
 
 

@@ -6,8 +6,8 @@ the program makes the same of a stream, or shows that it does not. What it does 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from streamflow_io.learned.proofs import Way
@@ -17,8 +17,9 @@ SMALL = 2**16
 # Part of the file that is read as a stream, at least: else little is gained.
 _WORTH = 0.5
 
-#: How a job is run once more: with a stream, or with the file, as it was.
-Manner = Literal["net", "pipe", "file"]
+#: How a job is run once more: with a stream; with the file, as it was; or with the file at all the paths of the run
+#: with the stream, and once more so.
+Manner = Literal["net", "pipe", "file", "twin", "again"]
 
 # That it has ended so says nothing of the program. What is an `error` of a pipe is that it was opened twice.
 _TROUBLE = ("cancelled", "driver", "lost", "producer", "rewritten")
@@ -62,7 +63,10 @@ class Ran:
     :ivar held_at: after how many of them it has waited for the whole file; None: it has not
     :ivar call: the system call that has waited
     :ivar asked: it has asked by path for more than bytes
-    :ivar difference: what differs of its outputs; None: nothing
+    :ivar difference: what differs of its outputs, from those of the job itself, or, of a twin, from the run before; None:
+        nothing
+    :ivar is_elsewhere: it has had other paths than the job, which it may have written into its outputs
+    :ivar made: its outputs, as in CWL
     """
 
     succeeded: bool
@@ -73,6 +77,8 @@ class Ran:
     call: str = ""
     asked: bool = False
     difference: str | None = None
+    is_elsewhere: bool = False
+    made: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_equal(self) -> bool:
@@ -152,6 +158,12 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int) -> Manner | Fin
         return unknown(ran.said or ran.ended)
     if manner == "file":
         return _with_the_file_again(so_far[-2][1], ran)
+    if manner == "twin":
+        return _with_its_twin(so_far, size)
+    if manner == "again":
+        return _with_the_file_again(so_far[-3][1], ran)
+    if ran.succeeded and ran.difference is not None and ran.is_elsewhere and not ran.asked:
+        return "twin"
     if manner == "pipe":
         return _with_a_pipe(so_far[0][1], ran)
     if ran.ended == "unstreamable" or (ran.is_equal and _waits(ran, size)):
@@ -170,6 +182,16 @@ def _with_a_pipe(under_net: Ran, ran: Ran) -> Finding:
     if ran.is_equal and not ran.asked and ran.fed:
         return Finding("pipe")
     return Finding(None, _why_held(under_net))
+
+
+def _with_its_twin(so_far: Sequence[tuple[Manner, Ran]], size: int) -> Manner | Finding:
+    """What a job shows that may have made something else only because it was elsewhere."""
+    *before, (manner, streamed), (_, twin) = so_far
+    if not twin.succeeded:
+        return Finding(None, f"it does not run twice: {twin.said}")
+    if twin.difference is not None:
+        return "again"
+    return next_manner([*before, (manner, replace(streamed, difference=None))], size)
 
 
 def _with_the_file_again(streamed: Ran, ran: Ran) -> Finding:

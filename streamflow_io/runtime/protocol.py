@@ -648,6 +648,11 @@ class WarningEvent(_Event):
         """Whether calls of the job are not told: it gets whole files."""
         return self.message.startswith("no gate (")
 
+    @property
+    def is_without_mounts(self) -> bool:
+        """Whether directories are not where `mounts` says."""
+        return self.message.startswith("directories cannot be put at other places")
+
 
 class Usage(_Told):
     """What the process tree of a job used: bytes, CPU seconds.

@@ -39,3 +39,13 @@ def test_once_for_each_step_and_input(monkeypatch: pytest.MonkeyPatch) -> None:
         "999 more jobs of /a/b, as one before: it asks for /tmp/0",
         "1 more job of /c, as one before: no inotify",
     ]
+
+
+def test_that_there_is_no_gate_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(job_warnings.logger, "warning", said.append)
+    warnings = JobWarnings()
+    for step in ("/a", "/b"):
+        warnings.tell(f"{step}/0", warning("no gate (EPERM): the command starts when all that it reads is committed"))
+    warnings.close()
+    assert said == ["Job /a/0: no gate (EPERM): the command starts when all that it reads is committed"]

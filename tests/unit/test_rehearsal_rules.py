@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from streamflow_io.learned.proofs import Way
 from streamflow_io.run.rehearsal_rules import (
     SMALL,
     Finding,
@@ -84,6 +86,35 @@ def test_of_a_small_file_nothing_can_be_told_of_a_pipe() -> None:
 )
 def test_who_makes_something_else_is_run_with_the_file_again(streamed: Ran, again: Ran, reason: str) -> None:
     assert found(("net", streamed), ("file", again)) == Finding(None, reason)
+
+
+ELSEWHERE = ran(difference="out.txt", is_elsewhere=True)
+
+
+@pytest.mark.parametrize(
+    ("runs", "way"),
+    [
+        ([("net", ELSEWHERE), ("twin", ran())], "net"),
+        ([("net", ran(difference="a", is_elsewhere=True, held_at=0)), ("twin", ran()), ("pipe", ran())], "pipe"),
+        ([("net", HELD), ("pipe", ELSEWHERE), ("twin", ran())], "pipe"),
+        ([("net", replace(ELSEWHERE, held_at=0)), ("twin", ran()), ("pipe", ELSEWHERE), ("twin", ran())], "pipe"),
+    ],
+)
+def test_who_writes_its_paths_is_compared_with_a_run_that_has_them(runs: list[tuple[Manner, Ran]], way: Way) -> None:
+    assert found(*runs) == Finding(way)
+
+
+@pytest.mark.parametrize(
+    ("twins", "reason"),
+    [
+        ([("twin", FAILED)], "it does not run twice: exit code 1"),
+        ([("twin", DIFFERENT), ("again", ran())], "its outputs differ when it reads a stream: out.txt"),
+        ([("twin", DIFFERENT), ("again", DIFFERENT)], "its outputs differ from run to run: out.txt"),
+        ([("twin", DIFFERENT), ("again", FAILED)], "it does not run twice: exit code 1"),
+    ],
+)
+def test_who_makes_something_else_of_the_same_paths_is_refused(twins: list[tuple[Manner, Ran]], reason: str) -> None:
+    assert found(("net", ELSEWHERE), *twins) == Finding(None, reason)
 
 
 @pytest.mark.parametrize("ended", ["cancelled", "driver", "lost", "producer", "rewritten", "error"])

@@ -1,4 +1,4 @@
-"""`streaming: auto` where the calls of programs are not told: nothing is proven, all get whole files; said once."""
+"""`streaming: auto` where a kernel, or an engine of containers, refuses what it would like to have."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from typing import Any
 from streamflow_io.learned.proofs import Way, known_proofs
 from tests.cwl import Bench, Document, workflow
 from tests.integration.test_learned_streams import AUTO, Proving, producer, reader
+from tests.refused_calls import refusing
 
 NO_GATE = {"SFIO_NODE_WITHOUT_GATE": "1"}
 READERS = ("b", "c")
 
 
-def readers() -> Document:
+def readers(*scripts: str) -> Document:
     steps: dict[str, Document] = {"a": {"run": producer(), "in": {}}}
-    for name in READERS:
-        read: dict[str, Any] = reader("note read; cat $file")
+    for name, script in zip(READERS, scripts or ["note read; cat $file"] * 2, strict=True):
+        read: dict[str, Any] = reader(script)
         steps[name] = {"run": {**read, "stdout": f"{name}.txt"}, "in": {"file": "a/out"}}
     return workflow({}, steps, {name: f"{name}/out" for name in READERS})
 
 
-def test_nothing_is_proven(bench: Bench) -> None:
+def test_nothing_is_proven_where_calls_are_not_told(bench: Bench) -> None:
     path = bench.write(readers(), {}, io=True, config={**AUTO, "rehearse": "wait"})
     ours = bench.finish(bench.start(path, **NO_GATE), path)
     assert ours.ok, ours.errors
@@ -31,7 +32,7 @@ def test_nothing_is_proven(bench: Bench) -> None:
     assert bench.leftovers() == []
 
 
-def test_what_is_proven_reads_whole_files(bench: Bench) -> None:
+def test_what_is_proven_reads_whole_files_there(bench: Bench) -> None:
     proving = Proving(bench)
     plain = bench.run(readers(), io=False)
     path = bench.write(readers(), {}, io=True, config=AUTO)
@@ -43,4 +44,16 @@ def test_what_is_proven_reads_whole_files(bench: Bench) -> None:
     assert min(ours.times("read")) > ours.time("end")
     [warning] = [line for line in ours.log.splitlines() if " WARNING " in line]
     assert "no gate (SFIO_NODE_WITHOUT_GATE is set): the command starts when all that it reads is committed" in warning
+    assert bench.leftovers() == []
+
+
+def test_who_writes_its_paths_is_proven_where_nothing_can_be_mounted(bench: Bench) -> None:
+    bench.prefix = tuple(refusing("unshare"))
+    paths = 'pwd; echo "$file" "$TMPDIR" "$HOME"; cat "$file"'
+    path = bench.write(readers(paths, f"{paths}; echo $$"), {}, io=True, config={**AUTO, "rehearse": "wait"})
+    ours = bench.finish(bench.start(path), path)
+    assert ours.ok, ours.errors
+    found = {proof.step: (proof.way, proof.reason) for proof in known_proofs(Proving(bench).store)}
+    assert found == {"/b": ("net", None), "/c": (None, "its outputs differ from run to run: c.txt")}
+    assert " WARNING " not in ours.log
     assert bench.leftovers() == []
