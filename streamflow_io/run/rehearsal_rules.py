@@ -63,8 +63,8 @@ class Ran:
     :ivar held_at: after how many of them it has waited for the whole file; None: it has not
     :ivar call: the system call that has waited
     :ivar asked: it has asked by path for more than bytes
-    :ivar difference: what differs of its outputs, from those of the job itself, or, of a twin, from the run before; None:
-        nothing
+    :ivar difference: what differs of its outputs, from those of the job itself, or, of a twin, from the run before;
+        None: nothing
     :ivar is_elsewhere: it has had other paths than the job, which it may have written into its outputs
     :ivar made: its outputs, as in CWL
     """
