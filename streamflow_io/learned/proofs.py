@@ -23,7 +23,7 @@ _SELECT = f"SELECT {_COLUMNS} FROM proofs ORDER BY step, kind, port, found"
 # Another run may have found out the same, or that it is not so, meanwhile.
 _INSTEAD = """
     ON CONFLICT (tool, kind, port, options) DO UPDATE SET step = excluded.step, found = excluded.found,
-    way = excluded.way, reason = excluded.reason, bytes = excluded.bytes, runs = max(runs, excluded.runs)
+    way = excluded.way, reason = excluded.reason, bytes = excluded.bytes, runs = max(proofs.runs, excluded.runs)
     WHERE excluded.way IS NULL OR proofs.way IS NOT NULL
 """
 _IS = "tool = ? AND kind = ? AND port = ? AND options = ?"

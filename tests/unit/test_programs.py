@@ -14,6 +14,7 @@ from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.cwl import load
 from streamflow_io.run import programs as module
 from streamflow_io.run.programs import differing
+from streamflow_io.runtime import NodeRuntimeError
 from streamflow_io.translation.tool_contents import named_programs, networked
 
 TOOL: dict[str, Any] = {
@@ -86,7 +87,7 @@ def test_where_nobody_answers_nothing_is_known() -> None:
         binary = "sfio-node"
 
         async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
-            raise module.NodeRuntimeError("it is gone")
+            raise NodeRuntimeError("it is gone")
 
     async def ask() -> object:
         programs: Any = module.Programs()

@@ -226,7 +226,7 @@ async def test_who_is_not_rehearsed(stage: Stage, job: dict[str, Any]) -> None:
 
 
 async def test_nobody_is_rehearsed_in_a_queue(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO"):
+    with caplog.at_level("INFO", "streamflow"):
         for step in "aab":
             await stage.performs(step, runtime=Runtime(wrapper="run"))
     assert stage.begun == []
