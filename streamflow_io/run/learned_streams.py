@@ -84,13 +84,13 @@ class LearnedReads:
             return
         self._has_begun = True
         candidate = self._learned.candidates.get(self._step.name)
-        if candidate is not None and any(streams[name] for name in candidate.inputs if name in streams):
-            await self._begin(candidate, {name for name in candidate.inputs if streams.get(name)}, reach)
+        if candidate is not None and (reads := [name for name in candidate.inputs if streams.get(name)]):
+            await self._look_up(candidate, reads, reach)
         for name in streams.keys() - self._keys.keys() - self._as_files:
             if any(map(self._learned.is_learned, streams[name])):
                 self._ways[name] = "pipe"  # It is declared `streamable`.
 
-    async def _begin(self, candidate: Candidate, inputs: Collection[str], reach: Reach) -> None:
+    async def _look_up(self, candidate: Candidate, inputs: Collection[str], reach: Reach) -> None:
         """The same for inputs of which that has to be proven."""
         runtime = await reach.runtime(self._job.name)
         programs = None if runtime is None else await self._learned.programs.of(runtime, candidate)
