@@ -19,7 +19,14 @@ from .tokens import parts_of
 
 
 class JobFailedError(WorkflowExecutionException):  # type: ignore[misc]
-    """An attempt of a job failed by itself; it may be tried again."""
+    """An attempt of a job failed; it may be tried again.
+
+    :ivar is_from_outside: its command has no part in that, as far as is known
+    """
+
+    def __init__(self, message: str, is_from_outside: bool = False) -> None:
+        super().__init__(message)
+        self.is_from_outside = is_from_outside
 
 
 class ProducerRestartError(Exception):
@@ -59,12 +66,14 @@ async def exit_of(
     except asyncio.TimeoutError:
         raise JobFailedError(
             f"FAILED Job {job.name}: its command has ended, but nobody knows how: it was killed with all around "
-            "it, or its node has failed"
+            "it, or its node has failed",
+            is_from_outside=True,
         ) from None
     if exit_event is None:
         _check_producers(producers)  # They may have failed while this one was in the queue.
         said = str(output.value or "").strip()
-        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{said or 'its command has not come to run'}")
+        why = said or "its command has not come to run"
+        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{why}", is_from_outside=True)
     return exit_event
 
 
@@ -107,10 +116,11 @@ async def check_exit(
             raise GaveWayError
         _check_producers(producers)
     if exit_event.message is not None:
-        raise JobFailedError(f"FAILED Job {job.name}: {exit_event.message}")
+        raise JobFailedError(f"FAILED Job {job.name}: {exit_event.message}", exit_event.is_from_outside)
     if output.status is not Status.COMPLETED or not exit_event.success:
         hint = _of_streams(streams) if exit_event.reason == "exited" else ""
-        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{_why(exit_event, output)}{hint}")
+        said = f"{_why(exit_event, output)}{hint}"
+        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{said}", exit_event.is_from_outside)
 
 
 def _check_producers(producers: Producers) -> None:

@@ -19,6 +19,7 @@ from streamflow_io.runtime import NodeRuntime
 
 from .attempts import StreamingJobs
 from .barrier import RewrittenError
+from .ending import JobFailedError
 from .inputs import Producers
 from .programs import Programs
 from .proof_key import proof_key
@@ -156,7 +157,7 @@ class LearnedReads:
         await self._learned.refuse(error.token, error.how)
         return True
 
-    def blamed(self, error: Exception) -> bool:
+    def blamed(self, error: JobFailedError) -> bool:
         """The job has failed: whether a stream may be to blame for which no hint has asked.
 
         It is tried with the file then, and fails as with plain StreamFlow if that is not it.
@@ -164,8 +165,10 @@ class LearnedReads:
         if not self.streams:
             return False
         why = " ".join((str(error).partition("with error:")[2] or str(error)).split())
-        self._blamed, self._why = self.streams, why[:_REASON]
-        self._as_files |= self._blamed
+        if not error.is_from_outside:
+            self._blamed = self.streams
+        self._why = why[:_REASON]
+        self._as_files |= self.streams
         what = "has failed with a stream for which no hint has asked, and is tried with the file"
         logger.info(f"Job {self._job.name} {what}: {self._why}")
         return True

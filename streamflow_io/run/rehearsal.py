@@ -118,6 +118,9 @@ class Rehearsal:
         while not isinstance(following := next_manner(ran, self.size), Finding):
             before = ran[-1][1].made if following in ("twin", "again") else None
             ran.append((following, await self._run_once(following, before)))
+        # What has failed for want of space says nothing of the program.
+        if following.way is None and following.is_known and (lack := await self._lack_of_room()) is not None:
+            return unknown(lack)
         return following
 
     async def _lack_of_room(self) -> str | None:
@@ -336,6 +339,7 @@ class _Seen:
             "" if first is None else first.call,
             self.asked,
             difference,
+            exit_event.is_from_outside,
         )
 
 

@@ -58,6 +58,7 @@ class Ran:
 
     :ivar succeeded: it has ended with a success code
     :ivar ended: why it has ended, as the node runtime says it
+    :ivar is_from_outside: somebody else has ended it
     :ivar said: in words, if it has not succeeded
     :ivar fed: bytes of the stream that it was given
     :ivar held_at: after how many of them it has waited for the whole file; None: it has not
@@ -77,6 +78,7 @@ class Ran:
     call: str = ""
     asked: bool = False
     difference: str | None = None
+    is_from_outside: bool = False
     is_elsewhere: bool = False
     made: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
@@ -154,7 +156,7 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int) -> Manner | Fin
     if not so_far:
         return "net"
     manner, ran = so_far[-1]
-    if ran.ended in _TROUBLE or (ran.ended == "error" and manner != "pipe"):
+    if ran.is_from_outside or ran.ended in _TROUBLE or (ran.ended == "error" and manner != "pipe"):
         return unknown(ran.said or ran.ended)
     if manner == "file":
         return _with_the_file_again(so_far[-2][1], ran)

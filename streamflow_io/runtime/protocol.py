@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from os import stat_result
+from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, TypeAdapter, model_validator
@@ -691,6 +692,16 @@ class ExitEvent(_Event):
     ended: float | None = None
     usage: Usage = Usage()
 
+    @property
+    def is_from_outside(self) -> bool:
+        """Whether somebody else has ended it, as for want of memory: its command has no part in that."""
+        # A shell ends so when what it runs is killed.
+        codes = {128 + number for number in _KILLING}
+        return self.reason in ("cancelled", "driver", "lost") or self.signal in _KILLING or self.code in codes
+
+
+# What nobody sends to himself for a mistake.
+_KILLING = frozenset({SIGHUP, SIGINT, SIGKILL, SIGTERM})
 
 Event = Annotated[
     StartedEvent

@@ -37,6 +37,11 @@ class Fault:
         return signal.Signals[f"SIG{self.kind}"]
 
     @property
+    def is_from_outside(self) -> bool:
+        """Whether what it does to a tool says nothing of the tool."""
+        return not self.is_limit and self.kind != "full"
+
+    @property
     def is_limit(self) -> bool:
         return self.kind in ("size", "files", "memory")
 

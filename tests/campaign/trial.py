@@ -8,9 +8,10 @@ import re
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from streamflow_io.learned.proofs import known_proofs
 from tests.cwl import Bench, Run
 from tests.e2e.container_support import Containers
 from tests.forked import Driver
@@ -113,9 +114,17 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | No
         run, plain, struck=struck is not None, driver_was_victim=case.fault.victim == "driver", left=left,
         plain_steps=plain_steps(document),
     )  # fmt: skip
+    if case.fault.is_from_outside and (lessons := _wrong_lessons(bench)):
+        verdict = replace(verdict, violations=(*verdict.violations, *lessons))
     if hung:
         verdict = Verdict("hung", verdict.message, (f"still runs after {seconds:.0f} s", *verdict.violations))
     return Trial(case, struck, verdict, time.monotonic() - began, directory)
+
+
+def _wrong_lessons(bench: Bench) -> list[str]:
+    """What was learned of tools that all read streams."""
+    proofs = known_proofs(bench.data / "streamflow-io" / "learned.db")
+    return [f"learned what is not true: {each.step} {each.reason}" for each in proofs if not each.is_proven]
 
 
 def _wrong_beside(bench: Bench, path: Path, driver: Driver, plain: Run) -> list[str]:

@@ -151,6 +151,14 @@ def test_a_reader_that_fails_with_a_stream_reads_the_file(proving: Proving) -> N
     assert not again.times("pipe")
 
 
+def test_a_reader_that_somebody_kills_says_nothing_of_streams(proving: Proving) -> None:
+    asks = "import os, stat, sys; sys.exit(not stat.S_ISFIFO(os.fstat(os.open(os.environ['file'], 0)).st_mode))"
+    killed = reader(f'python3 -c "{asks}" && {{ note pipe; kill -KILL $$; }}; note file; cat $file')
+    _, ours = proving.run_both(chain(producer(), killed))
+    assert ours.time("pipe") < ours.time("end") < ours.time("file")
+    assert proving.known() == [("/b", "file", None, 0)]
+
+
 def test_an_output_that_is_written_again(proving: Proving) -> None:
     """Its reader gets what is final; the output is not streamed any more."""
     script = f"{SLOW.replace('$OUT', 'out.txt')}\nprintf 'LINE' | dd of=out.txt conv=notrunc 2> /dev/null"

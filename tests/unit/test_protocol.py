@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamflow_io.runtime import InputStream, JobSpec, readable
-from streamflow_io.runtime.protocol import ChangedEvent, parse_event
+from streamflow_io.runtime.protocol import ChangedEvent, ExitEvent, parse_event
 from tests.streaming_fakes import FakeRuntime
 
 PATHS = st.binary(min_size=1, max_size=40).filter(lambda path: 0 not in path).map(os.fsdecode)
@@ -32,6 +32,30 @@ def test_a_path_is_the_same_on_both_sides(path: str) -> None:
         line = json.dumps(event, ensure_ascii=ascii_only).encode(errors="surrogatepass")
         assert cast(ChangedEvent, parse_event(line)).path == path
     readable(path).encode()
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_from_outside"),
+    [
+        ({"code": 1}, False),
+        ({"code": 9}, False),
+        ({"code": 137}, True),
+        ({"code": 143}, True),
+        ({"code": 139}, False),
+        ({"signal": 9}, True),
+        ({"signal": 15}, True),
+        ({"signal": 11}, False),
+        ({"signal": 13}, False),
+        ({"reason": "lost"}, True),
+        ({"reason": "cancelled", "code": 75}, True),
+        ({"reason": "unstreamable", "code": 75}, False),
+    ],
+)
+def test_who_has_ended_a_job(fields: dict[str, object], is_from_outside: bool) -> None:
+    exit_event = ExitEvent.model_validate(
+        {"event": "exit", "job": "1", "time": 0, "success": False, "reason": "exited", **fields}
+    )
+    assert exit_event.is_from_outside is is_from_outside
 
 
 def test_a_path_for_people() -> None:

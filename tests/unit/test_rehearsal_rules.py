@@ -123,6 +123,13 @@ def test_what_says_nothing_of_the_program_proves_nothing(ended: str) -> None:
     assert not found(("net", DIFFERENT), ("file", ran(succeeded=False, ended=ended))).is_known
 
 
+def test_who_was_killed_has_shown_nothing() -> None:
+    killed = ran(succeeded=False, is_from_outside=True)
+    assert not found(("net", killed)).is_known
+    assert not found(("net", HELD), ("pipe", killed)).is_known
+    assert not found(("net", DIFFERENT), ("file", killed)).is_known
+
+
 def test_who_has_not_read_it_has_shown_nothing() -> None:
     assert not found(("net", ran(fed=0))).is_known
 
