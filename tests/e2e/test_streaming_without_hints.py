@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import time
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from laboratories.hosts import ADDRESSES
 from laboratories.laboratory import Laboratory
@@ -141,13 +143,25 @@ def test_nothing_is_rehearsed_in_a_queue(slurm_laboratory: Laboratory, tmp_path:
 
 
 def test_in_containers(docker: Containers, tmp_path: Path) -> None:
-    """What is proven in containers of an image says nothing of the driver's node."""
-    learning = Learning(tmp_path, contained(chain("cat")))
+    """Where nothing can be mounted, as docker has it, also of who writes down where it was."""
+    learning = Learning(tmp_path, contained(chain("sh", "-c", 'pwd; echo "$0"; tail -n +2 "$0"')))
     runs = [learning.run(docker) for _ in range(2)]
     assert READS in runs[1].log
     assert learning.known == [("net", None, 1)]
+    numbers = [run.files["read.txt"].splitlines()[2:] for run in runs]
+    assert numbers[0] == numbers[1] != []
+    assert docker.leftovers() == []
+
+
+@pytest.mark.long
+def test_in_containers_without_seccomp(docker: Containers, tmp_path: Path) -> None:
+    profile = tmp_path / "profile.json"
+    refused = {"names": ["seccomp"], "action": "SCMP_ACT_ERRNO"}
+    profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [refused]}))
+    docker.options = {"securityOpt": [f"seccomp={profile}"]}
+    learning = Learning(tmp_path, contained(chain("cat")))
+    runs = [learning.run(docker) for _ in range(2)]
+    assert [run.log.count("no gate") for run in runs] == [1, 1]
+    assert learning.known == []
     assert runs[0].results == runs[1].results
-    end = time.monotonic() + 10
-    while (left := docker.leftovers()) and time.monotonic() < end:
-        time.sleep(0.2)
-    assert left == []
+    assert docker.leftovers() == []
