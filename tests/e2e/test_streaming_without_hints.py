@@ -158,7 +158,7 @@ def test_in_containers_without_seccomp(docker: Containers, tmp_path: Path) -> No
     profile = tmp_path / "profile.json"
     refused = {"names": ["seccomp"], "action": "SCMP_ACT_ERRNO"}
     profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [refused]}))
-    docker.options = {"securityOpt": [f"seccomp={profile}"]}
+    docker.options = {"securityOpts": [f"seccomp={profile}"]}
     learning = Learning(tmp_path, contained(chain("cat")))
     runs = [learning.run(docker) for _ in range(2)]
     assert [run.log.count("no gate") for run in runs] == [1, 1]
