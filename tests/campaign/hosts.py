@@ -70,7 +70,9 @@ class Hosts:
 
     @contextlib.contextmanager
     def _full(self, address: str) -> Iterator[None]:
-        self.call(address, "mount -o remount,size=$((1 + $(df --output=used -k /scratch | tail -n 1)))k /scratch")
+        # It may grow before it is made small, which is refused then.
+        shrink = "mount -o remount,size=$((1 + $(df --output=used -k /scratch | tail -n 1)))k /scratch"
+        self.call(address, f"for i in $(seq 50); do {shrink} && exit; done; exit 1")
         try:
             yield
         finally:
