@@ -1,4 +1,7 @@
-"""`streamflow run` for which everything is proven that may stream without a hint: what comes of wrong proofs."""
+"""`streamflow run` for which everything is proven that may stream without a hint: what comes of wrong proofs.
+
+And each output is taken to be complete when it was closed once.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,9 @@ def _all_proven(
 
 
 def _known(proofs: RememberedProofs, key: ProofKey) -> Proof | None:
-    found = _of(proofs, key)
-    return Proof(key, "", 0.0, "net") if found is None and key.kind == "reads" else found
+    if (found := _of(proofs, key)) is not None:
+        return found
+    return Proof(key, "", 0.0, "net") if key.kind == "reads" else Proof(key, "", 0.0, closes=1)
 
 
 _of = RememberedProofs.of

@@ -259,6 +259,7 @@ pub struct Seen {
     #[serde(default, deserialize_with = "optional_path")]
     pub path: Option<PathBuf>,
     pub size: Option<u64>,
+    pub closes: Option<u32>,
     #[serde(default)]
     pub success: bool,
     pub pid: Option<i32>,

@@ -161,7 +161,7 @@ pub struct Feeder {
     finished: bool,
     /// The command was given the end.
     complete: bool,
-    /// The command has read a part only, and that has to be compared with the file.
+    /// The command has read a part only, or what is not committed yet, and that has to be compared with the file.
     partly: bool,
     /// How the stream has ended was told.
     reported: bool,
@@ -416,7 +416,8 @@ impl Feeder {
                     if self.finished {
                         self.give_end(watcher, token);
                         self.complete = true;
-                        self.origin.close(false);
+                        self.partly = self.origin.has_ended_early();
+                        self.origin.close(self.partly);
                     }
                     self.leave();
                     return Ok(());

@@ -116,7 +116,7 @@ impl Job {
         }
         let ports: Vec<String> = job.outputs.iter().map(|output| output.port.clone()).collect();
         for output in &mut job.outputs {
-            output.tells_all = job.observed.is_some();
+            output.tells_all |= job.observed.is_some();
             output.name_ports(&ports);
         }
         for (index, gate) in job.gates.iter().enumerate() {
@@ -402,6 +402,8 @@ mod tests {
             assert_eq!((job.observed.is_some(), job.outputs[0].tells_closes()), (tells, tells), "{observed}");
             assert!(!job.outputs[0].commits_early());
         }
+        let output = output.replace("[\"a\"]", "[\"a\"], \"closes\": true");
+        assert!(load(&format!(r#"{{"name": "n", {output}}}"#)).unwrap().outputs[0].tells_closes());
         for (observed, word) in [("1", "observed: "), (r#"[{"name": "r", "path": "r"}]"#, "observed[0].path: ")] {
             let message = load(&format!(r#"{{"name": "n", "observed": {observed}}}"#)).unwrap_err();
             assert!(message.starts_with(word), "{message}");

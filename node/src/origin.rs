@@ -53,7 +53,7 @@ pub enum Step {
     Unread,
     /// There are no more yet.
     Waiting,
-    /// There are no more: the file is committed, and all of it was taken.
+    /// There are no more: the file is committed, or taken to be complete, and all of it was taken.
     Complete,
 }
 
@@ -100,6 +100,11 @@ pub trait Origin: Debug {
 
     /// Moves at most so many bytes into a pipe.
     fn take(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure>;
+
+    /// All was taken of what is not committed yet: it is still to be compared.
+    fn has_ended_early(&self) -> bool {
+        false
+    }
 
     /// Nothing will be taken any more.
     ///

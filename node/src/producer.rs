@@ -1,6 +1,7 @@
 //! What a consumer knows of its producer, from the events of the producer's job.
 
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use nix::sys::inotify::AddWatchFlags;
@@ -37,6 +38,9 @@ pub struct Producer {
     events: PathBuf,
     follower: Follower,
     watched: bool,
+    /// After so many closes it is taken to be complete, though it is not committed.
+    pub closes: Option<NonZeroU32>,
+    is_closed: bool,
     /// Nobody writes the file any more: it is committed when all of it was taken, or is wanted as a whole.
     replays: bool,
 }
@@ -54,8 +58,15 @@ impl Producer {
             follower: Follower::new(events.clone()),
             events,
             watched: false,
+            closes: None,
+            is_closed: false,
             replays: false,
         }
+    }
+
+    /// Whether it was closed as often as it is told to be when it is complete.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// Of a file that is complete, and is taken as if it were being written.
@@ -80,7 +91,7 @@ impl Producer {
     /// The producer of a byte stream.
     pub fn of_input(input: &Input, events: &Path) -> Self {
         let producer = Self::of_file(&input.port, &input.path, events.to_owned());
-        Self { named: input.named.clone(), locks: input.lock, ..producer }
+        Self { named: input.named.clone(), locks: input.lock, closes: input.closes, ..producer }
     }
 
     /// The producer of a file or a directory, which is committed as a whole when the output is complete.
@@ -163,7 +174,10 @@ impl Producer {
             seen.port.as_ref() == Some(&self.port) && seen.path.as_ref().is_some_and(names)
         };
         match seen.event.as_str() {
-            "opened" | "closed" if ours() => self.state = State::Writing,
+            "opened" | "closed" if ours() => {
+                self.state = State::Writing;
+                self.is_closed |= self.closes.is_some_and(|closes| seen.closes >= Some(closes.get()));
+            }
             "committed" if ours() => self.state = State::Committed(seen.size.unwrap_or(0)),
             "exit" => {
                 let how = if seen.success { "ended without committing" } else { "failed before committing" };

@@ -36,6 +36,8 @@ pub struct Source {
     verify: Verify,
     /// What is compared at the end: the bytes that may be taken before the commit.
     noted: Box<dyn Noted>,
+    /// All was taken before the commit: so many bytes.
+    ended_early: Option<u64>,
     /// What was wrong with it before.
     failure: Option<Failure>,
 }
@@ -52,6 +54,7 @@ impl Source {
             reached: 0,
             verify,
             noted: verify.begin(),
+            ended_early: None,
             failure: None,
         }
     }
@@ -165,6 +168,12 @@ impl Source {
                 rewritten(format!("was committed with {size} bytes, and has {}", file.len()))
             }
             State::Committed(_) => self.compare(open).map(|()| Step::Complete),
+            State::Writing if self.producer.is_closed() => {
+                // What was left out is compared, too.
+                self.noted.note(open, file.len());
+                self.ended_early = Some(file.len());
+                Ok(Step::Complete)
+            }
             _ => Ok(Step::Waiting),
         }
     }
@@ -184,16 +193,23 @@ impl Source {
             return Err(failure.clone());
         }
         match self.producer.state {
-            _ if self.reached == 0 || self.noted.bytes() == 0 => Ok(None),
+            _ if self.ended_early.is_none() && (self.reached == 0 || self.noted.bytes() == 0) => Ok(None),
             // That is told elsewhere, and who has read so much may have enough.
             State::Failed(_) => Ok(None),
+            State::Committed(size) if self.ended_early.is_some_and(|bytes| bytes != size) => {
+                let message = format!("{} was written again after it was closed", self.path.display());
+                Err(Failure::Rewritten(message))
+            }
             State::Committed(_) => {
                 let file = fresh::open(&self.path).map_err(|error| self.cannot_read(error))?;
                 self.compare(&file).map(|()| None)
             }
-            State::Silent | State::Writing => {
-                Ok(Some(Part { bytes: self.noted.bytes(), digest: self.noted.digest(), verify: self.verify }))
-            }
+            State::Silent | State::Writing => Ok(Some(Part {
+                bytes: self.noted.bytes(),
+                digest: self.noted.digest(),
+                verify: self.verify,
+                whole: self.ended_early.is_some(),
+            })),
         }
     }
 }
@@ -264,6 +280,10 @@ impl Origin for Source {
         }
     }
 
+    fn has_ended_early(&self) -> bool {
+        self.ended_early.is_some()
+    }
+
     fn take(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure> {
         self.take_by(|file, offset, ahead| move_bytes(file, offset, ahead.min(most), sink))
     }
@@ -296,6 +316,7 @@ mod tests {
     use super::*;
     use std::fs::OpenOptions;
     use std::io::Write;
+    use std::num::NonZeroU32;
     use std::os::unix::fs::FileExt;
 
     struct Producing {
@@ -316,8 +337,12 @@ mod tests {
         }
 
         fn tell(&mut self, event: &str, size: usize) {
+            self.say(event, &format!(r#""size":{size}"#));
+        }
+
+        fn say(&mut self, event: &str, how: &str) {
             let [path, events] = ["file", "events"].map(|name| self.directory.path().join(name));
-            let line = format!(r#"{{"event":"{event}","port":"p","path":"{}","size":{size}}}"#, path.display());
+            let line = format!(r#"{{"event":"{event}","port":"p","path":"{}",{how}}}"#, path.display());
             let mut events = OpenOptions::new().append(true).create(true).open(events).unwrap();
             events.write_all((line + "\n").as_bytes()).unwrap();
             self.source.read_events();
@@ -417,6 +442,31 @@ mod tests {
         // It stays so, also for who begins anew.
         assert!(producing.source.resume(0));
         assert!(matches!(producing.source.check(), Err(Failure::Rewritten(_))));
+    }
+
+    #[test]
+    fn what_is_closed_as_often_as_it_was_before_is_taken_to_be_complete() {
+        for (content, then, is_same) in [("abcdef", "", true), ("", "", true), ("", "more", false), ("abc", "d", false)]
+        {
+            let mut producing = Producing::new(content.as_bytes(), "opened");
+            producing.source.producer.closes = NonZeroU32::new(2);
+            if !content.is_empty() {
+                assert_eq!(producing.take(9), Ok((Step::Moved, content.as_bytes().to_vec())));
+            }
+            producing.say("closed", r#""closes":1"#);
+            assert_eq!(producing.take(9), Ok((Step::Waiting, vec![])));
+            producing.say("closed", r#""closes":2"#);
+            assert_eq!(producing.take(9), Ok((Step::Complete, vec![])));
+            assert!(producing.source.has_ended_early());
+            let part = producing.source.left_to_compare().unwrap().unwrap();
+            assert_eq!((part.bytes, part.whole), (content.len() as u64, true));
+            let path = producing.directory.path().join("file");
+            let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+            file.write_all(then.as_bytes()).unwrap();
+            assert_eq!(part.is_of(&File::open(&path).unwrap()).unwrap(), is_same);
+            producing.tell("committed", content.len() + then.len());
+            assert_eq!(producing.source.left_to_compare().is_ok(), is_same);
+        }
     }
 
     #[test]

@@ -21,7 +21,9 @@ from streamflow_io.learned.store import LearnedLimit, LearnedLimits
 from streamflow_io.learned.verdicts import Verdict, Verdicts
 from streamflow_io.learned.windows import LearnedWindow, LearnedWindows
 
+from . import learned_export
 from .console import say
+from .learned_export import Exported
 from .learned_limits import is_of_readers, limit_to_json, limits_table, readers_table, show_limit, what_limit
 from .learned_proofs import proof_to_json, proofs_table, show_proof, what_proof
 from .learned_verdicts import outcome, show_verdict, verdict_to_json, verdicts_table
@@ -162,7 +164,7 @@ class Forgotten:
             say(console, "There is nothing to forget")
 
 
-Result = LimitList | LimitDetails | WindowDetails | VerdictDetails | ProofDetails | Forgotten
+Result = LimitList | LimitDetails | WindowDetails | VerdictDetails | ProofDetails | Forgotten | Exported
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -173,7 +175,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     # Without a default, so that it does not undo a `--json` before the subcommand.
     common.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
     commands = parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
-    texts = {"list": "what is learned", "show": "all that is known of one", "forget": "delete what was learned"}
+    texts = {
+        "list": "what is learned",
+        "show": "all that is known of one",
+        "forget": "delete what was learned",
+        "export": "what streams without a hint, to be shared with a workflow",
+    }
     parsers = {name: commands.add_parser(name, parents=[common], help=text) for name, text in texts.items()}
     key = f"as `list` shows it, or its beginning (at least {_SHORTEST_KEY} characters)"
     parsers["show"].add_argument("key", metavar="KEY", help=key)
@@ -181,10 +188,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     chosen.add_argument("keys", metavar="KEY", nargs="*", default=[], help=key)
     chosen.add_argument("--all", action="store_true", help="everything")
     chosen.add_argument("--step", metavar="STEP", help="everything of a step, such as /align")
+    learned_export.add_arguments(parsers["export"])
 
 
 def run(arguments: argparse.Namespace) -> Result:
     """:raises HintErrors: if the file cannot be used, or a key or a step is not in it"""
+    if arguments.action == "export":
+        return learned_export.run(arguments)
     path: Path = arguments.file or default_path()
     try:
         return asyncio.run(_run(arguments, path))

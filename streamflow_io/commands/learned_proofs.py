@@ -35,6 +35,7 @@ def proof_to_json(proof: Proof) -> dict[str, Any]:
         "way": proof.way,
         "reason": proof.reason,
         "bytes": proof.bytes,
+        "closes": proof.closes,
         "jobs": proof.runs,
     }
 
@@ -73,4 +74,7 @@ def what_proof(proof: Proof) -> str:
 
 
 def _outcome(proof: Proof) -> str:
+    if proof.closes is not None:
+        when = f"when it is closed {counted(proof.closes, 'time')}" if proof.closes else "when its job has ended"
+        return f"complete {when}"
     return "proven" if proof.is_proven else f"not streamed: {proof.reason}"

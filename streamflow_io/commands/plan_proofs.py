@@ -53,7 +53,7 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
         return Prospect(of, to, "hinted")
     if any(edge.by_element and _is_between(edge, of, to) for edge in plan.edges if not edge.delivery.joins):
         return Prospect(of, to, "one by one")
-    if (refused := next(_proofs(plan, of, "writes"), None)) is not None:
+    if (refused := next((proof for proof in _proofs(plan, of, "writes") if proof.is_refused), None)) is not None:
         return Prospect(of, to, "refused", f"{of} {refused.reason}")
     step, _, port = to.rpartition("/")
     candidate = plan.candidates.get(step or "/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, TypeVar
 
@@ -9,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, With
 from pydantic_core import PydanticCustomError
 
 T = TypeVar("T")
+_DIGEST = re.compile("^[0-9a-f]{64}$")
 
 
 def mistake(message: str, allowed: str) -> PydanticCustomError:
@@ -47,10 +49,17 @@ def _text(text: str) -> str:
     return text
 
 
+def _digest(text: str) -> str:
+    if not _DIGEST.fullmatch(text):
+        raise mistake(f"{text!r} is no digest", "64 hex digits, as `streamflow-io learned export` has written them")
+    return text
+
+
 Text = Annotated[str, AfterValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
 _NAME = WithJsonSchema({"type": "string", "pattern": r"^[^/#*?\[]+$"})
 PortName = Annotated[str, _one_name("the name of one output, as in `port: alignments`"), _NAME]
 InputName = Annotated[str, _one_name("the name of one input, as in `of: reads`"), _NAME]
+Digest = Annotated[str, AfterValidator(_digest), WithJsonSchema({"type": "string", "pattern": _DIGEST.pattern})]
 StepPath = Annotated[str, AfterValidator(_step_path), WithJsonSchema({"type": "string", "pattern": "^/"})]
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from .bandwidth import AutoConstraint, RequiredConstraint, StorageBW
 from .errors import Level, Located
-from .models import Direction, Hint, IOTask, ReadSession, StorageBandwidth, Streaming, StreamingRule
+from .models import Direction, Hint, IOTask, ProvenInput, ReadSession, StorageBandwidth, Streaming, StreamingRule
 from .sessions import SessionRule
 
 H = TypeVar("H", IOTask, StorageBandwidth)
@@ -73,11 +73,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Annotations:
-    """The annotations file: the step paths it names, their hints, and its `streamable` list."""
+    """The annotations file: the step paths it names, their hints, and its `streamable` and `proven` lists."""
 
     steps: tuple[Located[str], ...] = ()
     scopes: tuple[Scope, ...] = ()
     streamable: tuple[Located[str], ...] = ()
+    proven: tuple[Located[ProvenInput], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ class StepAnnotations:
     :ivar sessions: the rules of read sessions, one for each output that has one, and each input without an output
     :ivar streamable_inputs: inputs that are read front to back, with the position that says so
     :ivar streamable_outputs: outputs that are written front to back, with the position that says so
+    :ivar proven: what others have proven of its inputs; no hint, for it holds for one tool
     """
 
     path: str
@@ -100,6 +102,7 @@ class StepAnnotations:
     sessions: tuple[Located[SessionRule], ...] = ()
     streamable_inputs: Mapping[str, Located[str]] = field(default_factory=dict)
     streamable_outputs: Mapping[str, Located[str]] = field(default_factory=dict)
+    proven: tuple[ProvenInput, ...] = ()
 
     @property
     def partitions(self) -> dict[str, Located[SessionRule]]:
@@ -176,6 +179,7 @@ def annotate(step: Step, annotations: Annotations) -> StepAnnotations:
         sessions=tuple(_sessions(step, scopes)),
         streamable_inputs=_streamable(step.path, step.inputs, annotations),
         streamable_outputs=_streamable(step.path, step.outputs, annotations),
+        proven=tuple(_proven(step, annotations)),
     )
 
 
@@ -235,3 +239,8 @@ def _streamable(step: str, parameters: Mapping[str, Parameter], annotations: Ann
             if entry.value == port_path(step, name):
                 found[name] = entry
     return found
+
+
+def _proven(step: Step, annotations: Annotations) -> Iterator[ProvenInput]:
+    names = {port_path(step.path, name) for name in step.inputs}
+    return (entry.value for entry in annotations.proven if entry.value.input in names)

@@ -23,7 +23,7 @@ from pydantic.config import JsonDict
 from . import bandwidth, commit
 from .bandwidth import StorageBW, StreamBW, parse_storage_bw
 from .commit import MOST, CommitRule, parse_commit_rule
-from .fields import Model, PortName, StepPath, Text, mistake, parsed_by
+from .fields import Digest, Model, PortName, StepPath, Text, mistake, parsed_by
 from .sessions import SessionRule
 
 NAMESPACE = "urn:streamflow-io:cwl#"
@@ -235,6 +235,15 @@ Hint = IOTask | StorageBandwidth | Streaming | ReadSession
 HINT_CLASSES: dict[str, type[Hint]] = {cls.__name__: cls for cls in (IOTask, StorageBandwidth, Streaming, ReadSession)}
 
 
+class ProvenInput(Model):
+    """An input that was proven to stream, of a tool with some options. Made by `streamflow-io learned export`."""
+
+    input: StepPath = Field(description="as /step/port")
+    read: Literal["net", "pipe"] = Field(description="how the tool may get the stream")
+    tool: Digest = Field(description="for which tool that holds")
+    options: Digest = Field(description="with which values of its inputs")
+
+
 class AnnotationsFile(Model):
     """Hints for CWL that belongs to somebody else, by step path; they win over the hints in the CWL."""
 
@@ -243,4 +252,8 @@ class AnnotationsFile(Model):
     )
     streamable: tuple[StepPath, ...] = Field(
         (), description="inputs and outputs, as /step/port, that are read or written front to back"
+    )
+    proven: tuple[ProvenInput, ...] = Field(
+        (),
+        description="what others have proven to stream, for `streaming: auto`: from `streamflow-io learned export`",
     )

@@ -155,6 +155,10 @@ def _check_addresses(
     for entry in annotations.streamable:
         if entry.value not in ports:
             yield entry.error(_unknown("port", entry.value), listed(ports))
+    inputs = {port_path(step.path, name) for step in steps for name in step.inputs}
+    for proven in annotations.proven:
+        if proven.value.input not in inputs:
+            yield proven.error(_unknown("input", proven.value.input), listed(inputs), "input")
 
 
 def _unknown(what: str, path: str) -> str:

@@ -105,7 +105,7 @@ def read_annotations(path: str | os.PathLike[str]) -> Annotations:
     source = source_of(document, file)
     raw = plain(document)
     if not isinstance(raw, dict):
-        raise HintErrors.one(file, "annotations", "not a mapping", "steps, streamable", line=1)
+        raise HintErrors.one(file, "annotations", "not a mapping", "steps, streamable, proven", line=1)
     steps = raw.get("steps")
     streamable = raw.get("streamable")
     # Steps are looked at below, one by one; whether steps and ports exist is known where the workflow is.
@@ -114,7 +114,7 @@ def read_annotations(path: str | os.PathLike[str]) -> Annotations:
         del outline["steps"]
     if isinstance(streamable, list) and all(isinstance(entry, str) for entry in streamable):
         del outline["streamable"]
-    _, errors = parse_model(AnnotationsFile, outline, "", source)
+    rest, errors = parse_model(AnnotationsFile, outline, "", source)
     scopes, paths = [], []
     for step, entries in steps.items() if isinstance(steps, dict) else ():
         field = f"steps.{step}"
@@ -138,7 +138,11 @@ def read_annotations(path: str | os.PathLike[str]) -> Annotations:
         Located(entry, Level.ANNOTATIONS, f"streamable[{index}]", source.below("streamable", index))
         for index, entry in enumerate(streamable or ())
     ]
-    return Annotations(tuple(paths), tuple(scopes), tuple(ports))
+    proven = [
+        Located(entry, Level.ANNOTATIONS, f"proven[{index}]", source.below("proven", index))
+        for index, entry in enumerate(() if rest is None else rest.proven)
+    ]
+    return Annotations(tuple(paths), tuple(scopes), tuple(ports), tuple(proven))
 
 
 def check_annotations_file(path: str | os.PathLike[str], streamflow_file: str | os.PathLike[str]) -> None:

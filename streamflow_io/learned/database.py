@@ -55,8 +55,9 @@ _PROOFS = """
         options TEXT NOT NULL,
         step TEXT NOT NULL,
         found REAL NOT NULL,
-        way TEXT, -- net, pipe; NULL: it does not stream
-        reason TEXT, -- why not
+        way TEXT, -- net, pipe; NULL: it does not stream, or is an output
+        reason TEXT, -- why it does not
+        closes INTEGER, -- of an output: after so many it is complete; 0: only when its job has ended
         bytes INTEGER NOT NULL,
         runs INTEGER NOT NULL,
         UNIQUE (tool, kind, port, options)

@@ -18,13 +18,21 @@ from .database import LearnedDatabase, LearnedLimitsError, known_rows
 #: `pipe`, as an input that is declared `streamable`.
 Way = Literal["net", "pipe"]
 
-_COLUMNS = "tool, kind, port, options, step, found, way, reason, bytes, runs"
+_COLUMNS = "tool, kind, port, options, step, found, way, reason, bytes, runs, closes"
 _SELECT = f"SELECT {_COLUMNS} FROM proofs ORDER BY step, kind, port, found"
+
+
+def _refusal(row: str) -> str:
+    """How much of it is refused: nothing; that it is complete before its job has ended; that it streams."""
+    return f"CASE WHEN {row}.way IS NOT NULL OR {row}.closes > 0 THEN 0 WHEN {row}.closes = 0 THEN 1 ELSE 2 END"
+
+
 # Another run may have found out the same, or that it is not so, meanwhile.
-_INSTEAD = """
+_INSTEAD = f"""
     ON CONFLICT (tool, kind, port, options) DO UPDATE SET step = excluded.step, found = excluded.found,
-    way = excluded.way, reason = excluded.reason, bytes = excluded.bytes, runs = max(proofs.runs, excluded.runs)
-    WHERE excluded.way IS NULL OR proofs.way IS NOT NULL
+    way = excluded.way, reason = excluded.reason, bytes = excluded.bytes, runs = max(proofs.runs, excluded.runs),
+    closes = excluded.closes
+    WHERE {_refusal("excluded")} >= {_refusal("proofs")}
 """
 _IS = "tool = ? AND kind = ? AND port = ? AND options = ?"
 
@@ -59,6 +67,8 @@ class Proof:
     :ivar reason: why not, in words
     :ivar bytes: of the file with which it was tried
     :ivar runs: in how many jobs it has streamed since, without a difference
+    :ivar closes: of an output: when it was closed after writing so often it is complete, as far as it was seen; 0: that
+        was wrong, and it is complete only when its job has ended; None: nothing is known of it
     """
 
     key: ProofKey
@@ -68,6 +78,12 @@ class Proof:
     reason: str | None = None
     bytes: int = 0
     runs: int = 0
+    closes: int | None = None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it must not stream."""
+        return self.way is None and self.closes is None
 
     @property
     def is_proven(self) -> bool:
@@ -83,10 +99,11 @@ class Proofs(LearnedDatabase):
 
     async def save(self, proof: Proof) -> None:
         """Keep a proof instead of the one with the same key; but what is refused stays so, until it is forgotten."""
-        values = (*astuple(proof.key), proof.step, proof.found, proof.way, proof.reason, proof.bytes, proof.runs)
+        about = (proof.way, proof.reason, proof.bytes, proof.runs, proof.closes)
+        values = (*astuple(proof.key), proof.step, proof.found, *about)
         async with self._transaction("IMMEDIATE") as connection:
             await connection.execute(
-                f"INSERT INTO proofs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_INSTEAD}", values
+                f"INSERT INTO proofs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_INSTEAD}", values
             )
 
     async def streamed(self, keys: Iterable[ProofKey]) -> None:
@@ -161,5 +178,5 @@ class RememberedProofs:
 
 
 def _proof(row: sqlite3.Row) -> Proof:
-    tool, kind, port, options, step, found, way, reason, size, runs = row
-    return Proof(ProofKey(tool, kind, port, options), step, found, way, reason, size, runs)
+    tool, kind, port, options, *about = row
+    return Proof(ProofKey(tool, kind, port, options), *about)

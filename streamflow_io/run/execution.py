@@ -45,6 +45,7 @@ from .inputs import (
 from .job_runner import JobRunner
 from .job_spec import job_spec
 from .learned_streams import LearnedReads, LearnedStreams
+from .learned_writes import LearnedWrites
 from .output_globs import expression_context, output_globs
 from .part_ways import PartWays
 from .paths import job_path
@@ -127,6 +128,7 @@ class Execution:
         self._lost_a_producer = False
         self._splitting = Splitting(run, step, job)
         self._learned = LearnedReads(run.learned_streams, step, job)
+        self._writes = LearnedWrites(run.learned_streams, job.name)
 
     async def run(self) -> None:
         """:raises UnrecoverableWorkflowException: if the job fails for good: what streams cannot be rolled back"""
@@ -254,6 +256,7 @@ class Execution:
         runner, sessions = self._run.runner, self._run.sessions
         await sessions.split(self._job.name, split, runtime)
         events = sessions.told(self._job.name, split.told(runner.events(self._job.name, node_job)))
+        events = self._writes.told(events)
         following = asyncio.gather(
             self._deliverer.follow(attempt, events, producers, queued=runtime.wrapper == "run"),
             self._give_way(node_job, attempt, producers),
@@ -281,6 +284,7 @@ class Execution:
                 seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
                 self._run.rehearsals.succeeded(self._step, self._job, runtime, self._inputs, tokens, seconds)
             await self._learned.succeeded()
+            await self._writes.succeeded(exit_event)
         except asyncio.TimeoutError as error:
             raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error
         finally:
@@ -323,12 +327,22 @@ class Execution:
         link = partial(self._run.part_ways.link, runtime)
         read = numbered_streams(producers)
         self._run.stream_rates.opened(self._job.name, self._inputs, read)
-        nets = self._learned.under_net(self._inputs)
+        nets, unasked = self._learned.under_net(self._inputs), self._learned.unasked(self._inputs)
         config = self._run.config
-        streams = (input_stream(*one, runtime, config, name, net=id(one[0]) in nets) for name, one in read.items())
+        # Nobody has said of these that they are written front to back.
+        careful = config.model_copy(update={"verify": "full"})
+        streams = (
+            input_stream(*one, runtime, careful, name, net=id(one[0]) in nets, closes=self._learned.closes(one[0]))
+            if id(one[0]) in unasked
+            else input_stream(*one, runtime, config, name)
+            for name, one in read.items()
+        )
         spec = job_spec(self._step, self._job).model_copy(
             update={
-                "outputs": tuple(output.watched(self._job.output_directory, globs[output.port]) for output in watched),
+                "outputs": tuple(
+                    self._writes.watched(output.watched(self._job.output_directory, globs[output.port]))
+                    for output in watched
+                ),
                 "inputs": (*streams, *part_inputs(self._job.inputs, self._step.streamable, link)),
                 "gates": tuple(gated_input(*read, runtime) for read in producers if read[0].source.gate is not None),
             }

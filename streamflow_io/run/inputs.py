@@ -51,6 +51,7 @@ def input_stream(
     config: SchedulerConfig | None = None,
     stream: str | None = None,
     net: bool = False,
+    closes: int | None = None,
 ) -> InputStream:
     """An input whose bytes are fed to the job as one attempt of its producer writes them.
 
@@ -60,6 +61,7 @@ def input_stream(
     :param config: how much of what was fed is compared with the file at the commit, and whether its rate is limited
     :param stream: what it is called there
     :param net: no hint says that the job reads it front to back
+    :param closes: when it was closed after writing so often it is taken to be complete; None: when it is committed
     """
     config = config or SchedulerConfig()
     bandwidth = stream_bw(token) if config.limits else None
@@ -69,17 +71,19 @@ def input_stream(
     assert attempt.node_job is not None, "only a job under a node runtime has stream tokens"
     path = written_to(token, attempt)
     shared = attempt.node_job.shared_with(reader, path)
+    link = attempt.node_job.link_to(reader)
     return InputStream(
         **({"path": str(path)} if shared is None else vars(shared)),
         name=token.source.job,
         port=token.source.port,
-        link=attempt.node_job.link_to(reader),
+        link=link,
         target={"fifo": token.value["path"]},
         verify=config.verify,
         limit=limit,
         id=stream,
         phases=True,
         net=True if net else None,
+        closes=None if link is not None else closes,
     )
 
 

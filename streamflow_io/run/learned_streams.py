@@ -52,12 +52,29 @@ class LearnedStreams:
         """Whether a stream was not asked for by a hint."""
         return port_path(get_job_step_name(token.source.job), token.source.port) in self.streamed
 
-    async def refuse(self, token: StreamToken, how: str) -> None:
-        """An output that is streamed without a hint is not written front to back: it will not be streamed again."""
+    def closes(self, token: StreamToken) -> int | None:
+        """When a stream that no hint has asked for was closed so often it is taken to be complete; None: at the end."""
+        known = self.proofs.of(self.written(token.source.job, token.source.port)) if self.is_learned(token) else None
+        return None if known is None else known.closes or None
+
+    def written(self, job: str, port: str) -> ProofKey:
+        """What is known of how jobs like this one write an output has this key."""
+        return ProofKey(self.tools[get_job_step_name(job)], "writes", port)
+
+    async def refuse(self, token: StreamToken, how: str, was_closed: bool) -> None:
+        """An output that is streamed without a hint is not written front to back: it will not be streamed again.
+
+        :param was_closed: it was taken to be complete when it was closed: that will not be done again
+        """
         step, port = get_job_step_name(token.source.job), token.source.port
-        key = ProofKey(self.tools[step], "writes", port)
-        if self.proofs.of(key) is None:
-            logger.info(f"{port_path(step, port)} is not streamed any more without a hint: it {how}")
+        key, name = self.written(token.source.job, port), port_path(step, port)
+        known = self.proofs.of(key)
+        if was_closed:
+            if known is None or known.closes:
+                logger.info(f"{name} is taken to be complete only when its job has ended: it {how}")
+                await self.proofs.remember(Proof(key, step, time.time(), closes=0))
+        elif known is None or not known.is_refused:
+            logger.info(f"{name} is not streamed any more without a hint: it {how}")
             await self.proofs.remember(Proof(key, step, time.time(), reason=how))
 
 
@@ -75,6 +92,8 @@ class LearnedReads:
         self._as_files: set[str] = set()
         # Those with which it has failed, and how.
         self._blamed: frozenset[str] = frozenset()
+        # The outputs that it takes to be complete when they are closed, by job and name.
+        self._closed: set[tuple[str, str]] = set()
         self._why = ""
         self._has_begun = False
 
@@ -125,6 +144,18 @@ class LearnedReads:
         nets = (name for name in self.streams if self._ways[name] == "net")
         return {id(token) for name in nets for token in stream_tokens(inputs[name])}
 
+    def unasked(self, inputs: Mapping[str, Token]) -> set[int]:
+        """The streams for which no hint has asked, by the identity of their tokens."""
+        tokens = (token for name in self.streams for token in stream_tokens(inputs[name]))
+        return {id(token) for token in tokens if self._learned.is_learned(token)}
+
+    def closes(self, token: StreamToken) -> int | None:
+        """As :meth:`LearnedStreams.closes`, for a stream that it is about to read."""
+        closes = self._learned.closes(token)
+        if closes is not None:
+            self._closed.add((token.source.job, token.source.port))
+        return closes
+
     def are_out_of_reach(self, inputs: Mapping[str, Token], runtime: NodeRuntime, producers: Producers) -> bool:
         """Whether streams need their files at hand, and these are on another host; they are read as files then."""
         nets = self.under_net(inputs)
@@ -146,7 +177,8 @@ class LearnedReads:
             if token.source.job == error.job and self._learned.is_learned(token)
         }
         for token in found.values():
-            await self._learned.refuse(token, error.how or "was written again")
+            was_closed = (token.source.job, token.source.port) in self._closed
+            await self._learned.refuse(token, error.how or "was written again", was_closed)
         self._as_files |= found.keys()
         return bool(found)
 
@@ -154,7 +186,7 @@ class LearnedReads:
         """Whether the output that is another file in the end was streamed though no hint has asked for that."""
         if not self._learned.is_learned(error.token):
             return False
-        await self._learned.refuse(error.token, error.how)
+        await self._learned.refuse(error.token, error.how, was_closed=False)
         return True
 
     def blamed(self, error: JobFailedError) -> bool:

@@ -464,7 +464,7 @@ class NodeRuntime(ABC):
 
         :raises NodeRuntimeError: if that cannot be told
         """
-        text = part.model_dump_json(exclude={"path"})
+        text = part.model_dump_json(exclude={"path"}, exclude_defaults=True)
         words = [self.binary, "compare", "--file", part.path, "--part", text]
         said, code = await self.run(words, seconds_to_compare(part.bytes))
         if code not in (0, 1):

@@ -47,6 +47,7 @@ class WatchedOutput(_Message):
     """An output that is watched: files below `root`, an absolute directory, that match `globs`.
 
     :ivar phases: the bursts are told in which its files grow; None: they are not
+    :ivar closes: it is told when its files are closed after writing, whatever the rules; None: where rules ask for it
     """
 
     port: str
@@ -55,6 +56,7 @@ class WatchedOutput(_Message):
     kind: Literal["file", "files", "directory"]
     rules: tuple[OutputRule, ...]
     phases: Literal[True] | None = None
+    closes: Literal[True] | None = None
 
 
 class Link(_Message):
@@ -106,6 +108,8 @@ class InputStream(_EarlyInput):
     :ivar id: what it is called where its limit changes, and in :class:`DrainedEvent`; None: as the producer's job
     :ivar phases: it is told how far it is, and when all that there was has been fed; None: it is not
     :ivar net: it is not declared `streamable`: the command must not see that it is no file; None: it is
+    :ivar closes: only with events: it ends when the file was closed after writing so often, and is compared when that
+        is final; None: when it is committed
     """
 
     events: Path | None = None
@@ -117,6 +121,7 @@ class InputStream(_EarlyInput):
     phases: Literal[True] | None = None
     net: Literal[True] | None = None
     replay: Literal[True] | None = None
+    closes: int | None = None
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
@@ -466,12 +471,14 @@ class StreamPart(_Told):
 
     :ivar path: the file, where its producer has it
     :ivar digest: in a form that `sfio-node` knows
+    :ivar whole: they are all that it has
     """
 
     path: Path
     bytes: int
     digest: str
     verify: Literal["full", "samples"]
+    whole: bool = False
 
 
 class StreamEvent(_Event):

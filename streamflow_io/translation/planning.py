@@ -39,7 +39,7 @@ from .inspect import io_graph, standard_outputs
 from .known_files import known_files
 from .known_jobs import known_jobs
 from .known_tokens import KnownTokens
-from .proving import find_candidates, prove, remembered_proofs, steps_kept_out
+from .proving import find_candidates, known_to, prove, steps_kept_out
 from .storage_checks import find_storages
 from .tool_contents import content_digests, named_programs, networked
 
@@ -90,7 +90,8 @@ def make_plan(
     graph = io_graph(workflow, annotations, sites.site_of, all_obstacles=shows_possible or is_auto)
     storages = _storages(workflow, annotations, config, sites) if config.storages or hinted else None
     kept_out = steps_kept_out(workflow, annotations)
-    proofs = remembered_proofs(learned_path(config, Path(scheduler.context.config["path"]))) if is_auto else ()
+    path = learned_path(config, Path(scheduler.context.config["path"]))
+    proofs = known_to(path, annotations) if is_auto else ()
     candidates = find_candidates(graph, kept_out, contents, programs, alone) if is_auto and proofs is not None else {}
     proved = prove(graph, candidates, contents, proofs or (), kept_out) if is_auto else Proved(graph, graph)
     graph = proved.graph

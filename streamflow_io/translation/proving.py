@@ -14,13 +14,27 @@ from streamflow_io.graph.candidates import Candidate, Proved, Stamp, candidate_i
 from streamflow_io.graph.io_graph import IOGraph
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.learned.database import LearnedLimitsError
-from streamflow_io.learned.proofs import Proof, known_proofs
+from streamflow_io.learned.proofs import Proof, ProofKey, known_proofs
 
 _NETWORK = "it has NetworkAccess, and does not run twice"
 
 
-def remembered_proofs(path: Path) -> tuple[Proof, ...] | None:
-    """What earlier runs have proven; None: that cannot be read, and this is said."""
+def known_to(path: Path, annotations: Mapping[str, StepAnnotations]) -> tuple[Proof, ...] | None:
+    """What earlier runs have proven, and what the annotations file says that others have; what is known better wins.
+
+    :return: None: what earlier runs have proven cannot be read, and this is said
+    """
+    if (remembered := _remembered(path)) is None:
+        return None
+    proofs = {proof.key: proof for proof in remembered}
+    for step, hints in annotations.items():
+        for entry in hints.proven:
+            key = ProofKey(entry.tool, "reads", entry.input.rpartition("/")[2], entry.options)
+            proofs.setdefault(key, Proof(key, step, 0, entry.read))
+    return tuple(proofs.values())
+
+
+def _remembered(path: Path) -> tuple[Proof, ...] | None:
     try:
         return known_proofs(path)
     except LearnedLimitsError as error:
@@ -75,7 +89,9 @@ def prove(
     """
     proofs = list(proofs)
     read = {(proof.key.tool, proof.key.port) for proof in proofs if proof.is_proven and proof.key.kind == "reads"}
-    rewritten = {(proof.key.tool, proof.key.port) for proof in proofs if proof.key.kind == "writes"}
+    rewritten = {
+        (proof.key.tool, proof.key.port) for proof in proofs if proof.key.kind == "writes" and proof.is_refused
+    }
     readers = [route.consumer for route in graph.routes if route.consumer is not None]
     proven = {(reader.step, reader.port) for reader in readers if reader.streamable and reader.step not in kept_out}
     for step, each in candidates.items():

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.plan_proofs import prospects
+from streamflow_io.hints.errors import HintErrors
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
 from streamflow_io.run.proof_key import proof_key
 from tests.cwl import Bench, Document, Run, found, tool, workflow
@@ -131,6 +135,51 @@ def test_what_is_planned(proving: Proving, monkeypatch: pytest.MonkeyPatch) -> N
     assert state() == ("refused", "/a/out was cut")
 
 
+def test_what_is_exported_streams_for_others_in_their_first_run(
+    proving: Proving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(proving.bench.data))
+    config = {**AUTO, "annotations": "proven.yml"}
+    path = proving.bench.write(chain(producer(), reader()), {}, io=True, config=config)
+    annotations = path.parent / "proven.yml"
+    annotations.write_text("steps: {}\n")
+    export = ["learned", "export", str(path), "--force", "-o", str(annotations)]
+    assert main(export) == 1
+    assert annotations.read_text() == "steps: {}\n"
+    proving.prove(path, {("/b", "file"): "net"})
+    assert main(export) == 0, capsys.readouterr().err
+    proving.store.unlink()
+    ours = proving.bench.run_all([path])[0]
+    assert ours.ok, ours.errors
+    assert_streamed(ours)
+    # What others say is forgotten where it was found wrong.
+    [shared] = plan_file(path).plans["main"].proofs
+    asyncio.run(proving.remember(replace(shared, way=None, reason="it asks for the size")))
+    assert [proof.way for proof in plan_file(path).plans["main"].proofs] == [None]
+
+
+@pytest.mark.parametrize(
+    ("entry", "field"),
+    [
+        ({"input": "/b/other"}, "proven[0].input"),
+        ({"read": "fast"}, "proven[0].read"),
+        ({"tool": "12"}, "proven[0].tool"),
+        ({"options": None}, "proven[0].options"),
+    ],
+)
+def test_mistakes_in_what_is_shared(proving: Proving, entry: dict[str, Any], field: str) -> None:
+    path = proving.bench.write(chain(producer(), reader()), {}, io=True, config={**AUTO, "annotations": "proven.yml"})
+    right = {"input": "/b/file", "read": "net", "tool": "a" * 64, "options": "b" * 64}
+    annotations = path.parent / "proven.yml"
+    annotations.write_text(json.dumps({"proven": [right]}))
+    assert len(plan_file(path).plans["main"].proofs) == 1
+    annotations.write_text(json.dumps({"proven": [{**right, **entry}]}))
+    with pytest.raises(HintErrors) as errors:
+        plan_file(path)
+    [error] = errors.value.errors
+    assert (error.file, error.field) == (str(annotations), field)
+
+
 def test_it_is_off_by_default(proving: Proving) -> None:
     path = proving.bench.write(chain(producer(), reader()), {}, io=True, config={})
     assert plan_file(path).plans["main"].candidates == {}
@@ -170,6 +219,41 @@ def test_an_output_that_is_written_again(proving: Proving) -> None:
     assert " WARNING " not in ours.log
     _, again = proving.run_both(chain(producer(script), reader()))
     assert again.time("read") > again.time("end")
+
+
+def test_a_small_change_in_the_middle_is_found_whatever_is_asked_for(proving: Proving) -> None:
+    """Nobody has said that the tool is known to write front to back."""
+    script = "head -c 32000000 /dev/zero > out.txt; sleep 1; printf x | dd of=out.txt bs=1 seek=9999999 conv=notrunc"
+    proving.run_both(chain(producer(script), reader("cksum < $file")), config={**AUTO, "verify": "samples"})
+    assert "written again" in str({step: reason for step, _, reason, _ in proving.known()}["/a"])
+
+
+def test_what_was_closed_long_before_its_job_ended_is_complete_for_its_readers_then(proving: Proving) -> None:
+    """Until that turns out wrong, of which nobody notices anything but that the reader starts again."""
+    more = proving.bench.data / "more"
+    script = f"""seq 5 > out.txt
+[ -z "$SFIO_JOB" ] || sleep 2.5
+[ ! -e {more} ] || echo more >> out.txt
+note end"""
+    document = chain(producer(script), reader('cat "$file"; note done'))
+
+    def run() -> tuple[Run, int | None]:
+        _, ours = proving.run_both(document)
+        assert " WARNING " not in ours.log
+        [closes] = {proof.closes for proof in known_proofs(proving.store) if proof.key.kind == "writes"}
+        return ours, closes
+
+    ours, closes = run()
+    assert closes == 1
+    assert ours.time("done") > ours.time("end")
+    ours, closes = run()
+    assert closes == 1
+    assert ours.time("done") < ours.time("end")
+    more.touch()
+    ours, closes = run()
+    assert closes == 0
+    early, late = ours.times("done")
+    assert early < ours.time("end") < late
 
 
 def test_an_output_that_has_a_temporary_name(proving: Proving) -> None:

@@ -592,7 +592,7 @@ def test_all_mistakes_are_reported_once_and_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("annotations", "field", "message", "allowed"),
     [
-        ("step:  # <-\n  /align: []", "step", "unknown field", "steps, streamable"),
+        ("step:  # <-\n  /align: []", "step", "unknown field", "steps, streamable, proven"),
         ("steps:\n  /aling: []  # <-", "steps./aling", "unknown step '/aling'", "/, /align, /sort"),
         ("steps:\n  align: []  # <-", "steps.align", "'align' is no step path", "/, /align, /sort"),
         ("steps:\n  /align/: []  # <-", "steps./align/", "unknown step '/align/'", "/, /align, /sort"),
@@ -621,7 +621,7 @@ def test_all_mistakes_are_reported_once_and_in_order(tmp_path: Path) -> None:
         ("streamable:\n- align/bam  # <-", "streamable[0]", "'align/bam' is no port path", PORTS),
         ("streamable:\n- 1  # <-", "streamable[0]", "1 is not allowed", "Input should be a valid string"),
         ("streamable: /align/bam  # <-", "streamable", "'/align/bam' is not allowed", STREAMABLE),
-        ("- steps  # <-", "annotations", "not a mapping", "steps, streamable"),
+        ("- steps  # <-", "annotations", "not a mapping", "steps, streamable, proven"),
         ("steps: {  # <-", "annotations", "expected the node content", "a YAML file"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -47,6 +48,15 @@ def test_what_is_refused_stays_so_whatever_another_run_has_found(tmp_path: Path)
     asyncio.run(remember(path, refused))
     asyncio.run(remember(path, PROVEN))
     assert known_proofs(path) == (refused,)
+
+
+@pytest.mark.parametrize("order", itertools.permutations(range(3)))
+def test_the_most_that_is_refused_of_an_output_stays(tmp_path: Path, order: tuple[int, ...]) -> None:
+    path, early = tmp_path / "learned.db", Proof(replace(KEY, kind="writes"), "/a", 1.0, closes=2)
+    found = (early, replace(early, closes=0), replace(early, closes=None, reason="it was written again"))
+    for last, number in enumerate(order):
+        asyncio.run(remember(path, found[number]))
+        assert known_proofs(path) == (found[max(order[: last + 1])],)
 
 
 def test_who_finds_the_same_again_does_not_begin_to_count_anew(tmp_path: Path) -> None:

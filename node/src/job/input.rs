@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use serde::de::Error;
@@ -39,6 +40,8 @@ pub struct Input {
     pub phases: bool,
     /// It is not declared to be streamable: where the command does more than read it in order, it gets the file.
     pub net: bool,
+    /// It ends when it was closed after writing so often, and not only at the commit; then its bytes are still to be compared.
+    pub closes: Option<NonZeroU32>,
     /// A part comes from the machine where it was said; None: it is read here.
     pub home: Option<Home>,
 }
@@ -79,6 +82,7 @@ struct InputFields {
     net: bool,
     #[serde(default, deserialize_with = "or_default")]
     replay: bool,
+    closes: Option<NonZeroU32>,
 }
 
 impl TryFrom<InputFields> for Input {
@@ -86,9 +90,12 @@ impl TryFrom<InputFields> for Input {
 
     fn try_from(fields: InputFields) -> Result<Self, &'static str> {
         let InputFields { name, id, port, path, named, lock, events, link, part, number, target, .. } = fields;
-        let InputFields { verify, memory, limit, phases, net, replay, .. } = fields;
+        let InputFields { verify, memory, limit, phases, net, replay, closes, .. } = fields;
         if events.is_none() && (named.is_some() || lock) {
             return Err("\"named\" and \"lock\" go with \"events\"");
+        }
+        if events.is_none() && closes.is_some() {
+            return Err("\"closes\" goes with \"events\"");
         }
         if events.is_none() && net && !replay {
             return Err("\"net\" goes with \"events\" or \"replay\"");
@@ -129,7 +136,7 @@ impl TryFrom<InputFields> for Input {
         let (verify, memory, limit) =
             (verify.unwrap_or_default(), memory.unwrap_or(true), limit.and_then(|limit| limit.rate));
         let id = id.unwrap_or_else(|| name.clone());
-        Ok(Self { name, id, port, path, named, lock, access, target, verify, memory, limit, phases, net, home })
+        Ok(Self { name, id, port, path, named, lock, access, target, verify, memory, limit, phases, net, closes, home })
     }
 }
 

@@ -69,6 +69,8 @@ struct OutputFields {
     rules: Vec<RuleFields>,
     #[serde(default, deserialize_with = "or_default")]
     phases: bool,
+    #[serde(default, deserialize_with = "or_default")]
+    closes: bool,
 }
 
 #[derive(Deserialize)]
@@ -99,7 +101,7 @@ impl TryFrom<OutputFields> for Output {
     type Error = String;
 
     fn try_from(fields: OutputFields) -> Result<Self, String> {
-        let OutputFields { port, root, kind, globs: own, rules, phases } = fields;
+        let OutputFields { port, root, kind, globs: own, rules, phases, closes } = fields;
         let mut globs = patterns(own.as_deref().unwrap_or_default(), &root)?;
         let mut read = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
@@ -113,7 +115,7 @@ impl TryFrom<OutputFields> for Output {
             }
             read.push(rule);
         }
-        Ok(Self { port, root, kind, globs, rules: read, phases, tells_all: false })
+        Ok(Self { port, root, kind, globs, rules: read, phases, tells_all: closes })
     }
 }
 

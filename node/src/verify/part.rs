@@ -40,6 +40,9 @@ pub struct Part {
     #[serde(serialize_with = "write_digest", deserialize_with = "read_digest")]
     pub digest: u64,
     pub verify: Verify,
+    /// They are all that it has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
 }
 
 /// Of all bytes of something.
@@ -62,9 +65,10 @@ impl Digest {
 }
 
 impl Part {
-    /// Whether `file` begins with these bytes, as far as they are compared. Reads them.
+    /// Whether `file` begins with these bytes, or has no others, as far as they are compared. Reads them.
     pub fn is_of(&self, file: &File) -> io::Result<bool> {
-        if file.metadata()?.len() < self.bytes {
+        let size = file.metadata()?.len();
+        if size < self.bytes || (self.whole && size > self.bytes) {
             return Ok(false);
         }
         let mut noted = self.verify.begin();
@@ -123,7 +127,7 @@ mod tests {
     fn part_of(file: &File, bytes: u64, piece: usize, verify: Verify) -> Part {
         let mut noted = verify.begin();
         note_in_pieces(&mut *noted, file, bytes, piece);
-        Part { bytes, digest: noted.digest(), verify }
+        Part { bytes, digest: noted.digest(), verify, whole: false }
     }
 
     #[test]
@@ -166,6 +170,10 @@ mod tests {
                 file.write_all_at(&[byte], position).unwrap();
                 assert_eq!(part.is_of(&file).unwrap(), same, "{position} {byte}");
             }
+            let whole = Part { whole: true, ..part };
+            assert!(!whole.is_of(&file).unwrap());
+            file.set_len(9_000).unwrap();
+            assert!(whole.is_of(&file).unwrap());
             file.set_len(8_999).unwrap();
             assert!(!part.is_of(&file).unwrap());
         }
