@@ -1,6 +1,7 @@
 """The templates without a hint, with `streaming: auto`: what three runs take, beside plain and annotated ones.
 
-The first run learns; the store of what was learned is removed before it. Tools are the same in all.
+The first run learns; the store of what was learned is removed before it. Where no core is idle that takes several runs:
+so another first run waits at its end for what is left to learn. Tools are the same in all.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ def _variants(name: str, annotated: StreamFlowRun, directory: Path) -> list[Vari
     plain = StreamFlowRun(copy, None, (), annotated.settings, annotated.digest)
     learning = StreamFlowRun(copy, auto, (), annotated.settings, annotated.digest)
 
+    waiting = replace(learning, scheduler={**auto, "rehearse": "wait"})
+
     def variant(what: str, way: StreamFlowRun, forgets: bool = False) -> Variant:
         def run(directory: Path) -> Outcome:
             if forgets:
@@ -72,6 +75,8 @@ def _variants(name: str, annotated: StreamFlowRun, directory: Path) -> list[Vari
     return [
         variant("plain", plain),
         *(variant(f"run {number}", learning, forgets=number == 1) for number in range(1, RUNS + 1)),
+        variant("run that waits", waiting, forgets=True),
+        variant("run after it", learning),
         variant("annotated", annotated),
     ]
 
@@ -97,7 +102,10 @@ def _comparisons(name: str) -> list[Comparison]:
     return [
         compare("run 1", "plain", 1.03),
         compare(last, "annotated", 1.05),
+        compare("run after it", "annotated"),
         compare(last, "plain"),
+        compare("run that waits", "plain"),
+        compare("run after it", "plain"),
         compare("annotated", "plain"),
     ]
 

@@ -234,9 +234,17 @@ class Rehearsals:
                 self._timers[host] = asyncio.get_running_loop().call_later(_SETTLING, self._begin, host)
 
     def _next(self, host: str) -> tuple[Rehearsal, AvailableLocation] | None:
-        """Of those that may start, one of which there were fewest; None: there is none."""
+        """Of those that may start, the shortest of which there were fewest; None: there is none.
+
+        A core may be idle for a short time only, and what has to end before it has shown anything is lost.
+        """
         able = [waiting for waiting in self._waiting[host] if self._may_start(*waiting)]
-        return min(able, key=lambda waiting: self._begun[waiting[0].name], default=None)
+
+        def rank(waiting: tuple[Rehearsal, AvailableLocation]) -> tuple[int, float]:
+            rehearsal, _ = waiting
+            return self._begun[rehearsal.name], rehearsal.performance.seconds
+
+        return min(able, key=rank, default=None)
 
     def _begin(self, host: str) -> None:
         del self._timers[host]

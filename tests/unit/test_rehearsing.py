@@ -49,6 +49,10 @@ class Runtime:
         return self.cat, 0
 
 
+async def nothing() -> None:
+    return None
+
+
 class Stage:
     """A run with a host of two cores, whose rehearsals last until the test ends them.
 
@@ -66,6 +70,7 @@ class Stage:
         self.used = {"host": Hardware(0, 0)}
         self.host = AvailableLocation(name="host", deployment="d", hostname="host", hardware=Hardware(2, 1000))
         self.proofs = RememberedProofs(directory / "learned", ())
+        monkeypatch.setattr(self.proofs, "_open", nothing)  # A file takes its time.
         programs: Any = (("cat", (9, 8)),)
         candidates = {f"/{name}": Candidate(f"tool {name}", ("text", "more"), programs) for name in "abc"}
         plan = SimpleNamespace(candidates=candidates, annotations={})
@@ -97,9 +102,16 @@ class Stage:
             raise
 
     async def performs(
-        self, step: str, size: int = 9, option: int = 0, runtime: Runtime | None = None, **fields: Any
+        self,
+        step: str,
+        size: int = 9,
+        option: int = 0,
+        runtime: Runtime | None = None,
+        seconds: float = 1.0,
+        taken: float = 0,
+        **fields: Any,
     ) -> None:
-        """A job of a step succeeds; on the driver's node if no other one is given."""
+        """A job of a step succeeds; on the driver's node if no other one is given. So many cores are taken then."""
         command = CWLCommand(step=cast(Any, None))
         vars(command).update(fields)
         each = SimpleNamespace(name=f"/{step}", command=command, output_connectors={})
@@ -107,8 +119,9 @@ class Stage:
         job = Job(f"/{step}/0", 0, {}, "/in", "/out", "/tmp")
         self.rehearsals.placed(job.name, [self.host])
         inputs: dict[str, Token] = {"text": File(value), "option": Token(option)}
-        self.rehearsals.succeeded(cast(Any, each), job, cast(Any, runtime or Runtime(is_here=True)), inputs, {}, 1.0)
-        await self.account(0)
+        runtime = runtime or Runtime(is_here=True)
+        self.rehearsals.succeeded(cast(Any, each), job, cast(Any, runtime), inputs, {}, seconds)
+        await self.account(taken)
 
     async def account(self, cores: float, memory: float = 0) -> None:
         """So much is taken now."""
@@ -263,6 +276,16 @@ async def test_what_is_proven_with_a_program_says_nothing_of_another_one_elsewhe
     assert len(stage.begun) == 3
     assert [runtime.asked for runtime in (same, other, none)] == [1, 1, 1]
     assert sorted(proof.way or "" for proof in stage.proofs._known.values()) == ["", "", "net"]
+    await stage.rehearsals.close()
+
+
+async def test_the_shortest_comes_first(stage: Stage) -> None:
+    for step, seconds in (("a", 5.0), ("b", 1.0), ("c", 3.0)):
+        await stage.performs(step, seconds=seconds, taken=2)
+    await stage.account(0)
+    for step in "bca":
+        assert stage.begun[-1] == f"/{step}/text"
+        await stage.finds(f"/{step}/text", Finding("net"))
     await stage.rehearsals.close()
 
 
