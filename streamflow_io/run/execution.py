@@ -20,6 +20,7 @@ from streamflow_io.learned.verdicts import RememberedVerdicts
 from streamflow_io.runtime import (
     AttemptLostError,
     Event,
+    ExitEvent,
     JobSpec,
     NodeJob,
     NodeRuntime,
@@ -80,7 +81,7 @@ class Performances(Protocol):
         runtime: NodeRuntime,
         inputs: Mapping[str, Token],
         outputs: Mapping[str, Token],
-        seconds: float,
+        exit_event: ExitEvent,
     ) -> None: ...
 
 
@@ -281,8 +282,7 @@ class Execution:
             attempt.end(True)
             await self._splitting.compare(split, runtime, tokens, globs)
             if self._run.rehearsals is not None:
-                seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
-                self._run.rehearsals.succeeded(self._step, self._job, runtime, self._inputs, tokens, seconds)
+                self._run.rehearsals.succeeded(self._step, self._job, runtime, self._inputs, tokens, exit_event)
             await self._learned.succeeded()
             await self._writes.succeeded(exit_event)
         except asyncio.TimeoutError as error:

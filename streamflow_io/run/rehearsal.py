@@ -51,6 +51,7 @@ class Performance:
     :ivar inputs: before an InitialWorkDirRequirement has changed them
     :ivar outputs: as StreamFlow has made them
     :ivar seconds: that its command took
+    :ivar cpu: seconds of CPU time, with those of its node runtime
     :ivar hardware: that it had
     :ivar connector: through which its command was run
     """
@@ -61,6 +62,7 @@ class Performance:
     inputs: Mapping[str, Token]
     outputs: Mapping[str, Token]
     seconds: float
+    cpu: float
     hardware: Hardware
     connector: Connector
 
@@ -115,7 +117,7 @@ class Rehearsal:
 
     async def _run_until_known(self) -> Finding:
         ran: list[tuple[Manner, Ran]] = []
-        while not isinstance(following := next_manner(ran, self.size), Finding):
+        while not isinstance(following := next_manner(ran, self.size, self.performance.cpu), Finding):
             before = ran[-1][1].made if following in ("twin", "again") else None
             ran.append((following, await self._run_once(following, before)))
         # What has failed for want of space says nothing of the program.
@@ -340,6 +342,7 @@ class _Seen:
             self.asked,
             difference,
             exit_event.is_from_outside,
+            exit_event.usage.cpu,
         )
 
 

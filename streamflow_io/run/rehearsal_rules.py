@@ -16,6 +16,9 @@ from streamflow_io.learned.proofs import Way
 SMALL = 2**16
 # Part of the file that is read as a stream, at least: else little is gained.
 _WORTH = 0.5
+# More CPU time than so many times that of the job, and so many seconds.
+_DEAR_TIMES = 1.5
+_DEAR_SECONDS = 1.0
 
 #: How a job is run once more: with a stream; with the file, as it was; or with the file at all the paths of the run
 #: with the stream, and once more so.
@@ -66,6 +69,7 @@ class Ran:
     :ivar asked: it has asked by path for more than bytes
     :ivar difference: what differs of its outputs, from those of the job itself, or, of a twin, from the run before;
         None: nothing
+    :ivar cpu: seconds of CPU time, with those of its node runtime
     :ivar is_elsewhere: it has had other paths than the job, which it may have written into its outputs
     :ivar made: its outputs, as in CWL
     """
@@ -79,6 +83,7 @@ class Ran:
     asked: bool = False
     difference: str | None = None
     is_from_outside: bool = False
+    cpu: float = 0.0
     is_elsewhere: bool = False
     made: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
@@ -147,11 +152,12 @@ def obstacle_of_work_dir(listing: Any, absolute: bool) -> str | None:
     return None
 
 
-def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int) -> Manner | Finding:
+def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> Manner | Finding:
     """How a job is to be run next, or what is found.
 
     :param so_far: how it has gone, in order
     :param size: bytes of the file
+    :param cpu: seconds of CPU time that the job itself took
     """
     if not so_far:
         return "net"
@@ -161,14 +167,14 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int) -> Manner | Fin
     if manner == "file":
         return _with_the_file_again(so_far[-2][1], ran)
     if manner == "twin":
-        return _with_its_twin(so_far, size)
+        return _with_its_twin(so_far, size, cpu)
     if manner == "again":
         return _with_the_file_again(so_far[-3][1], ran)
     if ran.succeeded and ran.difference is not None and ran.is_elsewhere and not ran.asked:
         return "twin"
     if manner == "pipe":
-        return _with_a_pipe(so_far[0][1], ran)
-    if ran.ended == "unstreamable" or (ran.is_equal and _waits(ran, size)):
+        return _with_a_pipe(so_far[0][1], ran, cpu)
+    if ran.ended == "unstreamable" or (ran.is_equal and (_waits(ran, size) or is_dear(ran.cpu, cpu))):
         return "pipe" if size > SMALL else unknown("the file is too small to tell")
     if not ran.is_equal:
         return "file"
@@ -180,20 +186,31 @@ def _waits(ran: Ran, size: int) -> bool:
     return ran.asked or (ran.held_at is not None and ran.held_at < _WORTH * size)
 
 
-def _with_a_pipe(under_net: Ran, ran: Ran) -> Finding:
+def is_dear(cpu: float, plain: float) -> bool:
+    """Whether a stream costs so much CPU time that little is gained, as where each of many calls is told.
+
+    :param cpu: seconds, of a rehearsal
+    :param plain: of the job itself
+    """
+    return cpu > _DEAR_TIMES * plain + _DEAR_SECONDS
+
+
+def _with_a_pipe(under_net: Ran, ran: Ran, cpu: float) -> Finding:
     if ran.is_equal and not ran.asked and ran.fed:
         return Finding("pipe")
+    if is_dear(under_net.cpu, cpu) and under_net.held_at is None:
+        return Finding(None, f"it takes {under_net.cpu:.1f} s of CPU time with a stream, and {cpu:.1f} s with the file")
     return Finding(None, _why_held(under_net))
 
 
-def _with_its_twin(so_far: Sequence[tuple[Manner, Ran]], size: int) -> Manner | Finding:
+def _with_its_twin(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> Manner | Finding:
     """What a job shows that may have made something else only because it was elsewhere."""
     *before, (manner, streamed), (_, twin) = so_far
     if not twin.succeeded:
         return Finding(None, f"it does not run twice: {twin.said}")
     if twin.difference is not None:
         return "again"
-    return next_manner([*before, (manner, replace(streamed, difference=None))], size)
+    return next_manner([*before, (manner, replace(streamed, difference=None))], size, cpu)
 
 
 def _with_the_file_again(streamed: Ran, ran: Ran) -> Finding:

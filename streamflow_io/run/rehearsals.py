@@ -24,7 +24,7 @@ from streamflow.workflow.utils import get_token_value
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs
-from streamflow_io.runtime import NodeRuntime
+from streamflow_io.runtime import ExitEvent, NodeRuntime
 from streamflow_io.telemetry.records import Record, RehearsedRecord
 from streamflow_io.wording import counted
 
@@ -155,13 +155,13 @@ class Rehearsals:
         runtime: NodeRuntime,
         inputs: Mapping[str, Token],
         outputs: Mapping[str, Token],
-        seconds: float,
+        exit_event: ExitEvent,
     ) -> None:
         """A job has ended well, and holds its cores yet. Never waits, and never fails.
 
         :param inputs: before an InitialWorkDirRequirement has changed them
         :param outputs: as StreamFlow has made them
-        :param seconds: that its command took
+        :param exit_event: what its command took
         """
         candidate, place = self._plan.candidates.get(step.name), self._places.pop(job.name, None)
         if self._is_closed or candidate is None or place is None:
@@ -179,7 +179,8 @@ class Rehearsals:
             return
         ended = Job(job.name, job.workflow_id, job.inputs, job.input_directory, job.output_directory, job.tmp_directory)
         hardware = self._context.scheduler.get_hardware(job.name)
-        performance = Performance(step, ended, runtime, inputs, outputs, seconds, hardware, connector)
+        seconds, cpu = (exit_event.ended or 0.0) - (exit_event.started or 0.0), exit_event.usage.cpu
+        performance = Performance(step, ended, runtime, inputs, outputs, seconds, cpu, hardware, connector)
         if runtime.is_here:
             self._add(performance, place, candidate, ports, ())
         else:

@@ -665,6 +665,7 @@ class WarningEvent(_Event):
 class Usage(_Told):
     """What the process tree of a job used: bytes, CPU seconds.
 
+    :ivar wrapper_cpu: CPU seconds of `sfio-node` itself, which is not in the tree
     :ivar io: seconds during which at least one of its threads waited for a device, an estimate; None where it was not
         measured or cannot be known
     :ivar held: seconds in which one of its calls waited at a gate; None: it has none
@@ -678,11 +679,17 @@ class Usage(_Told):
     write_bytes: int = 0
     user: float = 0.0
     system: float = 0.0
+    wrapper_cpu: float = 0.0
     io: float | None = None
     held: float | None = None
     paused: float | None = None
     pauses: int | None = None
     ahead: int | None = None
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds of the tree, and of what was done for it."""
+        return self.user + self.system + self.wrapper_cpu
 
 
 class ExitEvent(_Event):

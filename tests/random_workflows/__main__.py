@@ -63,7 +63,9 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | None) -> int:
         if not trial.is_harmless and options.reduce:
             reduced(place, blueprint, trial, run)
         elif trial.is_harmless and not options.keep:
-            shutil.rmtree(place)
+            # A node runtime whose run has failed may be removing its own at the same time.
+            while place.exists():
+                shutil.rmtree(place, ignore_errors=True)
         return number, trial
 
     counted: Counter[str] = Counter()

@@ -33,11 +33,11 @@ DIFFERENT = ran(difference="out.txt")
 FAILED = ran(succeeded=False)
 
 
-def found(*so_far: tuple[Manner, Ran], size: int = SIZE) -> Finding:
+def found(*so_far: tuple[Manner, Ran], size: int = SIZE, cpu: float = 4.0) -> Finding:
     """What is found at last; each manner has to be the one that was asked for."""
     for number, (manner, _) in enumerate(so_far):
-        assert next_manner(so_far[:number], size) == manner
-    finding = next_manner(so_far, size)
+        assert next_manner(so_far[:number], size, cpu) == manner
+    finding = next_manner(so_far, size, cpu)
     assert isinstance(finding, Finding), finding
     return finding
 
@@ -65,6 +65,20 @@ def test_who_waits_for_the_file_gets_a_pipe() -> None:
 )
 def test_who_can_do_with_neither_is_refused(piped: Ran) -> None:
     assert found(("net", HELD), ("pipe", piped)) == Finding(None, "it seeks in it")
+
+
+@pytest.mark.parametrize(
+    ("piped", "finding"),
+    [
+        (ran(cpu=5.0), Finding("pipe")),
+        (FAILED, Finding(None, "it takes 9.0 s of CPU time with a stream, and 4.0 s with the file")),
+    ],
+)
+def test_who_needs_much_more_of_a_processor_under_the_net_gets_a_pipe(piped: Ran, finding: Finding) -> None:
+    """As one that reads at a million positions when it has got the file."""
+    assert found(("net", ran(cpu=9.0)), ("pipe", piped)) == finding
+    assert found(("net", ran(cpu=6.5))) == Finding("net")
+    assert found(("net", ran(cpu=0.9)), cpu=0.0) == Finding("net"), "too little to tell"
 
 
 def test_of_a_small_file_nothing_can_be_told_of_a_pipe() -> None:

@@ -22,6 +22,7 @@ from streamflow_io.run.programs import Programs
 from streamflow_io.run.rehearsal import Rehearsal
 from streamflow_io.run.rehearsal_rules import Finding, unknown
 from streamflow_io.run.rehearsals import Rehearsals
+from streamflow_io.runtime import ExitEvent
 from streamflow_io.telemetry.records import Record, RehearsedRecord
 
 
@@ -120,7 +121,8 @@ class Stage:
         self.rehearsals.placed(job.name, [self.host])
         inputs: dict[str, Token] = {"text": File(value), "option": Token(option)}
         runtime = runtime or Runtime(is_here=True)
-        self.rehearsals.succeeded(cast(Any, each), job, cast(Any, runtime), inputs, {}, seconds)
+        exit_event = ExitEvent(job="0", time=0, event="exit", success=True, reason="exited", started=0, ended=seconds)
+        self.rehearsals.succeeded(cast(Any, each), job, cast(Any, runtime), inputs, {}, exit_event)
         await self.account(taken)
 
     async def account(self, cores: float, memory: float = 0) -> None:
