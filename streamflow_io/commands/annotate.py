@@ -13,11 +13,10 @@ from rich.console import Console
 from streamflow_io.capio_cl.annotations import annotation_text
 from streamflow_io.capio_cl.loading import load_capio_cl
 from streamflow_io.capio_cl.to_hints import Annotation, annotate
-from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.yaml_files import read_scheduler_config
 
 from .console import say
-from .output import write_output
+from .output import add_output_arguments, output_of, write_output
 from .plan import plan_workflow
 
 
@@ -67,16 +66,12 @@ class Annotated:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
     parser.add_argument("--from", dest="source", metavar="FILE", required=True, type=Path, help="a CAPIO-CL file")
-    parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write it there (default: print it)")
-    parser.add_argument("--force", action="store_true", help="overwrite the output")
-    parser.add_argument("--workflow", metavar="NAME", help="which workflow, if the StreamFlow file has several")
+    add_output_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> Annotated:
     """:raises HintErrors: if a file, the workflow or a hint has mistakes, or the output cannot be written"""
-    output: Path | None = arguments.output
-    if output is not None and not arguments.force and os.path.lexists(output):
-        raise HintErrors.one(output, "--output", "exists", "another file, or --force to overwrite it")
+    output = output_of(arguments)
     streamflow_file = Path(arguments.streamflow_file)
     configuration = load_capio_cl(arguments.source)
     plan = plan_workflow(streamflow_file, arguments.workflow)

@@ -21,7 +21,7 @@ from streamflow_io.run.plan import Plan
 from streamflow_io.wording import counted
 
 from .console import say
-from .output import write_output
+from .output import add_output_arguments, output_of, write_output
 from .plan import plan_workflow
 
 
@@ -60,16 +60,12 @@ class Exported:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", type=Path, help="the file for `streamflow run`")
-    parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write it there (default: print it)")
-    parser.add_argument("--force", action="store_true", help="overwrite the output")
-    parser.add_argument("--workflow", metavar="NAME", help="which workflow, if the StreamFlow file has several")
+    add_output_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> Exported:
     """:raises HintErrors: if a file, the workflow or a hint has mistakes, or the output cannot be written"""
-    output: Path | None = arguments.output
-    if output is not None and not arguments.force and os.path.lexists(output):
-        raise HintErrors.one(output, "--output", "exists", "another file, or --force to overwrite it")
+    output = output_of(arguments)
     streamflow_file: Path = arguments.streamflow_file
     plan = plan_workflow(streamflow_file, arguments.workflow)
     scheduler = read_scheduler_config(streamflow_file)

@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 from pathlib import Path
 
 from streamflow_io.files import write_atomically
 from streamflow_io.hints.errors import HintErrors
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where a command writes what it makes of a workflow, and of which."""
+    parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write it there (default: print it)")
+    parser.add_argument("--force", action="store_true", help="overwrite the output")
+    parser.add_argument("--workflow", metavar="NAME", help="which workflow, if the StreamFlow file has several")
+
+
+def output_of(arguments: argparse.Namespace) -> Path | None:
+    """Where it is written; None: it is printed.
+
+    :raises HintErrors: if there is something already, and it is not to be overwritten
+    """
+    output: Path | None = arguments.output
+    if output is not None and not arguments.force and os.path.lexists(output):
+        raise HintErrors.one(output, "--output", "exists", "another file, or --force to overwrite it")
+    return output
 
 
 def write_output(path: Path, text: str) -> None:
