@@ -1,6 +1,6 @@
 """The `streamflow-io` command.
 
-A subcommand is a module with `add_arguments` and `run`, and one line in `COMMANDS`.
+A subcommand is a module with `add_arguments` and `run`, and an entry in `GROUPS`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, cast
 
@@ -20,24 +21,73 @@ from rich.console import Console
 from streamflow_io.commands.console import Command, Result, show_errors
 from streamflow_io.hints.errors import HintError, HintErrors
 
-# What each does; its module in `commands` has its name, and is imported when needed: no command waits for another's.
-COMMANDS = {
-    "validate": "check a CWL workflow and its hints, without running it",
-    "plan": "show what will stream in a StreamFlow file, and why something will not",
-    "coordination": "write what a StreamFlow file coordinates, in CAPIO-CL",
-    "annotate": "write an annotations file from a CAPIO-CL file",
-    "partition": "show where declared splits cut, and compare it with what they write",
-    "storage": "measure a storage; see and set up which runs share it",
-    "watch": "show a run while it goes on",
-    "runs": "list the runs that have telemetry",
-    "report": "draw what runs measured: times, throughput, learning, constraints",
-    "bandwidth": "show how fast the data of a run had to move, and how fast it did",
-    "trace": "write what the I/O tasks of a run moved as a trace, for FTIO",
-    "schedule": "schedules of applications that compute and transfer by turns: compute, check, show",
-    "suggest": "propose hints from an observed run; nothing is applied",
-    "doctor": "show what works on this machine, what does not, and why",
-    "learned": "what earlier runs have learned, of limits and of declared splits: list, show, forget",
+
+@dataclass(frozen=True)
+class _Entry:
+    """A subcommand, as `--help` shows it.
+
+    :ivar text: what it does, in one line of a narrow terminal
+    :ivar examples: of its arguments
+    """
+
+    text: str
+    examples: tuple[str, ...] = ()
+
+
+# By what they are for. The module of each in `commands` has its name, and is imported when needed: no command waits for
+# another's.
+GROUPS = {
+    "before a run": {
+        "validate": _Entry("check a CWL workflow and its hints, without running it", ("workflow.cwl job.yml",)),
+        "plan": _Entry("show what will stream, and why something will not", ("streamflow.yml",)),
+        "doctor": _Entry(
+            "show what works on this machine, what does not, and why", ("", "--location hpc streamflow.yml")
+        ),
+        "partition": _Entry("show where declared splits cut, and whether that is true", ("streamflow.yml --verify",)),
+        "storage": _Entry(
+            "measure a storage; see and set up which runs share it",
+            ("probe /scratch", "status", "share /scratch/runs"),
+        ),
+    },
+    "a run, and what it has shown": {
+        "watch": _Entry("show a run while it goes on", ("", "last --web")),
+        "runs": _Entry("list the runs that have telemetry"),
+        "report": _Entry("draw what runs measured", ("last", "plain auto -o compared.html", "last --json")),
+        "suggest": _Entry("propose hints from an observed run", ("last", "last -o annotations.yml")),
+        "bandwidth": _Entry("show how fast the data of a run had to move, and did", ("last",)),
+        "learned": _Entry("what earlier runs have learned: list, show, forget", ("list", "forget --step /save")),
+        "explain": _Entry("what a message means that ends in a code", ("SFIO-S001", "")),
+    },
+    "with other programs": {
+        "coordination": _Entry("write what a StreamFlow file coordinates, in CAPIO-CL", ("streamflow.yml",)),
+        "annotate": _Entry(
+            "write an annotations file from a CAPIO-CL file", ("streamflow.yml --from capio.json -o annotations.yml",)
+        ),
+        "trace": _Entry("write what I/O tasks moved as a trace, for FTIO", ("last -o traces",)),
+        "schedule": _Entry(
+            "schedules of applications that compute and transfer by turns", ("compute paper:1", "show schedule.json")
+        ),
+        "completion": _Entry("print what completes commands in a shell", ("bash",)),
+    },
 }
+COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+_EXAMPLES = """\
+examples:
+  streamflow-io plan streamflow.yml       what will stream?
+  streamflow-io watch                     in another terminal, while it runs
+  streamflow-io report last               what has it gained, and why not more?
+  streamflow-io COMMAND --help            the options of a command
+"""
+
+
+class _Program(argparse.ArgumentParser):
+    """Shows its commands in groups."""
+
+    def format_help(self) -> str:
+        lines = [self.format_usage(), f"{self.description}\n"]
+        for title, group in GROUPS.items():
+            lines += [f"{title}:", *(f"  {name:<14}{entry.text}" for name, entry in group.items()), ""]
+        return "\n".join([*lines, _EXAMPLES])
 
 
 class _Version(argparse.Action):
@@ -76,16 +126,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="surrogateescape")
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    parser = argparse.ArgumentParser(prog="streamflow-io", description="I/O-aware CWL workflows for StreamFlow")
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    modules: dict[str, Command] = {}
-    for name, text in COMMANDS.items():
-        subparser = commands.add_parser(name, help=text, description=text)
-        subparser.add_argument("--json", action="store_true", help="print JSON for programs")
-        if name in argv[:1]:
-            modules[name] = cast(Command, import_module(f"streamflow_io.commands.{name}"))
-            modules[name].add_arguments(subparser)
+    # A shell that completes a line starts the program without arguments, and has the line in its environment.
+    is_completing = "_ARGCOMPLETE" in os.environ
+    parser, modules = _parser(os.environ.get("COMP_LINE", "").split()[1:] if is_completing else argv)
+    if is_completing:
+        from streamflow_io.commands.completion import complete
+
+        complete(parser)
     with _quiet_when_closed():
         namespace = parser.parse_args(argv)
     try:
@@ -98,6 +145,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             result.show(Console())
     return 0 if result.ok else 1
+
+
+def _parser(argv: Sequence[str]) -> tuple[argparse.ArgumentParser, dict[str, Command]]:
+    """What parses a command line, and the module of its command, by name; none: it has no command that is known."""
+    parser = _Program(prog="streamflow-io", description="I/O-aware CWL workflows for StreamFlow")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=argparse.ArgumentParser
+    )
+    modules: dict[str, Command] = {}
+    for name, entry in COMMANDS.items():
+        subparser = commands.add_parser(
+            name,
+            help=entry.text,
+            description=entry.text,
+            epilog=_examples(name, entry),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        subparser.add_argument("--json", action="store_true", help="print JSON for programs")
+        if name in argv[:1]:
+            modules[name] = cast(Command, import_module(f"streamflow_io.commands.{name}"))
+            modules[name].add_arguments(subparser)
+    return parser, modules
+
+
+def _examples(name: str, entry: _Entry) -> str | None:
+    lines = [f"  streamflow-io {name} {each}".rstrip() for each in entry.examples]
+    return "\n".join(["examples:", *lines]) if lines else None
 
 
 @contextlib.contextmanager

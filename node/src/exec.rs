@@ -170,7 +170,7 @@ fn run_job(
 
 /// Without inotify, such as with too many instances of this user, all that is lost is time.
 fn warn(events: &mut EventLog, error: nix::Error) {
-    let message = format!("no inotify ({}): outputs are committed when the job ends", error.desc());
+    let message = format!("no inotify ({}): outputs are committed when the job ends [SFIO-N002]", error.desc());
     let _ = events.append(&[Event::warning(message, None)]);
 }
 

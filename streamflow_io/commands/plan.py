@@ -34,6 +34,7 @@ from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.rules import check_both_ends
 from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.hints.yaml_text import TooMuchError
+from streamflow_io.messages import Code, coded
 from streamflow_io.run.plan import Plan
 from streamflow_io.sharing.identity import shared_directories
 from streamflow_io.sharing.status import SharedStatus, status_of
@@ -118,7 +119,7 @@ class Plans:
             if plan.gangs:
                 console.print(_gangs(plan))
             for step, why in plan.impossible.items():
-                say(console, f"No job of {step} can start: {why}", "red")
+                say(console, coded(f"No job of {step} can start: {why}", Code.NEVER_STARTS), "red")
             if plan.storages is not None and plan.storages.steps:
                 console.print(_storages(plan.storages.steps))
             for warning in self.warnings.get(name, ()):

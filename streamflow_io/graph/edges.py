@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from streamflow_io.hints.models import StreamingRule
+from streamflow_io.messages import Code, coded
 
 from .io_graph import Delivery, Hop, HopKind, OutputKind, Route, StreamEdge
 from .sites import not_joined
@@ -18,8 +19,14 @@ _NOT_EARLY_THROUGH = {
     HopKind.UNKNOWN: "it is not known what happens to it there",
 }
 _NO_COMMIT_THROUGH = {HopKind.LOOP, HopKind.UNKNOWN}
-# What looks at a value, or changes it: all of these but a scatter, which takes a list as it is.
-LOOKS_AT = {kind: why for kind, why in _NOT_EARLY_THROUGH.items() if kind is not HopKind.SCATTER}
+
+
+def looked_at(hop: Hop) -> str | None:
+    """Why nothing early passes a hop, whoever reads it: it looks at a value, or changes it. A scatter takes a list."""
+    if hop.kind is HopKind.SCATTER or hop.kind not in _NOT_EARLY_THROUGH:
+        return None
+    code = Code.UNKNOWN_WAY if hop.kind in _NO_COMMIT_THROUGH else Code.VALUE_COMPUTED
+    return coded(f"{_NOT_EARLY_THROUGH[hop.kind]} ({hop.step})", code)
 
 
 def plan_edges(routes: Iterable[Route], virtual: Collection[str] = ()) -> tuple[StreamEdge, ...]:
@@ -106,9 +113,9 @@ def _not_before_its_values(edge: StreamEdge, routes: Iterable[Route]) -> StreamE
         other = route.consumer
         computed = any(hop.kind is HopKind.VALUE_FROM for hop in route.hops)
         if computed and route.output == edge.route.output and other not in (None, to) and other.step == to.step:
-            reason = f"{other.name} is computed from it by valueFrom, which uses more than its name"
+            why = f"{other.name} is computed from it by valueFrom, which uses more than its name"
             at_commit = _at_commit(edge.route, edge.rule, edge.by_element, edge.reordered)
-            return replace(at_commit, fallback=reason)
+            return replace(at_commit, fallback=coded(why, Code.VALUE_COMPUTED))
     return edge
 
 
@@ -139,7 +146,7 @@ def _at_commit(route: Route, rule: StreamingRule, by_element: bool, reordered: b
         reason = (
             "a Directory is never closed: use on_n_files, on_file or on_close:N; its files are committed at termination"
         )
-        return StreamEdge(route, rule, Delivery.TERMINATION, fallback=reason)
+        return StreamEdge(route, rule, Delivery.TERMINATION, fallback=coded(reason, Code.DIRECTORY_NOT_CLOSED))
     fallback = None if by_element else _not_by_element(route)
     return StreamEdge(route, rule, Delivery.COMMIT, by_element, reordered, fallback)
 
@@ -158,7 +165,7 @@ def _not_by_element(route: Route) -> str | None:
     if scatter is None:
         return None
     if scatter.obstacle is not None:
-        return f"{scatter.obstacle} ({scatter.step})"
+        return coded(f"{scatter.obstacle} ({scatter.step})", Code.WHOLE_LIST)
     before = route.hops[: route.hops.index(scatter)]
     gathers = [hop for hop in before if hop.kind is HopKind.GATHER]
     of_files = route.output.kind is OutputKind.FILES and not gathers
@@ -173,7 +180,9 @@ def _not_by_element(route: Route) -> str | None:
         reason = f"{_step_of(scatter)} pairs them with those of another list, and their places are known at the end"
     elif gathers and gathers[0].widths > 1:
         reason = "a flat_crossproduct made the list"
-    return None if reason is None else f"{_NOT_EARLY_THROUGH[HopKind.SCATTER]} ({scatter.step}): {reason}"
+    if reason is None:
+        return None
+    return coded(f"{_NOT_EARLY_THROUGH[HopKind.SCATTER]} ({scatter.step}): {reason}", Code.WHOLE_LIST)
 
 
 def _no_commit(route: Route) -> str | None:
@@ -183,7 +192,7 @@ def _no_commit(route: Route) -> str | None:
         return f"{route.output.step} {route.output.site.unwatched}"
     for hop in route.hops:
         if hop.kind in _NO_COMMIT_THROUGH:
-            return f"{_NOT_EARLY_THROUGH[hop.kind]} ({hop.step})"
+            return looked_at(hop)
     return None
 
 
@@ -193,17 +202,16 @@ def _not_early(route: Route, rule: StreamingRule, by_element: bool) -> str | Non
     assert consumer is not None
     # Bytes, and listings under `no_update`, can be read only once, front to back.
     if rule.mode == "no_update" and not consumer.streamable:
-        return f"the input {consumer.name} is not `streamable`"
+        return coded(f"the input {consumer.name} is not `streamable`", Code.NOT_STREAMABLE)
     if consumer.obstacle is not None:
         return consumer.obstacle
     if output.stream_obstacle is not None:
         return output.stream_obstacle
     of_files = by_element and route.hops[0].kind is HopKind.SCATTER
     if output.kind not in (OutputKind.FILE, OutputKind.DIRECTORY) and not of_files:
-        return _not_by_element(route) or (
-            "only a File, a Directory, or a File[] into a scatter, can be had before its commit; "
-            f"{output.name} is a {output.kind.value}"
-        )
+        only = "only a File, a Directory, or a File[] into a scatter, can be had before its commit"
+        whole = coded(f"{only}; {output.name} is a {output.kind.value}", Code.WHOLE_LIST)
+        return _not_by_element(route) or whole
     gate = _early_delivery(route, rule) is Delivery.GATE
     if (reason := not_joined((output.step, output.site), (consumer.step, consumer.site), gate=gate)) is not None:
         return reason
@@ -213,10 +221,8 @@ def _not_early(route: Route, rule: StreamingRule, by_element: bool) -> str | Non
     for hop in route.hops:
         if hop.obstacle is not None:
             return hop.obstacle
-        if hop is scatter:
-            continue
-        if hop.kind in _NOT_EARLY_THROUGH:
-            return f"{_NOT_EARLY_THROUGH[hop.kind]} ({hop.step})"
+        if hop is not scatter and (reason := looked_at(hop)) is not None:
+            return reason
     return None
 
 
@@ -233,7 +239,8 @@ def _in_order(edges: Sequence[StreamEdge]) -> list[StreamEdge]:
                 continue
             if (scatter := _scatter(edge)).widths > 1:
                 reason = f"its elements are in commit order and {_step_of(scatter)} pairs them with another list"
-                edges[index] = replace(_at_commit(edge.route, edge.rule, False, False), fallback=reason)
+                at_commit = _at_commit(edge.route, edge.rule, False, False)
+                edges[index] = replace(at_commit, fallback=coded(reason, Code.WHOLE_LIST))
             else:
                 edges[index] = replace(edge, reordered=True)
             break
@@ -262,7 +269,8 @@ def _without_mixed_hops(edges: Sequence[StreamEdge], routes: Sequence[Route]) ->
             target = "a workflow output" if other.consumer is None else other.consumer.name
             cannot = "cannot stream it" if edge.delivery is Delivery.STREAM else "needs it committed"
             at_commit = _at_commit(edge.route, rule, edge.by_element, edge.reordered)
-            yield replace(at_commit, fallback=f"{hop.step} hands the same file to {target}, which {cannot}")
+            why = f"{hop.step} hands the same file to {target}, which {cannot}"
+            yield replace(at_commit, fallback=coded(why, Code.SHARED_TOKEN))
         else:
             yield edge
 

@@ -10,8 +10,9 @@ from streamflow_io.grouping import grouped
 from streamflow_io.hints.globs import matches
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.sessions import Form, SessionRule
+from streamflow_io.messages import Code, coded
 
-from .edges import LOOKS_AT
+from .edges import looked_at
 from .io_graph import Delivery, HopKind, IOGraph, Output, OutputKind, Route
 from .part_sites import are_here, is_of_hosts, parts_condition, parts_obstacle
 
@@ -138,7 +139,7 @@ def _obstacle(
 ) -> str | None:
     """Why the real split runs, if so; one sentence for the user."""
     if output is None:
-        return f"{step} is an ExpressionTool"
+        return coded(f"{step} is an ExpressionTool", Code.EXPRESSION)
     if output.kind is not OutputKind.FILES:
         return f"{output.name} is a {output.kind.value}"
     at_split = step, output.site
@@ -196,7 +197,7 @@ def name_of_part(rule: SessionRule, number: int = 0) -> str:
 def _reader_obstacle(graph: IOGraph, step: str, of: str, streamed: Mapping[tuple[str, str], Delivery]) -> str | None:
     """Why nothing is read ahead for jobs that select their own part, if so."""
     if step not in graph.steps:
-        return f"{step} is an ExpressionTool"
+        return coded(f"{step} is an ExpressionTool", Code.EXPRESSION)
     if (step, of) in streamed:
         return f"{port_path(step, of)} is streamed: it is read while it is written"
     site = graph.steps[step].site
@@ -210,8 +211,8 @@ def _route_obstacle(route: Route, shared: Collection[str | None]) -> str | None:
     for hop in route.hops:
         if hop.by_name:
             return None
-        if hop.kind in LOOKS_AT:
-            return f"{LOOKS_AT[hop.kind]} ({hop.step})"
+        if (reason := looked_at(hop)) is not None:
+            return reason
         # A scatter may need the whole list: it gets that.
         if hop.obstacle is not None and hop.kind is not HopKind.SCATTER:
             return hop.obstacle

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import product
 
+from streamflow_io.messages import Code, coded
+
 from .volumes import HOST, Bind, seen_from
 
 
@@ -170,9 +172,11 @@ class Site:
         """Why no node runtime can watch the jobs there, if so; follows the path of a step."""
         for deployment in self.deployments:
             if deployment.obstacle is not None or deployment.kind is SiteKind.OTHER:
-                return f"runs {Site((deployment,)).where}: {deployment.obstacle or _WATCHED}"
+                why = f"runs {Site((deployment,)).where}: {deployment.obstacle or _WATCHED}"
+                return coded(why, Code.NOT_WATCHED)
         if self.locations > 1:
-            return f"takes {self.locations} locations of {self} for each job: only jobs on one location stream yet"
+            many = f"takes {self.locations} locations of {self} for each job: only jobs on one location stream yet"
+            return coded(many, Code.NOT_WATCHED)
         return None
 
     @property
@@ -214,12 +218,13 @@ def not_joined(producer: tuple[str, Site], consumer: tuple[str, Site], *, gate: 
             one = "one kind of deployment, or to one queue manager"
             if any(deployment.kind is SiteKind.CONTAINERS for deployment in site.deployments):
                 one = "one kind of deployment, or to containers of one host"
-            return f"{step} runs {site.where}: to stream, bind it to {one}"
+            return coded(f"{step} runs {site.where}: to stream, bind it to {one}", Code.NOT_JOINED)
     where = f"{writer} runs {source.where}, {reader} {_after(source, target)}"
     if not source.is_joined_with(target, gate=gate):
-        return f"{where}: {_apart(source, target)}"
+        return coded(f"{where}: {_apart(source, target)}", Code.NOT_JOINED)
     if gate and source.kind is target.kind is SiteKind.HOSTS:
-        return f"{where}: the gate needs both on the driver's node, or both on one queue manager"
+        needs = "the gate needs both on the driver's node, or both on one queue manager"
+        return coded(f"{where}: {needs}", Code.NOT_JOINED)
     return None
 
 

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 
+from streamflow_io.messages import Code, coded
+
 from .bandwidth import AutoConstraint, RequiredConstraint, StaticConstraint
 from .config import StorageConfig
 from .errors import HintError, Level, Located, listed
@@ -88,7 +90,9 @@ def check_both_ends(steps: Mapping[str, StepAnnotations], edges: Iterable[ToolEd
         if (made is None) is (read is None) or origin is None or ruled:
             continue
         one, other = (writer, reader) if read is None else (reader, writer)
-        message = f"{one} is `streamable`, and {other} is not: nothing streams from {writer} to {reader}"
+        message = coded(
+            f"{one} is `streamable`, and {other} is not: nothing streams from {writer} to {reader}", Code.ONE_END
+        )
         found.append(origin.error(message, "`streamable: true` on both, or a rule for the output"))
     return list(dict.fromkeys(found))
 

@@ -20,6 +20,7 @@ from streamflow_io.admission.learner import Learner
 from streamflow_io.admission.learners import LearningEvent, Subject
 from streamflow_io.admission.registry import ConstraintRegistry
 from streamflow_io.hints.bandwidth import AutoConstraint
+from streamflow_io.messages import Code, coded
 
 from .database import LearnedLimitsError
 from .store import LearnedFacts, LearnedKey, LearnedLimits, size_class_of
@@ -170,7 +171,7 @@ class RememberedLimits:
 
     def _fail(self, error: BaseException) -> None:
         self._failed = True
-        logger.warning(f"Learned limits are not remembered in this run: {error}")
+        logger.warning(coded(f"Learned limits are not remembered in this run: {error}", Code.STORE_NOT_USED))
 
 
 def _identity(subject: Subject) -> str:

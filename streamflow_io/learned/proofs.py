@@ -12,6 +12,8 @@ from typing import Literal
 
 from streamflow.log_handler import logger
 
+from streamflow_io.messages import Code, coded
+
 from .database import LearnedDatabase, LearnedLimitsError, known_rows
 
 #: How a program may get a stream: `net`, where all that it does with it that a pipe cannot do waits for the file;
@@ -174,7 +176,8 @@ class RememberedProofs:
         except LearnedLimitsError as error:
             if not self._failed:
                 self._failed = True
-                logger.warning(f"What streams without a hint is not remembered in this run: {error}")
+                forgets = f"What streams without a hint is not remembered in this run: {error}"
+                logger.warning(coded(forgets, Code.STORE_NOT_USED))
 
 
 def _proof(row: sqlite3.Row) -> Proof:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from streamflow.log_handler import logger
 
+from streamflow_io.messages import Code, coded
+
 from .database import LearnedDatabase, LearnedLimitsError, known_rows
 
 _SELECT = "SELECT tool, rule, inputs, step, compared, parts, difference FROM verdicts ORDER BY step, compared"
@@ -130,7 +132,7 @@ class RememberedVerdicts:
             await self._file.save(verdict)
         except LearnedLimitsError as error:
             self._failed = True
-            logger.warning(f"Verified splits are not remembered in this run: {error}")
+            logger.warning(coded(f"Verified splits are not remembered in this run: {error}", Code.STORE_NOT_USED))
 
     async def close(self) -> None:
         if self._file is not None:

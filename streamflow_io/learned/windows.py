@@ -15,6 +15,7 @@ from pathlib import Path
 from streamflow.log_handler import logger
 
 from streamflow_io.bandwidth.expectations import Learned
+from streamflow_io.messages import Code, coded
 
 from .database import LearnedDatabase, LearnedLimitsError, check_own, errors
 from .store import size_class_of
@@ -133,13 +134,13 @@ class RememberedWindows:
             finally:
                 await file.close()
         except LearnedLimitsError as error:
-            logger.warning(f"The windows of this run are not remembered: {error}")
+            logger.warning(coded(f"The windows of this run are not remembered: {error}", Code.STORE_NOT_USED))
 
     def _read(self) -> Mapping[WindowKey, Learned]:
         try:
             return {one.key: one.of for one in _known_windows(self._path)}
         except LearnedLimitsError as error:
-            logger.warning(f"Windows of earlier runs are not known: {error}")
+            logger.warning(coded(f"Windows of earlier runs are not known: {error}", Code.STORE_NOT_USED))
             return {}
 
 

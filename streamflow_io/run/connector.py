@@ -15,6 +15,7 @@ from streamflow.core.utils import create_command
 from streamflow.deployment.wrapper import ConnectorWrapper
 from streamflow.log_handler import logger
 
+from streamflow_io.messages import Code, coded
 from streamflow_io.runtime import ExitEvent, InputStream, JobSpec, NodeJob, NodeRuntimeError, PartInput
 
 _EXIT_SECONDS = 60.0
@@ -155,7 +156,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         except NodeRuntimeError as error:
             if not self._is_optional:
                 raise
-            logger.warning(f"Job {self._job_name} is not measured: {error}")
+            logger.warning(coded(f"Job {self._job_name} is not measured: {error}", Code.NOT_MEASURED))
             self._node_job.abandon()
             return None
 

@@ -12,6 +12,7 @@ from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.verdicts import RememberedVerdicts, Verdict, VerdictKey
+from streamflow_io.messages import Code, coded
 from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtime import seconds_to_compare
 from streamflow_io.runtime.protocol import FileIdentity
@@ -136,12 +137,11 @@ class DeclaredSplit:
                 f"{rule} is verified: {parts} parts are as the program has written them. Next time none is written"
             )
         else:
-            logger.warning(f"{rule} is refuted, and does nothing: {difference}")
+            logger.warning(coded(f"{rule} is refuted, and does nothing: {difference}", Code.REFUTED))
 
     def _tell_unknown(self, why: str) -> None:
-        logger.warning(
-            f"The rule of `sfio:ReadSession` for {self.name} could not be compared with what the program writes: {why}"
-        )
+        rule = f"The rule of `sfio:ReadSession` for {self.name}"
+        logger.warning(coded(f"{rule} could not be compared with what the program writes: {why}", Code.NOT_COMPARED))
 
 
 async def declared_split(

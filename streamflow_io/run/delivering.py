@@ -19,6 +19,7 @@ from streamflow.workflow.token import ListToken
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.bandwidth import as_written
 from streamflow_io.hints.globs import is_pattern
+from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.protocol import Event, OpenedEvent, PartEvent, StartedEvent, StreamEvent
 
 from .attempts import Attempt
@@ -214,7 +215,7 @@ class Deliverer:
                 case Warn(message):
                     logger.warning(f"Job {self._job.name}: {message}")
                 case Fail(message):
-                    raise CommitChangedError(f"Job {self._job.name}: {message}")
+                    raise CommitChangedError(coded(f"Job {self._job.name}: {message}", Code.CHANGED_AFTER_COMMIT))
 
     async def _put(self, put: Put) -> None:
         token, source = self._tokens[put.source], put.source

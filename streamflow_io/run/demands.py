@@ -20,6 +20,7 @@ from streamflow_io.admission.demand import Demand, Placement
 from streamflow_io.hints.bandwidth import AutoConstraint, RequiredConstraint, StaticConstraint
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.locations import innermost, node_name
 
 from .storages import Storages
@@ -105,9 +106,7 @@ class Demands:
         if storage is None:
             where, what = self._storages.missing(name, target, path)
             not_done = "shared with others" if self._annotations[step].required is not None else "applied"
-            logger.warning(
-                f"The storageBW of {step} is not {not_done} on {where}: the StreamFlow file has no {what} there"
-            )
+            logger.warning(coded(f"The storageBW of {step} is not {not_done} on {where}: {what}", Code.NO_STORAGE))
         return storage
 
     async def locate(self, target: Target, node: str | None = None) -> str:

@@ -10,6 +10,8 @@ from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.utils import get_job_step_name
 from streamflow.log_handler import logger
 
+from streamflow_io.messages import Code, coded
+
 #: After which a job that waits is told of: others, which have reserved the space, may end.
 PATIENCE_SECONDS = 10.0
 
@@ -35,7 +37,7 @@ class DiskWaits:
         if (step := get_job_step_name(job_name)) in self._timers or location.hardware is None:
             return
         if (why := _lack(location.hardware, used, asked)) is not None:
-            message = f"Job {job_name} waits for free space on {where()}: {why}"
+            message = coded(f"Job {job_name} waits for free space on {where()}: {why}", Code.NO_SPACE)
             loop = asyncio.get_running_loop()
             self._timers[step] = loop.call_later(PATIENCE_SECONDS, self._tell, job_name, message)
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowException, WorkflowExecutionException
 from streamflow.core.workflow import CommandOutput, Job, Status
 
+from streamflow_io.messages import Code, coded
 from streamflow_io.runtime import ExitEvent, NodeJob
 
 from .attempts import Attempt
@@ -98,8 +99,11 @@ async def check_exit(
     is_part = any(name == exit_event.input for name, _ in parts_of(job.inputs))
     if exit_event.reason == "rewritten" and is_part:
         raise UnrecoverableWorkflowException(
-            f"FAILED Job {job.name}: its input `{exit_event.input}` is a part of a file that has changed since it was "
-            f"cut: {exit_event.message}"
+            coded(
+                f"FAILED Job {job.name}: its input `{exit_event.input}` is a part of a file that has changed since it "
+                f"was cut: {exit_event.message}",
+                Code.CHANGED_SINCE_CUT,
+            )
         )
     if exit_event.reason == "rewritten":
         raise RewrittenError(exit_event.input, exit_event.message)
@@ -107,9 +111,8 @@ async def check_exit(
         for token, producer in producers:
             if token.source.job == exit_event.input and await asyncio.shield(producer.succeeded):
                 check_replaced(producers)
-                raise UnrecoverableWorkflowException(
-                    f"FAILED Job {job.name}: job {token.source.job} has ended without {token.source.path}"
-                )
+                gone = f"FAILED Job {job.name}: job {token.source.job} has ended without {token.source.path}"
+                raise UnrecoverableWorkflowException(coded(gone, Code.ENDED_WITHOUT))
         raise ProducerRestartError
     if exit_event.reason == "cancelled":
         if attempt.gave_way:
@@ -135,7 +138,8 @@ def _of_streams(streams: Sequence[str]) -> str:
     several = len(streams) > 1
     names = ", ".join(f"`{name}`" for name in streams)
     what = f"inputs {names} were byte streams" if several else f"input {names} was a byte stream"
-    return f"\n\t({what}, read once and front to back: if the command needs a file, take `streamable` off the input)"
+    told = f"({what}, read once and front to back: if the command needs a file, take `streamable` off the input)"
+    return f"\n\t{coded(told, Code.WAS_A_STREAM)}"
 
 
 def _why(exit_event: ExitEvent, output: CommandOutput) -> str:

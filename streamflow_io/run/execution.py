@@ -17,6 +17,7 @@ from streamflow.log_handler import logger
 from streamflow_io._streamflow import prepare_work_dir, retry_policy
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.verdicts import RememberedVerdicts
+from streamflow_io.messages import Code, coded
 from streamflow_io.runtime import (
     AttemptLostError,
     Event,
@@ -180,11 +181,13 @@ class Execution:
         if self._reads_what_is_final:
             raise UnrecoverableWorkflowException(f"FAILED Job {self._job.name}: {error}") from None
         self._reads_what_is_final = True
-        logger.warning(f"Job {self._job.name} starts again when what it reads is final: {error}")
+        again = f"Job {self._job.name} starts again when what it reads is final: {error}"
+        logger.warning(coded(again, Code.REWRITTEN))
 
     async def _take_replacements(self, error: ReplacedError) -> None:
         if not await self._learned.replaced(error):
-            logger.warning(f"Job {self._job.name} starts again with what it reads in the end: {error}")
+            again = f"Job {self._job.name} starts again with what it reads in the end: {error}"
+            logger.warning(coded(again, Code.REPLACED))
         jobs = self._run.streaming_jobs
         self._inputs = await with_replacements(self._step, self._job, self._inputs, jobs)
         self._streams = streams_of(self._inputs)

@@ -13,6 +13,7 @@ from streamflow.core.workflow import Job
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
 
+from streamflow_io.messages import Code, coded
 from streamflow_io.runtime import Event, ExitEvent, JobSpec, NodeJob, NodeRuntimeError
 from streamflow_io.runtime.protocol import MovedEvent, WarningEvent
 
@@ -177,7 +178,8 @@ class JobRunner:
                     found = partial(self._recorder.splits, job_name)
                     await look_for_splits(node_job.runtime, self._recorder.possible_splits(job_name), found)
         except (asyncio.TimeoutError, NodeRuntimeError) as error:
-            logger.warning(f"Job {job_name} was not measured: {str(error) or 'the node runtime does not answer'}")
+            why = str(error) or "the node runtime does not answer"
+            logger.warning(coded(f"Job {job_name} was not measured: {why}", Code.NOT_MEASURED))
         finally:
             if following is not None:
                 following.cancel()

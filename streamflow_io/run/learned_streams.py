@@ -15,6 +15,7 @@ from streamflow.workflow.utils import get_token_value
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs, Way
+from streamflow_io.messages import Code, coded
 from streamflow_io.runtime import NodeRuntime
 
 from .attempts import StreamingJobs
@@ -211,7 +212,8 @@ class LearnedReads:
         for name in self._blamed:
             reason = f"it fails with a stream, and not with the file: {self._why}"
             if (key := self._keys.get(name)) is None:
-                logger.warning(f"{port_path(step, name)} is declared `streamable`, but {reason}")
+                declared = f"{port_path(step, name)} is declared `streamable`, but {reason}"
+                logger.warning(coded(declared, Code.NOT_AS_DECLARED))
             else:
                 logger.info(f"{port_path(step, name)} is not read any more while it is written: {reason}")
                 await proofs.remember(Proof(key, step, time.time(), reason=reason))

@@ -13,6 +13,7 @@ from streamflow.scheduling.scheduler import JobAllocation
 from streamflow_io.admission.storages import bytes_per_second
 from streamflow_io.hints.bandwidth import StaticConstraint, StorageBW
 from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.messages import Code, coded
 from streamflow_io.runtime import NodeRuntime
 from streamflow_io.runtime.protocol import RateLimit
 
@@ -118,4 +119,4 @@ class Limits:
         about = get_job_step_name(job_name), where
         if self.is_limited(job_name) and about not in self._told:
             self._told.add(about)
-            logger.warning(f"{about[0]} is not held to its storageBW {where}: {why}")
+            logger.warning(coded(f"{about[0]} is not held to its storageBW {where}: {why}", Code.NOT_HELD))

@@ -18,6 +18,7 @@ from streamflow.scheduling.scheduler import JobAllocation
 from streamflow_io.graph.part_sites import are_here
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.inheritance import port_path
+from streamflow_io.messages import Code, coded
 from streamflow_io.runtime import Event, Link, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import FoundFile, PartEvent
@@ -209,4 +210,5 @@ class PartWays:
     def _tell(self, split: str, why: str) -> None:
         if split not in self._told:
             self._told.add(split)
-            logger.warning(f"The files of {split} are written, as without its rule of `sfio:ReadSession`: {why}")
+            written = f"The files of {split} are written, as without its rule of `sfio:ReadSession`: {why}"
+            logger.warning(coded(written, Code.PARTS_WRITTEN))

@@ -22,6 +22,7 @@ from streamflow_io.graph.sites import LOCAL, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.learned.proofs import Proof
 from streamflow_io.learned.verdicts import Verdict
+from streamflow_io.messages import Code, coded
 
 from .split_key import Declaration
 
@@ -95,16 +96,18 @@ class Plan:
         if self.storages is not None:
             yield from self.storages.warnings
         for path, why in self.impossible.items():
-            yield f"No job of {path} can start: {why}"
+            yield coded(f"No job of {path} can start: {why}", Code.NEVER_STARTS)
         for edge in self.edges:
             if edge.fallback is not None:
                 yield f"{edge.name} is delivered at {edge.delivery.value}: {edge.fallback}"
         for partition in self.partitions:
             reason = partition.real or partition.trial
             if reason is not None and reason != NOT_VERIFIED:
-                yield f"The rule of `sfio:ReadSession` for {partition.name} does nothing: {reason}"
+                rule = f"The rule of `sfio:ReadSession` for {partition.name}"
+                yield coded(f"{rule} does nothing: {reason}", Code.PARTS_WRITTEN)
         if self.unavailable is not None:
-            yield f"Nothing streams in this run, everything is as with plain StreamFlow: {self.unavailable}"
+            plain = "Nothing streams in this run, everything is as with plain StreamFlow"
+            yield coded(f"{plain}: {self.unavailable}", Code.NOTHING_STREAMS)
 
     @property
     def mixed_hosts(self) -> frozenset[str]:

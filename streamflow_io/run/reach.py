@@ -11,6 +11,7 @@ from streamflow.core.utils import get_job_step_name
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 
+from streamflow_io.messages import Code, coded
 from streamflow_io.runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.telemetry.records import FallbackRecord, Record
@@ -51,8 +52,9 @@ class Reach:
         except NodeRuntimeError as error:
             where = self._runtimes.deployments.where(self._location(job_name))
             why = str(error).removeprefix(f"{where.partition(' ')[2]}: ")
-            self._fell_back(job_name, None, f"no node runtime {where}: {why}")
-            self._warn(where, f"Nothing streams {where}, all is as with plain StreamFlow: {why}")
+            self._fell_back(job_name, None, coded(f"no node runtime {where}: {why}", Code.NO_NODE_RUNTIME))
+            plain = f"Nothing streams {where}, all is as with plain StreamFlow: {why}"
+            self._warn(where, coded(plain, Code.NO_NODE_RUNTIME))
             return None
 
     async def measured_job(self, job_name: str, otherwise: str) -> NodeJob | None:
@@ -81,10 +83,12 @@ class Reach:
         obstacle = await reader.obstacle(producer, attempt.output_directory, gate=token.source.gate is not None)
         if obstacle is not None:
             pair = f"{reader.location} reads files of {producer.location}"
-            self._warn(pair, f"{pair} when they are complete, not while they are written: {obstacle}")
+            late = f"{pair} when they are complete, not while they are written: {obstacle}"
+            self._warn(pair, coded(late, Code.OUT_OF_REACH))
             self._part(job_name, token.source.job)
             output = posixpath.join(get_job_step_name(token.source.job), token.source.port)
-            self._fell_back(job_name, output, f"{reader.location} cannot read it from {producer.location}: {obstacle}")
+            why = f"{reader.location} cannot read it from {producer.location}: {obstacle}"
+            self._fell_back(job_name, output, coded(why, Code.OUT_OF_REACH))
         return obstacle is None
 
     async def _runtime(self, job_name: str) -> NodeRuntime:

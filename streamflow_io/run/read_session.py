@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from streamflow.log_handler import logger
 
+from streamflow_io.messages import Code, coded
 from streamflow_io.runtime import ExitEvent, NodeRuntimeError
 from streamflow_io.runtime.protocol import ChunkEvent, EvictedEvent, StartedEvent
 from streamflow_io.runtime.session_job import SessionJob
@@ -159,7 +160,8 @@ class ReadSession:
         self._handle("lost")
 
     def _warn(self, why: str) -> None:
-        logger.warning(f"{self._facts.file} is not read ahead any more, its readers do it themselves: {why}")
+        ended = f"{self._facts.file} is not read ahead any more, its readers do it themselves: {why}"
+        logger.warning(coded(ended, Code.NOT_READ_AHEAD))
 
     def _handle(self, event: Event) -> None:
         try:

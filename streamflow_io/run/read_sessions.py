@@ -17,6 +17,7 @@ from streamflow.scheduling.scheduler import JobAllocation
 from streamflow_io.graph.part_sites import share_cache
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.messages import Code, coded
 from streamflow_io.runtime import EmbeddedRuntime, Event, FilePart, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.locations import location_name, node_name
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
@@ -210,7 +211,7 @@ class ReadSessions:
             else:
                 return None
         except NodeRuntimeError as error:
-            logger.warning(f"Nothing is read ahead for {step}: {error}")
+            logger.warning(coded(f"Nothing is read ahead for {step}: {error}", Code.NOT_READ_AHEAD))
             return None
         return None if file is None else await self._starter.begin(step, file, runtime, consumers, "selected")
 
@@ -231,7 +232,7 @@ class ReadSessions:
         try:
             runtime = await self._runtimes.at(locations[0].location, target.workdir)
         except NodeRuntimeError as error:
-            logger.warning(f"Nothing is read ahead for {step}: {error}")
+            logger.warning(coded(f"Nothing is read ahead for {step}: {error}", Code.NOT_READ_AHEAD))
             return None
         return runtime if isinstance(runtime, EmbeddedRuntime) else None
 

@@ -16,6 +16,7 @@ from streamflow.core.workflow import Job
 from streamflow.log_handler import logger
 
 from streamflow_io.capacity import Room, too_large
+from streamflow_io.messages import Code, coded
 
 
 async def check_room(
@@ -53,9 +54,9 @@ async def check_room(
         deployments.append(str(target.deployment.type))
     message = f"No job of {step} can start: {'; '.join(reasons)}"
     if are_fixed(deployments):
-        raise WorkflowExecutionException(message)
+        raise WorkflowExecutionException(coded(message, Code.NEVER_STARTS))
     known.add((step, coreless))
-    logger.warning(f"{message}; job {job.name} waits for a location that has as much")
+    logger.warning(coded(f"{message}; job {job.name} waits for a location that has as much", Code.NEVER_STARTS))
 
 
 def _name(location: AvailableLocation, target: Target) -> str:

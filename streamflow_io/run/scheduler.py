@@ -25,6 +25,7 @@ from streamflow.scheduling.scheduler import DefaultScheduler, JobAllocation, Job
 from typing_extensions import Self
 
 from streamflow_io._streamflow import mend_containers_on_ssh_hosts
+from streamflow_io.messages import Code, coded
 
 from .disk_waits import DiskWaits
 from .locked_database import explain_locked_database
@@ -249,10 +250,9 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         free = location.hardware.memory - used.memory
         if asked > free:
             self._told_of_memory.add(step)
-            logger.warning(
-                f"Job {job_name} needs no free core, and waits for memory on {self._shown(location)}: "
-                f"it asks for {asked:,.0f} MiB, and {free:,.0f} of {location.hardware.memory:,.0f} MiB are free"
-            )
+            has = f"{free:,.0f} of {location.hardware.memory:,.0f} MiB are free"
+            waits = f"Job {job_name} needs no free core, and waits for memory on {self._shown(location)}"
+            logger.warning(coded(f"{waits}: it asks for {asked:,.0f} MiB, and {has}", Code.NO_MEMORY))
 
     def _shown(self, location: AvailableLocation) -> str:
         """A location, for people."""

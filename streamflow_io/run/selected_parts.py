@@ -15,6 +15,7 @@ from streamflow.log_handler import logger
 from streamflow.workflow.token import FileToken, TerminationToken
 
 from streamflow_io.hints.sessions import SessionRule
+from streamflow_io.messages import Code, coded
 from streamflow_io.sessions.extents import Span
 from streamflow_io.sessions.selected import selected
 
@@ -139,5 +140,6 @@ class SelectedParts:
         except ValueError as error:
             if not self._warned:
                 self._warned = True
-                logger.warning(f"Step {self._step}: `{self._rule.part}` says no part of {self._rule.of}: {error}")
+                no_part = f"Step {self._step}: `{self._rule.part}` says no part of {self._rule.of}: {error}"
+                logger.warning(coded(no_part, Code.NO_PART))
             return None

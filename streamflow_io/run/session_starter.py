@@ -13,6 +13,7 @@ from streamflow.core.deployment import Target
 from streamflow.log_handler import logger
 
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
+from streamflow_io.messages import Code, coded
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
 from streamflow_io.runtime.protocol import FileIdentity, FoundFile, SessionSpec, readable
 from streamflow_io.runtime.remote import RemoteRuntime
@@ -129,7 +130,7 @@ class SessionStarter:
             job = runtime.create_session(f"read-{step}")
             await job.begin(SessionSpec(file=str(file.path), identity=file.identity, threads=readers.most))
         except (NodeRuntimeError, OSError) as error:
-            logger.warning(f"{readable(str(file.path))} is not read ahead: {error}")
+            logger.warning(coded(f"{readable(str(file.path))} is not read ahead: {error}", Code.NOT_READ_AHEAD))
             return None
         facts = SessionRecord(
             time=time.time(),

@@ -20,6 +20,7 @@ from streamflow_io.admission.leases import Leases, Need
 from streamflow_io.admission.storages import Amounts, bytes_per_second
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import WAYS, Way
+from streamflow_io.messages import Code, coded
 from streamflow_io.sharing.burst import Burst
 from streamflow_io.sharing.directory import SharedDirectory
 from streamflow_io.sharing.entries import LedgerFile
@@ -130,7 +131,7 @@ class SharedStorages:
         try:
             directory = self._meeting.of(storage)
         except OSError as error:
-            logger.warning(f"Storage {storage.name!r} is not shared with other runs: {error}")
+            logger.warning(coded(f"Storage {storage.name!r} is not shared with other runs: {error}", Code.NOT_SHARED))
             return
         if directory is not None:
             self._leases.add(storage)
@@ -264,7 +265,7 @@ class SharedStorages:
     def _failed(self, name: str, reason: str) -> None:
         one = self._shared.pop(name)
         one.cancel()
-        logger.warning(f"Storage {name!r} is not shared with other runs any more: {reason}")
+        logger.warning(coded(f"Storage {name!r} is not shared with other runs any more: {reason}", Code.NOT_SHARED))
         self._leases.remove(one.storage)
         self._changed()
 

@@ -10,6 +10,7 @@ from streamflow.core.workflow import CommandOutput, Job, Token
 from streamflow.log_handler import logger
 
 from streamflow_io.learned.verdicts import RememberedVerdicts
+from streamflow_io.messages import Code, coded
 from streamflow_io.runtime import Event, JobSpec, NodeJob, NodeRuntime, PartitionedInput
 
 from .declared_split import DeclaredSplit, declared_split
@@ -113,10 +114,11 @@ class Splitting:
         for port in (partition.port for partition in split.partitions):
             token = tokens.get(port)
             if any(True for _ in file_tokens(token)) and not any(True for _ in part_tokens(token)):
-                self._step.warn_once(
+                written = (
                     f"Step {self._step.name} has written the files of `{port}`, as without its rule of "
                     "`sfio:ReadSession`: its program does not say to the file that SFIO_PARTS names where it cuts"
                 )
+                self._step.warn_once(coded(written, Code.PARTS_WRITTEN))
 
     async def compare(
         self, split: Split, runtime: NodeRuntime, tokens: Mapping[str, Token], globs: Mapping[str, Sequence[str]]

@@ -45,14 +45,14 @@ class Storages:
         return _holding(self._on(()), directory)
 
     def missing(self, name: str | None, target: Target, directory: str) -> tuple[str, str]:
-        """Where there is no storage for jobs, and what is missing there, for people."""
+        """Where there is no storage for jobs, and why, for people."""
         place = self._sites.deployment(target)
         where = "the driver's node" if place.kind is SiteKind.LOCAL else deployment_name(target.deployment)
         if name is not None:
-            return where, f"storage {name!r}"
+            return where, f"the scheduler's config has no storage {name!r} there"
         if place.kind is SiteKind.CONTAINERS and (outside := place.on_host(directory)) is not None:
-            return str(place.host), f"storage that holds {outside}"
-        return where, f"storage that holds {directory}"
+            return str(place.host), _none_holds(outside)
+        return where, _none_holds(directory)
 
     def host_names(self, target: Target) -> frozenset[str]:
         """What entries may call the host of a target's containers, or the driver's node; of others nothing more."""
@@ -69,6 +69,10 @@ class Storages:
         order = [*deployments, None]
         there = (storage for storage in self._storages if storage.deployment in order)
         return sorted(there, key=lambda storage: order.index(storage.deployment))
+
+
+def _none_holds(directory: str) -> str:
+    return f"no storage of the scheduler's config holds {directory} there"
 
 
 def _holding(storages: Iterable[StorageConfig], path: str, is_here: bool = False) -> StorageConfig | None:

@@ -14,6 +14,7 @@ from streamflow.log_handler import logger
 from typing_extensions import Self
 
 from streamflow_io.files import stranger
+from streamflow_io.messages import Code, coded
 
 from .records import Record
 from .retention import lock
@@ -63,7 +64,8 @@ class TelemetryWriter:
         self._closing.set()
         thread.join(_CLOSE_TIMEOUT)
         if thread.is_alive():
-            logger.warning(f"The telemetry of this run is not complete: its disk did not answer for {_CLOSE_TIMEOUT} s")
+            late = f"The telemetry of this run is not complete: its disk did not answer for {_CLOSE_TIMEOUT} s"
+            logger.warning(coded(late, Code.TELEMETRY_ENDS))
 
     def __enter__(self) -> Self:
         return self
@@ -110,7 +112,7 @@ class TelemetryWriter:
 
     def _give_up(self, error: Exception) -> None:
         self._stopped = True
-        logger.warning(f"The telemetry of this run ends here, the run goes on: {error}")
+        logger.warning(coded(f"The telemetry of this run ends here, the run goes on: {error}", Code.TELEMETRY_ENDS))
 
 
 def _create(path: Path) -> BinaryIO:

@@ -35,6 +35,7 @@ from streamflow_io.graph import io_graph as graph
 from streamflow_io.graph.io_graph import Hop, HopKind, Input, InputRoute, IOGraph, Output, Route
 from streamflow_io.graph.sites import Site, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
+from streamflow_io.messages import Code, coded
 from streamflow_io.run.output_globs import file_processor, kind_of
 
 from .known_jobs import known_globs
@@ -218,9 +219,12 @@ def _input_obstacle(
     """
     shown = port_path(tool.name, name)
     if not isinstance(tool.command, CWLCommand):
-        return f"{tool.name} is an ExpressionTool"
+        return coded(f"{tool.name} is an ExpressionTool", Code.EXPRESSION)
     if tool.command.time_limit and step.site.kind is SiteKind.QUEUE:
-        return f"{tool.name} has a ToolTimeLimit, and its queue manager counts the time in which it would wait"
+        return coded(
+            f"{tool.name} has a ToolTimeLimit, and its queue manager counts the time in which it would wait",
+            Code.TIME_LIMIT,
+        )
     if (obstacle := _fixed_directory(tool)) is not None:
         return obstacle
     reader = workflow.steps.get(posixpath.join(tool.name, name + TOKEN_TRANSFORMER))
@@ -230,10 +234,12 @@ def _input_obstacle(
     for binding in (inner for processor in tool.command.processors for inner in with_inner(processor)):
         expression = getattr(binding, "expression", None)
         if getattr(binding, "name", None) == name and isinstance(expression, str) and whole_self_use(expression, known):
-            return f"{shown} is used in the expression {expression!r}, which needs the whole file"
+            return coded(
+                f"{shown} is used in the expression {expression!r}, which needs the whole file", Code.EXPRESSION
+            )
     for expression in used():
         if (what := whole_file_use(expression, name, known)) is not None:
-            return f"{shown} is used in the expression {what!r}, which needs the whole file"
+            return coded(f"{shown} is used in the expression {what!r}, which needs the whole file", Code.EXPRESSION)
     return None
 
 
@@ -241,7 +247,7 @@ def _fixed_directory(tool: CWLExecuteStep) -> str | None:
     """Why no job of a tool can be tried again in a directory of its own, if so."""
     if _schedule_step(tool.get_job_port()).output_directory is None:
         return None
-    return f"{tool.name} has a dockerOutputDirectory, which a job shares with its next attempt"
+    return coded(f"{tool.name} has a dockerOutputDirectory, which a job shares with its next attempt", Code.NOT_WATCHED)
 
 
 def _follow(
@@ -332,7 +338,7 @@ def _scatter(conditional: CWLEmptyScatterConditionalStep, name: str, readers: Re
 def _when(reader: CWLConditionalStep, name: str, _: Readers) -> _Passed:
     texts = with_library([reader.expression], reader)
     whole = next((use for text in texts if (use := whole_file_use(text, name))), None)
-    obstacle = f"`when` needs the whole file ({whole})" if whole else None
+    obstacle = coded(f"`when` needs the whole file ({whole})", Code.EXPRESSION) if whole else None
     uses = resolve_dependencies(reader.expression, full_js=reader.full_js, expression_lib=reader.expression_lib)
     return Hop(reader.name, name, HopKind.WHEN, obstacle, decides=name in uses), reader.get_output_port(name)
 

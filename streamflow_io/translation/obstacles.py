@@ -16,6 +16,7 @@ from streamflow.cwl.utils import LoadListing, is_expression
 
 from streamflow_io.graph.io_graph import OutputKind
 from streamflow_io.hints.models import StreamingRule
+from streamflow_io.messages import Code, coded
 
 # A list has its length when all of its elements have names.
 _NAME_FIELDS = {"basename", "nameroot", "nameext", "class", "format", "length"}
@@ -42,15 +43,17 @@ def output_obstacle(
     :param name: the output, for people
     """
     if kind is OutputKind.OTHER or processor is None:
-        return f"{name} is no File, File[] or Directory"
+        return coded(f"{name} is no File, File[] or Directory", Code.KNOWN_AT_THE_END)
     if processor.output_eval is not None:
-        return f"{name} is computed by outputEval when the job has ended"
+        return coded(f"{name} is computed by outputEval when the job has ended", Code.KNOWN_AT_THE_END)
     if processor.glob is None:
-        return f"{name} has no glob"
+        return coded(f"{name} has no glob", Code.KNOWN_AT_THE_END)
     if processor.secondary_files and not _are_committed(processor, kind, rules):
-        return f"{name} has secondaryFiles, which are complete only when the job has ended"
+        return coded(
+            f"{name} has secondaryFiles, which are complete only when the job has ended", Code.KNOWN_AT_THE_END
+        )
     if processor.target is not None:
-        return f"{name} is bound to another location in the StreamFlow file"
+        return coded(f"{name} is bound to another location in the StreamFlow file", Code.KNOWN_AT_THE_END)
     return None
 
 
@@ -59,15 +62,15 @@ def early_obstacle(
 ) -> str | None:
     """Why nobody can have an output before its commit, if so."""
     if processor.secondary_files:
-        return f"{name} has secondaryFiles"
+        return coded(f"{name} has secondaryFiles", Code.WHOLE_FILE)
     if processor.load_contents:
-        return f"{name} has loadContents"
+        return coded(f"{name} has loadContents", Code.WHOLE_FILE)
     if kind is OutputKind.DIRECTORY and listed(processor):
-        return f"{name} is listed (loadListing; with CWL v1.0 always)"
+        return coded(f"{name} is listed (loadListing; with CWL v1.0 always)", Code.LISTED)
     if processor.file_format is not None and is_expression(processor.file_format):
         texts = with_library([processor.file_format], command)
         if any(map(whole_self_use, texts)):
-            return f"the format of {name} is an expression that needs the whole file"
+            return coded(f"the format of {name} is an expression that needs the whole file", Code.EXPRESSION)
     return None
 
 
@@ -78,7 +81,7 @@ def parts_obstacle(processor: CWLCommandOutputProcessor | None, command: CWLComm
     if processor.output_eval is not None:
         return f"{name} is computed by outputEval of what is written"
     if processor.target is not None:
-        return f"{name} is bound to another location in the StreamFlow file"
+        return coded(f"{name} is bound to another location in the StreamFlow file", Code.KNOWN_AT_THE_END)
     return early_obstacle(processor, OutputKind.FILES, command, name)
 
 
@@ -100,11 +103,11 @@ def processor_obstacle(transformer: TokenProcessor | None, shown: str) -> str | 
     for processor in with_inner(transformer):
         if isinstance(processor, CWLTokenProcessor):
             if processor.load_contents:
-                return f"{shown} has loadContents"
+                return coded(f"{shown} has loadContents", Code.WHOLE_FILE)
             if processor.secondary_files:
-                return f"{shown} has secondaryFiles"
+                return coded(f"{shown} has secondaryFiles", Code.WHOLE_FILE)
             if "Directory" in _types(processor) and listed(processor):
-                return f"{shown} is listed (loadListing; with CWL v1.0 always)"
+                return coded(f"{shown} is listed (loadListing; with CWL v1.0 always)", Code.LISTED)
     return None
 
 

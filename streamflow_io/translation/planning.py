@@ -29,6 +29,7 @@ from streamflow_io.hints.rules import check_storages
 from streamflow_io.hints.yaml_files import check_annotations_file, check_annotations_names, of_several_workflows
 from streamflow_io.learned.database import LearnedLimitsError, learned_path
 from streamflow_io.learned.verdicts import Verdict, known_verdicts
+from streamflow_io.messages import Code, coded
 from streamflow_io.run.deployment_sites import Sites, room_here
 from streamflow_io.run.plan import Plan
 from streamflow_io.run.scheduler import IOAwareScheduler
@@ -173,7 +174,7 @@ def _verdicts(scheduler: IOAwareScheduler) -> tuple[Verdict, ...]:
     try:
         return known_verdicts(learned_path(scheduler.config, Path(scheduler.context.config["path"])))
     except LearnedLimitsError as error:
-        logger.warning(f"Verified splits of earlier runs are not known: {error}")
+        logger.warning(coded(f"Verified splits of earlier runs are not known: {error}", Code.STORE_NOT_USED))
         return ()
 
 

@@ -15,6 +15,7 @@ from streamflow_io.graph.io_graph import IOGraph
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.learned.database import LearnedLimitsError
 from streamflow_io.learned.proofs import Proof, ProofKey, known_proofs
+from streamflow_io.messages import Code, coded
 
 _NETWORK = "it has NetworkAccess, and does not run twice"
 
@@ -38,7 +39,8 @@ def _remembered(path: Path) -> tuple[Proof, ...] | None:
     try:
         return known_proofs(path)
     except LearnedLimitsError as error:
-        logger.warning(f"What earlier runs have proven to stream is not known, and nothing is learned now: {error}")
+        unknown = f"What earlier runs have proven to stream is not known, and nothing is learned now: {error}"
+        logger.warning(coded(unknown, Code.STORE_NOT_USED))
         return None
 
 

@@ -16,6 +16,7 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import HintError
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.rules import above_storage
+from streamflow_io.messages import Code, coded
 from streamflow_io.run.deployment_sites import Sites, deployment_kind, deployment_name
 from streamflow_io.run.storages import Storages
 
@@ -45,9 +46,8 @@ def find_storages(
             else:
                 where, what = places.missing(wanted, target, directory)
                 not_done = "shared with others" if hints.required is not None else "applied"
-                warnings.append(
-                    f"The storageBW of {step} is not {not_done}: the StreamFlow file has no {what} on {where}"
-                )
+                told = f"The storageBW of {step} is not {not_done} on {where}: {what}"
+                warnings.append(coded(told, Code.NO_STORAGE))
         steps.append(
             StepStorage(
                 step=step,

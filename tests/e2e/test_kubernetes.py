@@ -30,6 +30,7 @@ from tests.e2e.test_containers_damage import MINUTE, check_failed
 from tests.e2e.test_streaming import until
 from tests.forked import Driver
 from tests.gate_support import MEET, assert_early, pair, producer
+from tests.wording import uncoded
 
 BOTH = {"/a": "pods/one", "/b": "pods/two"}
 
@@ -107,7 +108,7 @@ def test_from_the_drivers_node_into_a_pod_and_back(pods: Pods) -> None:
     assert ours.time("read") < ours.time("end")
     assert ours.time("third") <= ours.time("second end")
     told = [line for line in ours.log.splitlines() if "WARNING" in line and "is delivered at commit" in line]
-    assert [line.rpartition(": ")[2] for line in told] == ["pods stream with pods only"] * 2, ours.errors
+    assert [uncoded(line.rpartition(": ")[2]) for line in told] == ["pods stream with pods only"] * 2, ours.errors
 
 
 @pytest.mark.parametrize("user", [0, pytest.param(1234, marks=LONG)])

@@ -4,10 +4,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from shutil import which
 
 import pytest
 
-from streamflow_io.cli import COMMANDS
+from streamflow_io.cli import COMMANDS, main
 from tests.telemetry import learning_run
 
 COMMAND = [sys.executable, "-m", "streamflow_io.cli"]
@@ -26,19 +27,21 @@ scheduling: {scheduler: {type: io-aware, config: {}}}
 ARGUMENTS = {
     "validate": ["tool.cwl"],
     "plan": ["streamflow.yml"],
-    "coordination": ["streamflow.yml"],
-    "annotate": ["streamflow.yml", "--from", "capio.json"],
+    "doctor": [],
     "partition": ["streamflow.yml"],
     "storage": ["probe", "missing"],
     "watch": ["telemetry.jsonl"],
     "runs": [],
     "report": ["telemetry.jsonl", "-o", "report.html"],
+    "suggest": ["telemetry.jsonl"],
     "bandwidth": ["telemetry.jsonl"],
+    "learned": ["list"],
+    "explain": ["SFIO-S001"],
+    "coordination": ["streamflow.yml"],
+    "annotate": ["streamflow.yml", "--from", "capio.json"],
     "trace": ["telemetry.jsonl", "-o", "trace"],
     "schedule": ["compute", "paper:9"],
-    "suggest": ["telemetry.jsonl"],
-    "doctor": [],
-    "learned": ["list"],
+    "completion": ["bash"],
 }
 #: As `plan`, they import StreamFlow or cwltool.
 SLOW = ("plan", "validate", "coordination", "annotate", "partition", "doctor")
@@ -87,3 +90,59 @@ def test_a_command_without_standard_output(directory: Path) -> None:
     command = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "validate", "tool.cwl"]
     ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=60, cwd=directory)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_help_fits_a_screen(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in (None, *COMMANDS):
+        with pytest.raises(SystemExit):
+            main(["--help"] if name is None else [name, "--help"])
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) <= (36 if name is None else 30), name
+        assert max(map(len, lines)) <= 80, name
+        assert name is None or not COMMANDS[name].examples or f"  streamflow-io {name}" in "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("streamflow-io repo", ["report"]),
+        ("streamflow-io plan --js", ["--json"]),
+        ("streamflow-io explain SFIO-S00", [f"SFIO-S00{number}" for number in range(1, 10)]),
+        ("streamflow-io report la", ["last"]),
+        ("streamflow-io schedule sim", ["simulate"]),
+    ],
+)
+def test_a_shell_completes_a_line(line: str, completed: list[str], tmp_path: Path) -> None:
+    said = {
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_IFS": "\n",
+        "_ARGCOMPLETE_SUPPRESS_SPACE": "1",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "completed"),
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+        "XDG_DATA_HOME": str(tmp_path),
+    }
+    ended = subprocess.run(COMMAND, env={**os.environ, **said}, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.stdout == ended.stderr == ""
+    assert (tmp_path / "completed").read_text().split() == completed
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_what_a_shell_is_given(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    code = capsys.readouterr().out
+    assert "streamflow-io" in code
+    if which(shell):
+        subprocess.run([shell, "-n"], input=code, text=True, check=True, timeout=60)
+
+
+def test_a_code_is_taken_as_it_is_copied(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "[SFIO-S001]"]) == 0
+    whole = capsys.readouterr().out
+    assert main(["explain", "s001"]) == 0
+    assert capsys.readouterr().out == whole
+    with pytest.raises(SystemExit) as refused:
+        main(["explain", "SFIO-X001"])
+    assert refused.value.code == 2
+    assert "'SFIO-X001' is no code; `streamflow-io explain` lists them" in capsys.readouterr().err

@@ -73,7 +73,7 @@ def test_what_falls_back_is_written_as_it_is_served(bench: Bench, capsys: pytest
     written = json.loads(capsys.readouterr().out)
     assert (written["files"][0]["committed"], written["files"][0]["mode"]) == ("on_close", "update")
     (fallback,) = written["fallbacks"]
-    assert fallback["why"] == "the input /b/file is not `streamable`"
+    assert fallback["why"] == "the input /b/file is not `streamable` [SFIO-S001]"
     assert fallback["asked"] == {"committed": "on_close", "mode": "no_update", "start": "producer"}
 
 

@@ -70,7 +70,7 @@ def test_what_is_asked_for_by_path_is_that_of_the_file(runtime: Node, how: str) 
     assert printed == run_natively(ASKING[how], target)
     assert [str(event["message"]) for event in job.named("warning")] == [
         f"input in: the command asks by path for more than the bytes of {path} (stat, access...), "
-        "and waits for the whole file"
+        "and waits for the whole file [SFIO-S024]"
     ]
     assert [(event["input"], event["port"]) for event in job.named("warning")] == [("in", "out")]
 
@@ -128,7 +128,7 @@ def test_without_a_gate_the_command_gets_whole_files(runtime: Node) -> None:
     assert job.process.communicate(timeout=15)[0] == b"one\ntwo\n"
     assert job.wait() == 0
     assert [event["message"] for event in job.named("warning")] == [
-        "no gate (SFIO_NODE_WITHOUT_GATE is set): the command starts when all that it reads is committed"
+        "no gate (SFIO_NODE_WITHOUT_GATE is set): the command starts when all that it reads is committed [SFIO-N001]"
     ]
 
 

@@ -434,7 +434,7 @@ def test_fewer_files_than_promised_are_committed_at_the_end_with_a_warning(runti
     job = runtime.shell("j", f"echo 1 > {out}/1; echo 2 > {out}/2", outputs=outputs)
     assert job.wait() == 0
     assert sorted(job.committed()) == ["1", "2"]
-    message = "output calls: on_n_files promised 3 files, 2 are there at the end: committed only now"
+    message = "output calls: on_n_files promised 3 files, 2 are there at the end: committed only now [SFIO-S025]"
     assert [event["message"] for event in job.named("warning")] == [message]
 
 

@@ -15,6 +15,7 @@ from streamflow_io.cli import main as main_program
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from tests.wording import uncoded
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")
 DEPLOYMENTS = {
@@ -279,7 +280,7 @@ def test_a_directory_that_attempts_share_is_left_alone(
     main = {"type": "cwl", "config": {"file": "main.cwl", "settings": "job.json", "docker": docker}}
     (edge,) = plan_file(bench.write(contained, {}, True, workflows={"main": main})).plans["main"].edges
     assert edge.delivery is delivery
-    assert edge.fallback == f"/{step} has a dockerOutputDirectory, which a job shares with its next attempt"
+    assert uncoded(edge.fallback) == f"/{step} has a dockerOutputDirectory, which a job shares with its next attempt"
 
 
 @pytest.mark.parametrize(
@@ -337,10 +338,10 @@ def test_what_is_said_of_storages_that_containers_do_not_write_to(bench: Bench) 
     path = bench.write(contained, {}, True, {"storages": storages}, deployments=deployments, workflows={"main": main})
     plan = plan_file(path).plans["main"]
     assert plan.storages is not None
-    not_applied = "The storageBW of /a is not applied: the StreamFlow file has no storage that holds /scratch/me on"
+    not_applied = "The storageBW of /a is not applied on the driver's node: no storage of the scheduler's config holds"
     assert [step.storage for step in plan.storages.steps] == [None]
     assert plan.storages.warnings == (
-        f"{not_applied} the driver's node",
+        f"{not_applied} /scratch/me there [SFIO-B001]",
         "Storage 'gone': /nowhere/at/all does not exist on the driver's node",
         "Storage 'tape' is on deployment 'one', where no step runs (steps run on busybox, debian, the driver's node)",
     )

@@ -415,7 +415,7 @@ def test_file_systems_that_are_no_help(
         sums = [hashlib.sha1(bytes([number]) * MIB).hexdigest() + "\n" for number in range(2)]
         assert sorted(content.decode() for content in ours.files.values()) == sorted(sums)
         assert [end["reason"] for end in told(bench, "sessionEnd")] == [reason]
-        warnings = re.findall(r"is not read ahead any more, its readers do it themselves: (.*)", ours.log)
+        warnings = re.findall(r"is not read ahead any more, its readers do it themselves: (.*) \[SFIO-P004\]", ours.log)
         assert len(warnings) == (warning is not None)
         assert warning is None or re.fullmatch(warning, warnings[0]), warnings
     # A reader that waits for its storage ends when that answers, and the run does not wait for it.

@@ -225,7 +225,7 @@ class Judge:
                 for path, most in unmet.found.items()
                 for closes in range(min(most, self.closes(output, rule, path)), most + 1)
             }
-        return {f"output {output.port}: {each}: committed only now" for each in said}
+        return {f"output {output.port}: {each}: committed only now [SFIO-S025]" for each in said}
 
     @staticmethod
     def subject(path: str) -> str:

@@ -26,6 +26,7 @@ from streamflow_io.runtime import NodeRuntimeError, deployments
 from streamflow_io.runtime.place import Place
 from tests.unit.test_sites import plan
 from tests.unit.test_sites_of_containers import FILES, HERE, LINK, ON_ONE, required, site
+from tests.wording import uncoded
 
 Document = dict[str, Any]
 CLAIM = {"persistentVolumeClaim": {"claimName": "work"}}
@@ -176,12 +177,12 @@ def test_what_streams_between_pods(tmp_path: Path) -> None:
             held = plan(producer, consumer, OutputKind.DIRECTORY, "update")
             if at_gate == NO_VOLUME:
                 assert held.delivery is Delivery.COMMIT
-                assert (held.fallback or "").endswith(NO_VOLUME)
+                assert str(uncoded(held.fallback)).endswith(NO_VOLUME)
             else:
                 assert (held.delivery, held.condition) == (Delivery.GATE, at_gate)
     edge = plan(closed, empty)
     assert edge.delivery is Delivery.COMMIT
-    assert edge.fallback == f"/a runs on d/box (kubernetes), /b on one/box (kubernetes): {NO_VOLUME}"
+    assert uncoded(edge.fallback) == f"/a runs on d/box (kubernetes), /b on one/box (kubernetes): {NO_VOLUME}"
 
 
 def test_pods_stream_with_pods_only(tmp_path: Path) -> None:
@@ -189,7 +190,7 @@ def test_pods_stream_with_pods_only(tmp_path: Path) -> None:
     for other in (site(HERE), site(ON_ONE), site(required("a:1"))):
         for edge in (plan(where, other), plan(other, where), plan(other, where, mode="update")):
             assert edge.delivery is Delivery.COMMIT
-            assert (edge.fallback or "").endswith(": pods stream with pods only")
+            assert str(uncoded(edge.fallback)).endswith(": pods stream with pods only")
 
 
 @pytest.mark.parametrize("network", [True, False])
@@ -206,7 +207,7 @@ def test_pods_that_streamflow_makes(network: bool) -> None:
     else:
         assert edge.delivery is Delivery.COMMIT
         where = "/a runs in a container of a:1 (kubernetes), /b in one of b:2 (kubernetes)"
-        assert edge.fallback == f"{where}: {NO_VOLUME}"
+        assert uncoded(edge.fallback) == f"{where}: {NO_VOLUME}"
     table = sites_table({"/a": Step("/a", site=one), "/b": Step("/b", site=other)})
     assert [list(column.cells) for column in table.columns] == [
         ["containers of a:1, b:2 (kubernetes)"],
@@ -220,7 +221,7 @@ def test_pods_can_be_left_to_streamflow(tmp_path: Path) -> None:
     off = Sites({}, contained=False, directory=tmp_path).site_of(config)
     edge = plan(off, off)
     assert edge.delivery is Delivery.TERMINATION
-    assert edge.fallback == "/a runs on one/box (kubernetes): `containers: off`"
+    assert uncoded(edge.fallback) == "/a runs on one/box (kubernetes): `containers: off`"
 
 
 async def place_of(monkeypatch: pytest.MonkeyPatch, said: PodLocation | Exception) -> Place:

@@ -25,6 +25,7 @@ from streamflow_io.graph.sites import Site, SiteKind, not_joined
 from streamflow_io.run.deployment_sites import Sites, are_fixed, deployment_name
 from streamflow_io.run.plan import Plan
 from tests.unit.test_sites import plan
+from tests.wording import uncoded
 
 DEPLOYMENTS = {
     "one": {"type": "ssh", "config": {}},
@@ -151,11 +152,11 @@ ONE_HOST = "streams between containers need one host"
 )
 def test_what_is_said_of_containers_that_are_not_joined(producer: Site, consumer: Site, why: str) -> None:
     edge = plan(producer, consumer)
-    assert (edge.delivery, edge.fallback) == (Delivery.COMMIT, why)
+    assert (edge.delivery, uncoded(edge.fallback)) == (Delivery.COMMIT, why)
     assert not producer.is_joined_with(consumer)
     assert not consumer.is_joined_with(producer)
     held = plan(producer, consumer, mode="update")
-    assert (held.delivery, held.fallback) == (Delivery.COMMIT, why)
+    assert (held.delivery, uncoded(held.fallback)) == (Delivery.COMMIT, why)
 
 
 FILES, LINK = "they see the files of each other", "one reaches the other by its network"
@@ -181,7 +182,7 @@ def test_what_is_tried_between_containers(
     for mode, told in (("no_update", of_bytes), ("update", at_gate)):
         edge = plan(producer, consumer, mode=mode)
         if edge.delivery is Delivery.COMMIT:
-            assert (edge.condition, edge.fallback) == (None, told)
+            assert (edge.condition, uncoded(edge.fallback)) == (None, told)
         else:
             assert (edge.condition, edge.fallback) == (told, None)
 
@@ -218,7 +219,7 @@ def test_which_containers_may_have_an_address(target: Target, networked: bool) -
 def test_other_containers_are_not_watched(target: Target, where: str) -> None:
     edge = plan(site(target), A)
     assert edge.delivery is Delivery.TERMINATION
-    assert edge.fallback == (
+    assert uncoded(edge.fallback) == (
         f"/a runs {where}: only jobs of the driver's node, SSH hosts, queue managers, pods, and containers on the "
         "first two stream yet"
     )
@@ -230,7 +231,7 @@ def test_a_container_in_a_container_is_said_to_be_one(bound: str) -> None:
     kind = DEPLOYMENTS[bound]["type"]
     edge = plan(site(required("a:1", Target(DeploymentConfig(bound, str(kind), {})))), A)
     assert edge.delivery is Delivery.TERMINATION
-    assert edge.fallback == (
+    assert uncoded(edge.fallback) == (
         f"/a runs in a container of a:1 (docker): its DockerRequirement makes that inside {bound} ({kind}), to which "
         "it is bound; with `docker: [{step: /, deployment: {type: none, config: {}}}]` in the `config` of the workflow "
         f"it runs in {bound} itself"
@@ -241,7 +242,7 @@ def test_containers_can_be_left_to_streamflow() -> None:
     off = site(required("a:1"), contained=False)
     edge = plan(off, A)
     assert edge.delivery is Delivery.TERMINATION
-    assert edge.fallback == "/a runs in a container of a:1 (docker): `containers: off`"
+    assert uncoded(edge.fallback) == "/a runs in a container of a:1 (docker): `containers: off`"
     assert not off.is_joined_with(off)
     assert site(HERE, contained=False).unwatched is None
 

@@ -64,7 +64,9 @@ impl Announcer {
                 }]
             }
             What::Complete => vec![Event::Complete { port, at_end: self.ended }],
-            What::Unmet(why) => vec![Event::warning(format!("output {port}: {why}: committed only now"), None)],
+            What::Unmet(why) => {
+                vec![Event::warning(format!("output {port}: {why}: committed only now [SFIO-S025]"), None)]
+            }
         }
     }
 

@@ -165,8 +165,8 @@ impl<'a> Inputs<'a> {
             if warn && !feeder.is_wanted_whole() {
                 let (input, file) = (&feeder.input, feeder.input.path.display());
                 let asks = "the command asks by path for more than the bytes of";
-                let message =
-                    format!("input {}: {asks} {file} (stat, access...), and waits for the whole file", input.name);
+                let waits = "(stat, access...), and waits for the whole file [SFIO-S024]";
+                let message = format!("input {}: {asks} {file} {waits}", input.name);
                 events.append(&[Event::warning(message, Some(input))])?;
             }
             if feeder.bring_whole().map_err(|failure| failed(&feeder.input.name, failure))? {

@@ -142,7 +142,7 @@ impl State {
             Fact::FilterInstalled => vec![Action::LetIn],
             Fact::NoFilter(why) => {
                 self.held = true;
-                let message = format!("no gate ({why}): {}", without_filter(self.purpose));
+                let message = format!("no gate ({why}): {} [SFIO-N001]", without_filter(self.purpose));
                 vec![Action::Warn(message), Action::DoWithoutFilter]
             }
             Fact::InputsThere if std::mem::take(&mut self.held) => vec![Action::LetIn],
@@ -477,7 +477,7 @@ mod tests {
             (true, true, format!("{starts}, and how it reads is not observed")),
         ] {
             let mut state = State::new(&[0], Some(Purpose { holds, streams: false, net: false, observes }));
-            let warning = Action::Warn(format!("no gate (EBUSY): {effect}"));
+            let warning = Action::Warn(format!("no gate (EBUSY): {effect} [SFIO-N001]"));
             assert_eq!(state.handle(now, Fact::NoFilter("EBUSY".into())), [warning, Action::DoWithoutFilter]);
             assert!(state.is_held());
             assert_eq!(state.handle(now, Fact::InputsThere), [Action::LetIn]);

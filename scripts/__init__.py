@@ -1,0 +1,1 @@
+"""What makes the documentation: pages that follow from the code, pictures, the site. Not a part of the package."""

@@ -1,0 +1,145 @@
+"""The pages that follow from the code: message codes, the command line, the scheduler's config, the fields of hints.
+
+`python -m scripts.reference` writes them into `docs/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from streamflow_io.cli import GROUPS
+from streamflow_io.hints.config import SchedulerConfig, StorageConfig
+from streamflow_io.hints.models import HINT_CLASSES, AnnotationsFile, StreamingRule
+from streamflow_io.hints.sessions import SessionRule
+from streamflow_io.messages.page import reference_page
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def command_line() -> str:
+    """The page of all commands with their options."""
+    lines = [
+        "# Command line",
+        "",
+        "`streamflow-io COMMAND --help` prints the options of a command. Each has `--json`, for programs. The exit",
+        "code is 0 only if all is well, 1 if not, 2 if the command line is wrong. `streamflow-io --version` says the",
+        "version. Shells complete commands, options, runs and codes after `source <(streamflow-io completion bash)`, or `zsh`;",
+        "with fish `streamflow-io completion fish | source`.",
+    ]
+    for title, group in GROUPS.items():
+        lines += ["", f"## {title[0].upper()}{title[1:]}"]
+        for name, entry in group.items():
+            parser = argparse.ArgumentParser(prog=f"streamflow-io {name}", add_help=False)
+            import_module(f"streamflow_io.commands.{name}").add_arguments(parser)
+            lines += ["", f"### streamflow-io {name}", "", f"{_sentence(entry.text)}.", *_arguments(parser)]
+            if entry.examples:
+                examples = (f"streamflow-io {name} {example}".rstrip() for example in entry.examples)
+                lines += ["", "```sh", *examples, "```"]
+    return "\n".join([*lines, ""])
+
+
+def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """The arguments of a parser as a table, and those of the commands in it."""
+    shown = [action for action in parser._actions if not isinstance(action, argparse._SubParsersAction)]
+    rows = [
+        (_written(action), (action.help or "") % {"default": action.default})
+        for action in shown
+        if action.help is not argparse.SUPPRESS and action.dest not in ("help", "json")
+    ]
+    if rows:
+        yield from _table(("argument", "meaning"), rows)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            texts = {choice.dest: choice.help for choice in action._choices_actions}
+            for name, inner in action.choices.items():
+                yield from ("", f"#### {inner.prog}", "", f"{_sentence(texts[name] or name)}.", *_arguments(inner))
+
+
+def _written(action: argparse.Action) -> str:
+    """An argument as it is typed."""
+    choices = f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest.upper()
+    name = action.metavar if isinstance(action.metavar, str) else choices
+    if not action.option_strings:
+        return {"*": f"`[{name} ...]`", "+": f"`{name} ...`", "?": f"`[{name}]`"}.get(str(action.nargs), f"`{name}`")
+    options = ", ".join(f"`{option}`" for option in action.option_strings)
+    return options if action.nargs == 0 else f"{options[:-1]} {name}`"
+
+
+def scheduler_config() -> str:
+    """The page of the fields of the scheduler's config."""
+    return "\n".join(
+        [
+            "# Scheduler config",
+            "",
+            "The fields of `config` of the scheduler of type `io-aware`, in the StreamFlow file; none is needed. What",
+            "they are for: the [guide](guide.md#3-choose-the-scheduler).",
+            "",
+            "```yaml",
+            "scheduling:",
+            "  scheduler: {type: io-aware, config: {}}",
+            "```",
+            *_fields(SchedulerConfig),
+            "",
+            "## storages",
+            "",
+            "Each entry is a device or file system with a bandwidth ([more](storage.md)).",
+            *_fields(StorageConfig),
+            "",
+        ]
+    )
+
+
+def hint_fields() -> str:
+    """The page of the fields of all hints."""
+    lines = [
+        "# Fields of hints",
+        "",
+        "All fields, as the schemas have them. What they mean together, with examples: [hints](hints.md).",
+    ]
+    rules: Mapping[str, type[BaseModel]] = {"Streaming": StreamingRule, "ReadSession": SessionRule}
+    for name, model in HINT_CLASSES.items():
+        lines += ["", f"## sfio:{name}", "", *(model.__doc__ or "").strip().splitlines()[:1], *_fields(model)]
+        if name in rules:
+            lines += ["", f"Each rule of `sfio:{name}`:", *_fields(rules[name])]
+    lines += ["", "## Annotations file", "", *(AnnotationsFile.__doc__ or "").strip().splitlines()[:1]]
+    return "\n".join([*lines, *_fields(AnnotationsFile), ""])
+
+
+def _fields(model: type[BaseModel]) -> Iterator[str]:
+    rows = [
+        (f"`{field.alias or name}`", field.description or "")
+        for name, field in model.model_fields.items()
+        if name != "class_"
+    ]
+    if rows:
+        yield from _table(("field", "meaning"), rows)
+    else:
+        yield from ("", "It has no fields.")
+
+
+def _table(columns: tuple[str, str], rows: list[tuple[str, str]]) -> Iterator[str]:
+    yield from ("", f"| {' | '.join(columns)} |", "|---|---|")
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
+
+
+#: Each page, and what makes it.
+PAGES: Mapping[str, Callable[[], str]] = {
+    "messages.md": reference_page,
+    "command-line.md": command_line,
+    "scheduler-config.md": scheduler_config,
+    "hint-fields.md": hint_fields,
+}
+
+if __name__ == "__main__":
+    for page, made in PAGES.items():
+        (DOCS / page).write_text(made())

@@ -1,0 +1,78 @@
+"""`streamflow-io completion`: what a shell needs to complete the commands, options, runs and codes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from streamflow_io.messages import Code
+from streamflow_io.telemetry.runs import LAST, run_names
+
+_SHELLS = {
+    "bash": "source <(streamflow-io completion bash), in ~/.bashrc",
+    "zsh": "after compinit: source <(streamflow-io completion zsh), in ~/.zshrc",
+    "fish": "streamflow-io completion fish | source, in ~/.config/fish/config.fish",
+}
+
+
+@dataclass(frozen=True)
+class Completion:
+    """:ivar code: for the shell"""
+
+    shell: str
+    code: str
+    ok = True
+
+    def to_json(self) -> dict[str, Any]:
+        return {"shell": self.shell, "code": self.code}
+
+    def show(self, console: Console) -> None:
+        # As it is: a shell reads it.
+        print(self.code)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    said = "; ".join(f"{shell}: {how}" for shell, how in _SHELLS.items())
+    parser.add_argument("shell", choices=_SHELLS, help=said)
+
+
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Say to the shell how its line may go on, and end the program."""
+    from argcomplete import autocomplete
+
+    for action in _actions(parser):
+        if isinstance(action.metavar, str) and action.metavar in _KNOWN:
+            # So argcomplete finds it.
+            action.completer = _KNOWN[action.metavar]  # type: ignore[attr-defined]
+    autocomplete(parser)
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """The arguments of a parser and of the commands in it."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from _actions(inner)
+
+
+def _runs(**_: object) -> list[str]:
+    return [LAST, *run_names()]
+
+
+def _codes(**_: object) -> list[str]:
+    return [code.value for code in Code]
+
+
+# By what `--help` calls an argument; of others argparse knows the choices, or they are files.
+_KNOWN = {"RUN": _runs, "CODE": _codes}
+
+
+def run(arguments: argparse.Namespace) -> Completion:
+    from argcomplete.shell_integration import shellcode
+
+    return Completion(arguments.shell, shellcode(["streamflow-io"], shell=arguments.shell))

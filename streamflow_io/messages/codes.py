@@ -1,0 +1,69 @@
+"""The codes that messages end in. A code keeps its meaning; one that is not used any more is not given to another."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+_ENDS_IN_CODE = re.compile(r"\[SFIO-[A-Z]\d{3}\]$")
+
+
+class Code(str, Enum):
+    """What a message is about.
+
+    The letter: `S`, streams and commits; `N`, the node runtime; `B`, storage bandwidth, cores and memory; `L`, what is
+    learned; `P`, parts of files; `T`, telemetry.
+    """
+
+    NOT_STREAMABLE = "SFIO-S001"
+    LISTED = "SFIO-S002"
+    WHOLE_FILE = "SFIO-S003"
+    EXPRESSION = "SFIO-S004"
+    KNOWN_AT_THE_END = "SFIO-S005"
+    NOT_JOINED = "SFIO-S006"
+    NOT_WATCHED = "SFIO-S007"
+    WHOLE_LIST = "SFIO-S008"
+    VALUE_COMPUTED = "SFIO-S009"
+    UNKNOWN_WAY = "SFIO-S010"
+    SHARED_TOKEN = "SFIO-S011"
+    DIRECTORY_NOT_CLOSED = "SFIO-S012"
+    TIME_LIMIT = "SFIO-S013"
+    NOTHING_STREAMS = "SFIO-S014"
+    NO_NODE_RUNTIME = "SFIO-S015"
+    OUT_OF_REACH = "SFIO-S016"
+    REWRITTEN = "SFIO-S017"
+    REPLACED = "SFIO-S018"
+    CHANGED_AFTER_COMMIT = "SFIO-S019"
+    WAS_A_STREAM = "SFIO-S020"
+    ENDED_WITHOUT = "SFIO-S021"
+    NOT_AS_DECLARED = "SFIO-S022"
+    ONE_END = "SFIO-S023"
+    ASKS_BY_PATH = "SFIO-S024"
+    RULE_UNMET = "SFIO-S025"
+
+    NO_GATE = "SFIO-N001"
+    NO_INOTIFY = "SFIO-N002"
+    NOT_MEASURED = "SFIO-N003"
+
+    NO_STORAGE = "SFIO-B001"
+    NOT_HELD = "SFIO-B002"
+    NOT_SHARED = "SFIO-B003"
+    NEVER_STARTS = "SFIO-B004"
+    NO_SPACE = "SFIO-B005"
+    NO_MEMORY = "SFIO-B006"
+
+    STORE_NOT_USED = "SFIO-L001"
+
+    PARTS_WRITTEN = "SFIO-P001"
+    REFUTED = "SFIO-P002"
+    NOT_COMPARED = "SFIO-P003"
+    NOT_READ_AHEAD = "SFIO-P004"
+    NO_PART = "SFIO-P005"
+    CHANGED_SINCE_CUT = "SFIO-P006"
+
+    TELEMETRY_ENDS = "SFIO-T001"
+
+
+def coded(text: str, code: Code) -> str:
+    """A message, or a reason in one, that ends in its code; in that of the reason that it ends in, if that has one."""
+    return text if _ENDS_IN_CODE.search(text) else f"{text} [{code.value}]"

@@ -1,0 +1,109 @@
+"""Storage bandwidth, cores, memory, disks; and what is kept from run to run."""
+
+from __future__ import annotations
+
+from .codes import Code
+from .explanation import Case, Explanation
+
+_WHICH = "`streamflow-io learned list` says which file it is."
+
+RESOURCES = {
+    Code.NO_STORAGE: Explanation(
+        "No storage of the StreamFlow file is where the step writes",
+        "A storageBW counts against a storage of the scheduler's config: the one that the hint names, or the one "
+        "whose `path` is nearest above the output directory of the job. Without one the storageBW does nothing.",
+        (
+            Case(
+                "The storageBW of S is not applied on D: no storage of the scheduler's config holds PATH there",
+                "Add an entry to `storages` with `path: PATH` or a directory above it, and with its bandwidth: "
+                "`streamflow-io storage probe PATH` measures it.",
+            ),
+            Case(
+                "The storageBW of S is not applied on D: the scheduler's config has no storage NAME there",
+                "Give the storage NAME no `deployment`, or that of the step.",
+            ),
+        ),
+        "storage.md",
+    ),
+    Code.NOT_HELD: Explanation(
+        "A job is not held to its storageBW",
+        "`limited`, `required` and `streamBW` pause a job that moves too much. That needs a node runtime, which "
+        "sees what the processes of the job move. Results are the same.",
+        (
+            Case("S is not held to its storageBW on D: ...", "`streamflow-io doctor` says what is missing there."),
+            Case(
+                "it is not held to its storageBW: what its processes move cannot be seen: ...",
+                "Another user owns its processes, or `/proc` is not that of the job.",
+            ),
+        ),
+        "storage.md#limited-no-faster-than-that",
+    ),
+    Code.NOT_SHARED: Explanation(
+        "A storage is not shared with other runs",
+        "Runs that use one storage share its bandwidth by files and locks in a directory. Where these do not work, "
+        "each run takes all of it: together they may admit more than there is.",
+        (
+            Case(
+                "Storage NAME is not shared with other runs: ...",
+                "`streamflow-io doctor` tries the locks; `streamflow-io storage share` makes a directory.",
+            ),
+            Case(
+                "Storage NAME is not shared with other runs any more: ...",
+                "The directory was removed, or its file system does not answer.",
+            ),
+        ),
+        "sharing.md",
+    ),
+    Code.NEVER_STARTS: Explanation(
+        "No location has as much as the job asks for",
+        "A job that asks for more cores or memory than any location has would wait for ever.",
+        (
+            Case(
+                "No job of S can start: ...",
+                "Lower `coresMin` or `ramMin` in its ResourceRequirement, or bind it to a larger place.",
+            ),
+        ),
+    ),
+    Code.NO_SPACE: Explanation(
+        "A job waits for free space on a disk",
+        "StreamFlow starts a job only where the disk has all that it asks for: 1,024 MiB each for output and "
+        "temporary files, if its tool says nothing. It looks at the disk once, when the run begins.",
+        (
+            Case(
+                "Job J waits for free space on L: ...",
+                "Free space and run it again, or give the tool a ResourceRequirement with a smaller `outdirMin` and "
+                "`tmpdirMin`.",
+            ),
+        ),
+    ),
+    Code.NO_MEMORY: Explanation(
+        "A job that needs no free core waits for memory",
+        "Steps of a gang run at the same time, beyond the cores; memory is never given twice.",
+        (Case("Job J needs no free core, and waits for memory on L: ...", "Lower `ramMin` where it is too high."),),
+        "how-it-works.md#gangs-and-admission",
+    ),
+    Code.STORE_NOT_USED: Explanation(
+        "What was learned is not known, or not kept",
+        "The store of what runs have learned cannot be used: another user could replace it, its disk is full, or it "
+        "is of a newer version. The run goes on without. `learned` in the scheduler's config names another file.",
+        (
+            Case("Learned limits are not remembered in this run: ...", _WHICH),
+            Case("Verified splits are not remembered in this run: ...", _WHICH),
+            Case("Verified splits of earlier runs are not known: ...", _WHICH),
+            Case("What streams without a hint is not remembered in this run: ...", _WHICH),
+            Case("What earlier runs have proven to stream is not known, and nothing is learned now: ...", _WHICH),
+            Case("Windows of earlier runs are not known: ...", _WHICH),
+            Case("The windows of this run are not remembered: ...", _WHICH),
+        ),
+        "storage.md",
+    ),
+    Code.TELEMETRY_ENDS: Explanation(
+        "The telemetry of a run is not complete",
+        "A run never waits for its telemetry. Where that cannot be written, the run goes on without.",
+        (
+            Case("The telemetry of this run ends here, the run goes on: ...", "Mostly the disk is full."),
+            Case("The telemetry of this run is not complete: ...", "Its disk did not answer when the run ended."),
+        ),
+        "telemetry.md#where-it-is",
+    ),
+}

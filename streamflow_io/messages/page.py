@@ -1,0 +1,62 @@
+"""Explanations as Markdown: in a terminal, and as the page of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .codes import Code
+from .explanation import Explanation
+from .explanations import EXPLANATIONS
+
+_GROUPS = {
+    "S": "Streams and commits",
+    "N": "The node runtime",
+    "B": "Storage bandwidth, cores, memory",
+    "L": "What is learned",
+    "P": "Parts of files",
+    "T": "Telemetry",
+}
+_HEAD = """\
+# Message codes
+
+Messages that have more to say end in a code, as `[SFIO-S001]`. `streamflow-io explain SFIO-S001` prints what stands
+here, `streamflow-io explain` lists all codes. In what is quoted, words in capitals and `...` stand for what differs.
+
+Results are those of plain StreamFlow wherever this page does not say that a run fails.
+"""
+
+
+def explanation_text(code: Code) -> str:
+    """What a code means, for a terminal."""
+    found = EXPLANATIONS[code]
+    return "\n".join([f"{code.value}: {found.title}", "", found.why, *_cases(found), *_more(found, "More: docs/{}")])
+
+
+def reference_page() -> str:
+    """The page with all codes, `docs/messages.md`."""
+    parts = [_HEAD]
+    for letter, title in _GROUPS.items():
+        parts.append(f"## {title}\n")
+        for code in (each for each in Code if _letter(each) == letter):
+            found = EXPLANATIONS[code]
+            lines = [f"### {code.value}\n", f"**{found.title}.** {found.why}", *_cases(found)]
+            parts.append("\n".join([*lines, *_more(found, "[More]({}).")]) + "\n")
+    return "\n".join(parts)
+
+
+def _cases(found: Explanation) -> Iterator[str]:
+    yield ""
+    for case in found.cases:
+        # Backticks in a message need two around it.
+        quote = "`` {} ``" if "`" in case.message else "`{}`"
+        yield f"- {quote.format(case.message)}: {case.to_do}"
+
+
+def _more(found: Explanation, text: str) -> Iterator[str]:
+    if found.more is not None:
+        yield ""
+        yield text.format(found.more)
+
+
+def _letter(code: Code) -> str:
+    return code.value.removeprefix("SFIO-")[0]

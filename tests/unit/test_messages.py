@@ -1,0 +1,82 @@
+"""The codes of messages: each is explained, each is used, and the page is what the program prints."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts import pages
+from streamflow_io.commands.explain import Explained
+from streamflow_io.messages import EXPLANATIONS, Code, coded
+from streamflow_io.messages.page import explanation_text, reference_page
+
+REPOSITORY = Path(__file__).parents[2]
+DOCS = REPOSITORY / "docs"
+
+
+def in_python() -> Iterator[tuple[Path, str]]:
+    """The names of codes that modules use."""
+    for file in (REPOSITORY / "streamflow_io").rglob("*.py"):
+        if file.parent.name != "messages":
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Code":
+                    yield file, node.attr
+
+
+def in_rust() -> set[str]:
+    files = (REPOSITORY / "node" / "src").rglob("*.rs")
+    return {code for file in files for code in re.findall(r"SFIO-[A-Z]\d{3}", file.read_text())}
+
+
+def test_each_code_is_explained() -> None:
+    assert set(EXPLANATIONS) == set(Code)
+
+
+def test_each_code_is_used_and_no_other() -> None:
+    used = {Code[name].value for _, name in in_python()} | in_rust()
+    assert used == {code.value for code in Code}
+
+
+def test_codes_have_one_home() -> None:
+    written = [
+        file
+        for file in (REPOSITORY / "streamflow_io").rglob("*.py")
+        if file.parent.name != "messages" and re.search(r"SFIO-[A-Z]\d{3}\]", file.read_text())
+    ]
+    assert not written
+
+
+def test_a_message_has_one_explanation() -> None:
+    messages = [case.message for explanation in EXPLANATIONS.values() for case in explanation.cases]
+    assert len(messages) == len(set(messages))
+
+
+@pytest.mark.parametrize("code", Code)
+def test_what_an_explanation_refers_to_is_there(code: Code) -> None:
+    text = explanation_text(code)
+    assert set(re.findall(r"SFIO-[A-Z]\d{3}", text)) <= {each.value for each in Code}
+    more = EXPLANATIONS[code].more
+    if more is not None:
+        page, _, anchor = more.partition("#")
+        assert not anchor or anchor in pages.anchors((DOCS / page).read_text())
+
+
+def test_a_reason_keeps_its_code() -> None:
+    reason = coded("X has loadContents", Code.WHOLE_FILE)
+    assert reason == "X has loadContents [SFIO-S003]"
+    assert coded(f"The rule does nothing: {reason}", Code.PARTS_WRITTEN) == f"The rule does nothing: {reason}"
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert (DOCS / "messages.md").read_text() == reference_page(), "python -m scripts.reference"
+
+
+def test_programs_get_all_of_it() -> None:
+    found = Explained([Code.LISTED]).to_json()["codes"]["SFIO-S002"]
+    assert found["title"] == EXPLANATIONS[Code.LISTED].title
+    assert found["cases"][0].keys() == {"message", "to_do"}
+    assert len(Explained([]).to_json()["codes"]) == len(Code)
