@@ -28,8 +28,8 @@ def command_line() -> str:
         "",
         "`streamflow-io COMMAND --help` prints the options of a command. Each has `--json`, for programs. The exit",
         "code is 0 only if all is well, 1 if not, 2 if the command line is wrong. `streamflow-io --version` says the",
-        "version. Shells complete commands, options, runs and codes after `source <(streamflow-io completion bash)`, or `zsh`;",
-        "with fish `streamflow-io completion fish | source`.",
+        "version. Shells complete commands, options, runs and codes after `source <(streamflow-io completion bash)`,",
+        "or `zsh`; with fish `streamflow-io completion fish | source`.",
     ]
     for title, group in GROUPS.items():
         lines += ["", f"## {title[0].upper()}{title[1:]}"]
