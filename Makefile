@@ -1,11 +1,12 @@
 # make demo: set up, then run the templates plain and streaming and compare. make test: set up, then run the tests.
+# make docs: the documentation as a site, in build/site. make wheels: for x86_64 and aarch64, in dist. make pictures: those of the documentation.
 VENV ?= .venv
 BIN := $(VENV)/bin
 # Where scripts/setup.sh links or finds Rust.
 export PATH := $(abspath $(VENV))/rust:$(HOME)/.cargo/bin:$(PATH)
 SOURCES := scripts/setup.sh pyproject.toml node/Cargo.toml node/Cargo.lock $(shell find node/src -name '*.rs')
 
-.PHONY: demo test pytest cargo-test lint lint-python lint-node clean
+.PHONY: demo test pytest cargo-test lint lint-python lint-node docs pictures wheels clean
 
 $(VENV)/.installed: $(SOURCES)
 	./scripts/setup.sh $(VENV)
@@ -50,6 +51,21 @@ lint-python: $(VENV)/.lint
 lint-node: $(VENV)/.lint
 	cargo fmt --manifest-path node/Cargo.toml --check
 	cargo clippy --quiet --manifest-path node/Cargo.toml --all-targets -- -D warnings
+
+$(VENV)/.docs: $(SOURCES)
+	./scripts/setup.sh $(VENV) docs
+	touch $(VENV)/.installed $@
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m scripts.reference
+	$(BIN)/mkdocs build --quiet
+
+# They are of real runs; those of pages need Debian's chromium.
+pictures: $(VENV)/.test
+	$(BIN)/python -m scripts.pictures
+
+wheels: $(VENV)/.installed
+	./scripts/wheels.sh $(VENV) dist x86_64 aarch64
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info node/target workflows/*/generated

@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if arguments is None else arguments)
     # A shell that completes a line starts the program without arguments, and has the line in its environment.
     is_completing = "_ARGCOMPLETE" in os.environ
-    parser, modules = _parser(os.environ.get("COMP_LINE", "").split()[1:] if is_completing else argv)
+    parser, modules = parser_of(os.environ.get("COMP_LINE", "").split()[1:] if is_completing else argv)
     if is_completing:
         from streamflow_io.commands.completion import complete
 
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if result.ok else 1
 
 
-def _parser(argv: Sequence[str]) -> tuple[argparse.ArgumentParser, dict[str, Command]]:
+def parser_of(argv: Sequence[str]) -> tuple[argparse.ArgumentParser, dict[str, Command]]:
     """What parses a command line, and the module of its command, by name; none: it has no command that is known."""
     parser = _Program(prog="streamflow-io", description="I/O-aware CWL workflows for StreamFlow")
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version")

@@ -1,0 +1,125 @@
+"""Links of the pages lead somewhere, and their blocks of code are what they say."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from scripts import reference
+from scripts.pages import anchors, blocks, links
+from streamflow_io.cli import parser_of
+
+REPOSITORY = Path(__file__).parents[2]
+DOCS = REPOSITORY / "docs"
+_WHERE = ("*.md", "docs/*.md", "workflows/*/*.md", "cwl-extensions/*.md")
+PAGES = sorted(page for where in _WHERE for page in REPOSITORY.glob(where))
+PROJECT = (REPOSITORY / "pyproject.toml").read_text()
+(HOME,) = re.findall(r'^Repository = "(.*)"$', PROJECT, re.MULTILINE)
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(REPOSITORY))
+
+
+def targets(page: Path) -> Iterator[tuple[str, Path, str]]:
+    """The links of a page into the repository: as written, file, and place in it."""
+    for link in links(page.read_text()):
+        place = re.sub(rf"^{re.escape(HOME)}/(?:blob|raw)/main/", f"{REPOSITORY}/", link)
+        place = re.sub(r"^https://raw\.githubusercontent\.com/[^/]+/[^/]+/main/", f"{REPOSITORY}/", place)
+        if not re.match(r"[a-z]+:", place):
+            file, _, anchor = place.partition("#")
+            yield link, (page.parent / file).resolve() if file else page, anchor
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page: Path) -> None:
+    wrong = [
+        link
+        for link, file, anchor in targets(page)
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file.read_text()))
+    ]
+    assert not wrong
+
+
+def test_the_readme_is_shown_elsewhere_too() -> None:
+    found = links((REPOSITORY / "README.md").read_text())
+    assert all(link.startswith("https://") for link in found)
+    assert any(link.startswith(f"{HOME}/blob/main/docs/") for link in found)
+    assert len((REPOSITORY / "README.md").read_text().splitlines()) < 100
+
+
+def test_the_site_has_all_pages() -> None:
+    text = re.sub(r"!!python/\S+", "", (REPOSITORY / "mkdocs.yml").read_text())
+    site = YAML(typ="safe").load(text)
+    listed = re.findall(r"[\w-]+\.md", json.dumps(site["nav"]))
+    assert sorted(listed) == sorted(page.name for page in DOCS.glob("*.md"))
+    assert site["repo_url"] == HOME
+
+
+def test_pictures_have_words() -> None:
+    without = [page.name for page in PAGES if re.search(r"!\[\s*\]\(", page.read_text())]
+    assert not without
+
+
+@pytest.mark.parametrize("page", reference.PAGES)
+def test_pages_that_follow_from_the_code_are_up_to_date(page: str) -> None:
+    assert (DOCS / page).read_text() == reference.PAGES[page](), "python -m scripts.reference"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_blocks_of_data_and_of_python_can_be_read(page: Path) -> None:
+    for block in blocks(page.read_text()):
+        if block.language == "yaml":
+            list(YAML(typ="safe").load_all(block.text))
+        elif block.language == "json":
+            rest = block.text.strip()
+            while rest:
+                rest = rest[json.JSONDecoder().raw_decode(rest)[1] :].lstrip()
+        elif block.language == "python":
+            ast.parse(block.text)
+        else:
+            assert block.language in ("", "sh", "console", "cwl"), block
+
+
+def test_blocks_of_a_shell_can_be_read() -> None:
+    """All in one: each is a function that is never called."""
+    found = [block for page in PAGES for block in blocks(page.read_text()) if block.language == "sh"]
+    script = "\n".join(f"f{number}() {{\n{block.text}\n:\n}}" for number, block in enumerate(found))
+    checked = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False, timeout=60)
+    assert checked.stderr == ""
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Page and command line."""
+    for page in PAGES:
+        for block in blocks(page.read_text()):
+            if block.language in ("sh", "console"):
+                for line in block.text.replace("\\\n", " ").splitlines():
+                    if match := re.match(r"(?:\$ |sudo )?(streamflow-io .*)", line):
+                        yield named(page), match[1]
+
+
+def test_commands_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(parser: argparse.ArgumentParser, message: str) -> None:
+        raise ValueError(message)
+
+    monkeypatch.setattr(argparse.ArgumentParser, "error", refuse)
+    found = sorted(set(commands()))
+    assert len(found) > 50
+    for page, line in found:
+        words = shlex.split(re.split(r" (?:[|>&;]|\|\|) ", line)[0], comments=True)[1:]
+        try:
+            with contextlib.suppress(SystemExit):  # --help, --version
+                parser_of(words)[0].parse_args(words)
+        except ValueError as error:
+            pytest.fail(f"{page}: {line}: {error}")
