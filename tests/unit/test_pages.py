@@ -11,13 +11,17 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 from ruamel.yaml import YAML
 
 from scripts import reference
 from scripts.pages import anchors, blocks, links
 from streamflow_io.cli import parser_of
+from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.hints.models import PREFIX, Hint
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
@@ -89,6 +93,31 @@ def test_blocks_of_data_and_of_python_can_be_read(page: Path) -> None:
             ast.parse(block.text)
         else:
             assert block.language in ("", "sh", "console", "cwl"), block
+
+
+def mappings(value: object) -> Iterator[dict[str, Any]]:
+    """All mappings in nested data."""
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from mappings(inner)
+
+
+def test_hints_and_configs_of_examples_are_allowed() -> None:
+    hints, configs = 0, 0
+    for page in PAGES:
+        for block in blocks(page.read_text()):
+            if block.language != "yaml":
+                continue
+            for each in mappings(list(YAML(typ="safe").load_all(block.text))):
+                if str(each.get("class")).startswith(PREFIX):
+                    TypeAdapter(Hint).validate_python(each)
+                    hints += 1
+                elif each.get("type") == "io-aware":
+                    SchedulerConfig.model_validate(each["config"])
+                    configs += 1
+    assert hints > 10
+    assert configs > 10
 
 
 def test_blocks_of_a_shell_can_be_read() -> None:
