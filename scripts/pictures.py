@@ -129,7 +129,7 @@ def picture_of_report(directory: Path) -> None:
 
 def picture_of_watch(directory: Path) -> None:
     """The page of a run in its middle."""
-    command = [BIN / "streamflow-io", "watch", "--web"]
+    command = [str(BIN / "streamflow-io"), "watch", "--web"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         try:
@@ -157,7 +157,9 @@ async def screenshot(address: str, words: str, seconds: float, name: str, size: 
 def ending_of(said: str) -> str:
     lines = [line for line in said.splitlines() if line.strip()]
     (begin,) = [number for number, line in enumerate(lines) if "This run has taken" in line]
-    return "\n".join(line.replace("\t", " ") for line in lines[begin:])
+    # When, and where, was at another place.
+    told = (re.sub(r"^\S+ \S+ INFO\s+", "", line) for line in lines[begin:])
+    return "\n".join(re.sub(r"/\S+(?=/streamflow-io/runs/)", "~/.local/share", line) for line in told)
 
 
 def save(name: str, title: str, shown: RenderableType) -> None:

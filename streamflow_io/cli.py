@@ -130,9 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     is_completing = "_ARGCOMPLETE" in os.environ
     parser, modules = parser_of(os.environ.get("COMP_LINE", "").split()[1:] if is_completing else argv)
     if is_completing:
-        from streamflow_io.commands.completion import complete
-
-        complete(parser)
+        import_module("streamflow_io.commands.completion").complete(parser)
     with _quiet_when_closed():
         namespace = parser.parse_args(argv)
     try:

@@ -23,7 +23,7 @@ _LISTENS = re.compile(r"DevTools listening on (ws://\S+)")
 class Page:
     """A page in a browser."""
 
-    def __init__(self, socket: ClientWebSocketResponse, session: str) -> None:
+    def __init__(self, socket: ClientWebSocketResponse[bool], session: str) -> None:
         self._socket = socket
         self._session = session
         self._number = 100
@@ -42,7 +42,7 @@ class Page:
 
     async def text(self) -> str:
         """What can be read on the page."""
-        return str(await self.evaluate("document.body.innerText"))
+        return str(await self.evaluate("document.body?.innerText ?? ''"))
 
     async def wait_for(self, words: str, seconds: float = 30) -> str:
         """Wait until words are to be read on the page."""
@@ -58,7 +58,7 @@ class Page:
         file.write_bytes(base64.b64decode(answer["data"]))
 
 
-async def ask(socket: ClientWebSocketResponse, asked: dict[str, Any]) -> dict[str, Any]:
+async def ask(socket: ClientWebSocketResponse[bool], asked: dict[str, Any]) -> dict[str, Any]:
     await socket.send_str(json.dumps(asked))
     while True:
         answer = json.loads(await socket.receive_str(timeout=30))

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from argcomplete import autocomplete
+from argcomplete.shell_integration import shellcode
 from rich.console import Console
 
 from streamflow_io.messages import Code
@@ -42,8 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def complete(parser: argparse.ArgumentParser) -> None:
     """Say to the shell how its line may go on, and end the program."""
-    from argcomplete import autocomplete
-
     for action in _actions(parser):
         if isinstance(action.metavar, str) and action.metavar in _KNOWN:
             # So argcomplete finds it.
@@ -73,6 +73,4 @@ _KNOWN = {"RUN": _runs, "CODE": _codes}
 
 
 def run(arguments: argparse.Namespace) -> Completion:
-    from argcomplete.shell_integration import shellcode
-
     return Completion(arguments.shell, shellcode(["streamflow-io"], shell=arguments.shell))

@@ -25,6 +25,6 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     write_example(tmp_path)
     assert "This run has taken" in run(tmp_path, "example", "streamflow.yml")
     (total,) = (tmp_path / "example").iterdir()
-    assert total.read_text() == "1275\n"
+    assert total.read_text() == "820\n"
     records = list(read_records(tmp_path / "streamflow-io" / "runs" / "example" / "telemetry.jsonl"))
     assert any(isinstance(record, StreamedRecord) for record in records)

@@ -85,7 +85,7 @@ def test_it_is_installed_where_nothing_else_is(wheels: dict[str, Path], tmp_path
     assert "streams" in said("streamflow-io", "plan", "streamflow.yml")
     assert "1 byte stream carried" in said("streamflow", "run", "--outdir", "out", "streamflow.yml")
     (total,) = (tmp_path / "out").iterdir()
-    assert total.read_text() == "1275\n"
+    assert total.read_text() == "820\n"
 
 
 def test_the_other_architecture_is_taken_by_pip(wheels: dict[str, Path], tmp_path: Path) -> None:
