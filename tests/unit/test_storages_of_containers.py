@@ -112,14 +112,17 @@ def test_links_are_followed_on_the_drivers_node(tmp_path: Path) -> None:
     assert found(target, JOB, storage(str(tmp_path / "disk"))) == str(tmp_path / "disk")
 
 
+NONE = "no storage of the scheduler's config"
+
+
 @pytest.mark.parametrize(
     ("target", "directory", "name", "missing"),
     [
-        (required("a:1"), JOB, None, ("the driver's node", "storage that holds /scratch/me/job")),
-        (required("a:1"), JOB, "tape", ("a:1", "storage 'tape'")),
-        (required("a:1", ON_ONE), JOB, None, ("one (ssh)", f"storage that holds {JOB}")),
-        (BOX, "/overlay/job", None, ("box", "storage that holds /overlay/job")),
-        (HERE, "/x", None, ("the driver's node", "storage that holds /x")),
+        (required("a:1"), JOB, None, ("the driver's node", f"{NONE} holds /scratch/me/job there")),
+        (required("a:1"), JOB, "tape", ("a:1", "the scheduler's config has no storage 'tape' there")),
+        (required("a:1", ON_ONE), JOB, None, ("one (ssh)", f"{NONE} holds {JOB} there")),
+        (BOX, "/overlay/job", None, ("box", f"{NONE} holds /overlay/job there")),
+        (HERE, "/x", None, ("the driver's node", f"{NONE} holds /x there")),
     ],
 )
 def test_what_is_said_to_be_missing(target: Target, directory: str, name: str | None, missing: tuple[str, str]) -> None:

@@ -101,7 +101,7 @@ async def test_who_can_read_what(caplog: pytest.LogCaptureFixture) -> None:
     assert "connection refused" in caplog.messages[1]
     told = [record for record in run.records if isinstance(record, FallbackRecord)]
     assert [(one.step, one.output) for one in told] == 2 * [("/c", "/a/out")]
-    assert told[1].reason.endswith("connection refused")
+    assert told[1].reason.endswith("connection refused [SFIO-S016]")
 
 
 async def test_a_stream_is_read_from_events_or_by_a_link() -> None:
