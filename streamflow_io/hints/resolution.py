@@ -12,7 +12,7 @@ import os
 from collections.abc import Collection
 from typing import Any
 
-from .cwl import read_steps, tool_digest
+from .cwl import Walk, read_steps, tool_digest
 from .errors import HintError, HintErrors
 from .inheritance import Annotations, StepAnnotations
 from .rules import resolve_steps
@@ -31,6 +31,14 @@ def resolve(document: Any, annotations: str | os.PathLike[str] | None = None) ->
     :raises schema_salad.exceptions.ValidationException: if a file that `run` names is no valid CWL
     :raises OSError: if it cannot be read
     """
+    return resolve_steps_of(read_steps(document), annotations)
+
+
+def resolve_steps_of(found: Walk, annotations: str | os.PathLike[str] | None = None) -> dict[str, StepAnnotations]:
+    """As :func:`resolve`, of a document whose steps were read.
+
+    :raises HintErrors: with all mistakes in the hints of the document and of the annotations file
+    """
     errors: list[HintError] = []
     annotated = Annotations()
     if annotations is not None:
@@ -38,7 +46,6 @@ def resolve(document: Any, annotations: str | os.PathLike[str] | None = None) ->
             annotated = read_annotations(annotations)
         except HintErrors as mistakes:
             errors += mistakes.errors
-    found = read_steps(document)
     resolved, mistakes_in_steps = resolve_steps(found.steps, found.workflows, annotated)
     errors += [*found.errors, *mistakes_in_steps]
     if errors:
@@ -46,12 +53,6 @@ def resolve(document: Any, annotations: str | os.PathLike[str] | None = None) ->
     return resolved
 
 
-def tool_digests(document: Any, steps: Collection[str]) -> dict[str, str]:
-    """What tells the tools of some steps from others, by step path: equal tools have equal digests, in any workflow.
-
-    :param document: as for :func:`resolve`
-    """
-    if not steps:
-        return {}
-    tools = read_steps(document).tools
-    return {path: tool_digest(tools[path]) for path in steps}
+def tool_digests(found: Walk, steps: Collection[str]) -> dict[str, str]:
+    """What tells the tools of some steps from others, by step path: equal tools have equal digests, in any workflow."""
+    return {path: tool_digest(found.tools[path]) for path in steps}

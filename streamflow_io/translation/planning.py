@@ -22,9 +22,10 @@ from streamflow_io.graph.io_graph import IOGraph, StreamEdge
 from streamflow_io.graph.partitions import Partition, never_parts, plan_partitions
 from streamflow_io.graph.possible import PossibleRoute, possible_routes
 from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.hints.cwl import Walk, read_steps
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.inheritance import StepAnnotations
-from streamflow_io.hints.resolution import resolve, tool_digests
+from streamflow_io.hints.resolution import resolve_steps_of, tool_digests
 from streamflow_io.hints.rules import check_storages
 from streamflow_io.hints.yaml_files import check_annotations_file, check_annotations_names, of_several_workflows
 from streamflow_io.learned.database import LearnedLimitsError, learned_path
@@ -75,16 +76,16 @@ def make_plan(
     :raises InvalidHintsException: if a hint is wrong, or a storage too slow for it
     """
     config = scheduler.config
-    annotations = _annotations(document, name, scheduler)
+    walk, annotations = _annotations(document, name, scheduler)
     hinted = any(annotations.values())
     is_auto = config.streaming == "auto" and config.runtime == "embedded"
     learned = (path for path, of in annotations.items() if of.is_learned or of.required or of.required_streams)
-    tools = tool_digests(document, [*learned])
+    tools = tool_digests(walk, [*learned])
     rules = declared_rules(annotations)
     # Before StreamFlow changes the document.
-    contents = content_digests(document, annotations if is_auto else {step for step, _ in rules})
-    programs = named_programs(document, annotations if is_auto else ())
-    alone = networked(document, annotations if is_auto else ())
+    contents = content_digests(walk, annotations if is_auto else {step for step, _ in rules})
+    programs = named_programs(walk, annotations if is_auto else ())
+    alone = networked(walk, annotations if is_auto else ())
     workflow, tokens = translate(), KnownTokens()
     sites = _sites(scheduler)
     shows_possible = config.observe or (in_detail and (is_auto or not hinted))
@@ -150,7 +151,8 @@ def _sites(scheduler: IOAwareScheduler) -> Sites:
     return Sites(config.get("deployments", {}), contained=scheduler.config.containers == "on", directory=directory)
 
 
-def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> dict[str, StepAnnotations]:
+def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> tuple[Walk, dict[str, StepAnnotations]]:
+    """Its steps, and what holds for them."""
     config, streamflow_config = scheduler.config, scheduler.context.config
     streamflow_file, workflows = streamflow_config["path"], streamflow_config.get("workflows", {})
     try:
@@ -160,13 +162,14 @@ def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> dict[
             path = Path(streamflow_file).parent / file
             check_annotations_file(path, streamflow_file)
         with of_several_workflows(config, workflows):
-            annotations = resolve(document, path)
+            walk = read_steps(document)
+            annotations = resolve_steps_of(walk, path)
         if errors := check_storages(annotations, config.storages):
             raise HintErrors(errors)
     except HintErrors as error:
         # Not `from error`: StreamFlow prints all that an exception comes from.
         raise InvalidHintsException(error) from None
-    return annotations
+    return walk, annotations
 
 
 def _verdicts(scheduler: IOAwareScheduler) -> tuple[Verdict, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from streamflow_io.graph.candidates import Stamp
-from streamflow_io.hints.cwl import Walk, file_of, name_of, read_steps, tool_digest
+from streamflow_io.hints.cwl import Walk, file_of, name_of, tool_digest
 
 # What a program does can depend on these, on whichever level they stand.
 _RELEVANT = {
@@ -29,15 +29,12 @@ _RELEVANT = {
 _PROGRAM = re.compile(r"/[^\s$]+|[\w+.][\w+.-]*")
 
 
-def content_digests(document: Any, steps: Collection[str]) -> dict[str, str]:
+def content_digests(walk: Walk, steps: Collection[str]) -> dict[str, str]:
     """A hex digest of all that is known of the tool of each step before it runs: of its command line, image, the
     requirements and hints that it inherits, and the files that these name, as they are on this node: its program, too.
 
-    :param document: as for :func:`~streamflow_io.hints.resolution.resolve`
+    :param walk: before StreamFlow changes the document
     """
-    if not steps:
-        return {}
-    walk = read_steps(document)
     return {path: _digest(walk, path) for path in steps}
 
 
@@ -49,15 +46,9 @@ def _digest(walk: Walk, path: str) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def named_programs(document: Any, steps: Collection[str]) -> dict[str, tuple[tuple[str, Stamp], ...]]:
+def named_programs(walk: Walk, steps: Collection[str]) -> dict[str, tuple[tuple[str, Stamp], ...]]:
     """The words in the command line of the tool of each step that may name programs and scripts, with what this node
-    has of them.
-
-    :param document: as for :func:`content_digests`
-    """
-    if not steps:
-        return {}
-    walk = read_steps(document)
+    has of them."""
     words = {path: dict.fromkeys(_texts(_command(walk.tools[path]))) for path in steps}
     return {
         path: tuple((word, _stamp(word)) for word in of_tool if _PROGRAM.fullmatch(word))
@@ -65,14 +56,8 @@ def named_programs(document: Any, steps: Collection[str]) -> dict[str, tuple[tup
     }
 
 
-def networked(document: Any, steps: Collection[str]) -> frozenset[str]:
-    """The steps that may use the network, by NetworkAccess on whichever level.
-
-    :param document: as for :func:`content_digests`
-    """
-    if not steps:
-        return frozenset()
-    walk = read_steps(document)
+def networked(walk: Walk, steps: Collection[str]) -> frozenset[str]:
+    """The steps that may use the network, by NetworkAccess on whichever level."""
     return frozenset(path for path in steps if any(map(_is_network, _requirements(walk, path))))
 
 

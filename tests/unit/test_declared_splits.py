@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streamflow_io.graph.io_graph import OutputKind
-from streamflow_io.hints.cwl import load
+from streamflow_io.hints.cwl import load, read_steps
 from streamflow_io.hints.resolution import tool_digests
 from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.learned.verdicts import Verdict
@@ -49,7 +49,7 @@ def document(program: str) -> Document:
 def digest(path: Path, document: Document) -> str:
     path.mkdir(exist_ok=True)
     (path / "main.cwl").write_text(json.dumps(document))
-    return content_digests(load(str(path / "main.cwl")), [STEP])[STEP]
+    return content_digests(read_steps(load(str(path / "main.cwl"))), [STEP])[STEP]
 
 
 def _step(document: Document) -> Document:
@@ -100,7 +100,7 @@ def test_a_program_that_changes(tmp_path: Path) -> None:
 def test_the_digest_of_a_tool_with_a_list_is_the_same_each_time(tmp_path: Path) -> None:
     """The limits that are learned of it are found again."""
     (tmp_path / "main.cwl").write_text(json.dumps(document("split")))
-    first, second = (tool_digests(load(str(tmp_path / "main.cwl")), [STEP]) for _ in range(2))
+    first, second = (tool_digests(read_steps(load(str(tmp_path / "main.cwl"))), [STEP]) for _ in range(2))
     assert first == second
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from streamflow_io.graph.candidates import Candidate
-from streamflow_io.hints.cwl import load
+from streamflow_io.hints.cwl import load, read_steps
 from streamflow_io.run import programs as module
 from streamflow_io.run.programs import differing
 from streamflow_io.runtime import NodeRuntimeError
@@ -42,7 +42,7 @@ def stamp(path: str) -> tuple[int, int]:
 def test_what_may_be_a_program(tmp_path: Path) -> None:
     cat = shutil.which("cat")
     assert cat is not None
-    found = named_programs(loaded(tmp_path, TOOL), ["/s0"])["/s0"]
+    found = named_programs(read_steps(loaded(tmp_path, TOOL)), ["/s0"])["/s0"]
     assert found == (("cat", stamp(cat)), ("no.such.program", None), ("/no/such", None))
 
 
@@ -54,8 +54,8 @@ def test_which_tools_may_use_the_network(tmp_path: Path) -> None:
         {**TOOL, "requirements": [{**NETWORK, "networkAccess": False}]},
     ]
     steps = [f"/s{number}" for number in range(len(tools))]
-    assert networked(loaded(tmp_path, *tools), steps) == {"/s1", "/s2"}
-    assert networked(loaded(tmp_path, *tools, hints=[NETWORK]), steps) == set(steps)
+    assert networked(read_steps(loaded(tmp_path, *tools)), steps) == {"/s1", "/s2"}
+    assert networked(read_steps(loaded(tmp_path, *tools, hints=[NETWORK])), steps) == set(steps)
 
 
 def test_which_are_others() -> None:
