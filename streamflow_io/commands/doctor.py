@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import subprocess
@@ -109,7 +108,7 @@ def run(arguments: argparse.Namespace) -> Diagnosis:
     findings = [_plugin(), _runtime()]
     if findings[-1].works:
         findings += asyncio.run(_try_here(arguments.workdir))
-    return Diagnosis("this machine", (*findings, _inotify(), _data_directory(), _locks(), _javascript(), _report()))
+    return Diagnosis("this machine", (*findings, _inotify(), _data_directory(), _locks(), _javascript()))
 
 
 def _plugin() -> Finding:
@@ -194,9 +193,3 @@ def _javascript() -> Finding:
         return Finding("JavaScript", True, f"{engine} evaluates expressions of CWL")
     otherwise = "workflows with JavaScript fail, with plain StreamFlow, too: install Node.js"
     return Finding("JavaScript", None, "no Node.js on PATH", otherwise)
-
-
-def _report() -> Finding:
-    if importlib.util.find_spec("plotly") is not None:
-        return Finding("report", True, "plotly is there")
-    return Finding("report", None, "plotly is not installed", "streamflow-io report needs it: the extra `report`")

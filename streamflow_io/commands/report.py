@@ -1,89 +1,128 @@
-"""`streamflow-io report`: what runs measured, in figures and tables."""
+"""`streamflow-io report`: what runs measured, and what decided how long they took."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-from streamflow_io.hints.errors import HintErrors
+from streamflow_io.suggestions.advice import advice
+from streamflow_io.telemetry.comparison import Comparison, compare
 from streamflow_io.telemetry.edge_results import EdgeResult
 from streamflow_io.telemetry.figures import draw
 from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.page import (
-    SESSION_HEADER,
-    STEP_HEADER,
-    edge_row,
-    megabytes,
-    notes,
-    number,
-    remarks,
-    render,
-    session_row,
-    step_row,
-    waits,
-)
+from streamflow_io.telemetry.next_steps import Advice
+from streamflow_io.telemetry.page import edge_row, notes, number, remarks, render, session_row, waits
 from streamflow_io.telemetry.reader import read_records
-from streamflow_io.telemetry.results import RunResult, run_results
+from streamflow_io.telemetry.results import RunResult, StepResult, run_results
 from streamflow_io.telemetry.runs import find_run, run_label
 from streamflow_io.telemetry.session_results import SessionResult
+from streamflow_io.telemetry.table_export import as_csv
+from streamflow_io.telemetry.trace_events import as_trace
+from streamflow_io.telemetry.verdict import path_text
 from streamflow_io.wording import counted
 
 from .console import say, table
 from .output import write_output
 
-DEFAULT_OUTPUT = "io-report.html"
-# A terminal has no room for the others.
-_COLUMNS = tuple(map(STEP_HEADER.index, ("step", "kind", "storageBW", "jobs", "mean time (s)", "mean wait (s)")))
-_SESSION_COLUMNS = tuple(
-    map(SESSION_HEADER.index, ("step", "file", "end", "from storage (MB)", "cached (MB)", "reading (s)", "overlap"))
-)
+#: What can be written, and into which file, if none is named.
+FORMATS = {
+    "html": "io-report.html",
+    "csv": "io-report.csv",
+    "json": "io-report.json",
+    "perfetto": "io-report.trace.json",
+}
+_NUMBERS = ("jobs", "failed", "mean\ntime (s)", "mean\nwait (s)")
 
 
 @dataclass(frozen=True)
 class Report:
     """What runs measured.
 
-    :ivar file: where the figures are; none: only numbers were asked for
+    :ivar advice: for each run what to do next
+    :ivar comparisons: of each run with the first
+    :ivar file: what was written; none: only numbers were asked for
     """
 
     runs: Sequence[RunResult]
-    file: Path | None
+    advice: Sequence[Sequence[Advice]] = ()
+    comparisons: Sequence[Comparison] = ()
+    file: Path | None = None
 
     ok = True
 
     def to_json(self) -> dict[str, Any]:
         runs = [run.model_dump(by_alias=True) for run in self.runs]
-        return {"file": None if self.file is None else str(self.file), "runs": runs}
+        for run, some in zip(runs, self.advice, strict=False):
+            run["advice"] = [one.model_dump(by_alias=True) for one in some]
+        return {
+            "file": None if self.file is None else str(self.file),
+            "runs": runs,
+            "comparisons": [one.model_dump(by_alias=True) for one in self.comparisons],
+        }
 
     def show(self, console: Console) -> None:
-        for run in self.runs:
-            what = f"{number(run.seconds)} s, {run.jobs:,} jobs"
-            if run.throughput is not None:
-                what += f", {megabytes(run.throughput.bytes)} MB by I/O tasks, {number(run.throughput.mean)} MB/s"
-            say(console, f"{run.run}: {what}")
-            rows = ([row[index] for index in _COLUMNS] for row in map(step_row, run.steps))
-            console.print(table(None, [STEP_HEADER[index] for index in _COLUMNS], rows, numbers=STEP_HEADER[3:]))
-            for step in run.steps:
-                if waited := waits(step):
-                    say(console, f"A job of {step.step} waited for, in the mean (s): {waited}")
-            if run.edges:
-                console.print("Stream edges:")
-                for edge in run.edges:
-                    say(console, _edge_text(edge))
-            if run.sessions:
-                console.print(_session_table(run.sessions))
-            for remark in remarks(run):
-                say(console, remark)
-            for note in notes(run):
-                say(console, note, "yellow")
+        for index, run in enumerate(self.runs):
+            self._show_run(console, run, self.advice[index] if index < len(self.advice) else ())
+        for comparison in self.comparisons:
+            say(console, comparison.verdict, "bold")
+            for difference in comparison.differences:
+                say(console, f"  {difference}")
         if self.file is not None:
-            say(console, f"Figures: {self.file.absolute()}")
+            say(console, f"Written: {self.file.absolute()}")
+
+    def _show_run(self, console: Console, run: RunResult, some: Sequence[Advice]) -> None:
+        say(console, f"{run.run}: {run.verdict}", "bold")
+        if run.not_as_asked is not None:
+            say(console, run.not_as_asked, "yellow")
+        if run.path:
+            say(console, path_text(run.path))
+        for place, one in enumerate(some, 1):
+            saved = "" if one.saved is None or one.saved < 0.05 else f" (up to {one.saved:.1f} s less)"
+            say(console, f"{'Next:' if place == 1 else '     '} {place}. {one.text}{saved}: {one.why}")
+        if run.steps:
+            _show_steps(console, run.steps)
+        for step in run.steps:
+            if waited := waits(step):
+                say(console, f"A job of {step.step} waited for, in the mean (s): {waited}")
+        if run.edges:
+            console.print("Stream edges:")
+            for edge in run.edges:
+                say(console, _edge_text(edge))
+        if run.sessions:
+            console.print("Read sessions:")
+            for session in run.sessions:
+                say(console, _session_text(session))
+        for remark in remarks(run):
+            say(console, remark)
+        for note in notes(run):
+            say(console, note, "yellow")
+
+
+def _show_steps(console: Console, steps: Sequence[StepResult]) -> None:
+    """A table that fits 80 columns: what no step has is left out."""
+    rows = [
+        (
+            f"{step.step} (I/O)" if step.io_task else step.step,
+            step.storage_bw or "",
+            f"{step.jobs:,}",
+            f"{step.failed:,}" if step.failed else "",
+            number(step.mean_seconds),
+            number(step.mean_wait),
+        )
+        for step in steps
+    ]
+    header = ("step", "storageBW", *_NUMBERS)
+    shown = [index for index in range(len(header)) if index == 0 or any(row[index] for row in rows)]
+    columns = [header[index] for index in shown]
+    console.print(
+        table(None, columns, ([row[index] for index in shown] for row in rows), numbers=_NUMBERS, unfolded=header[1:])
+    )
 
 
 def _edge_text(edge: EdgeResult) -> str:
@@ -101,52 +140,64 @@ def _edge_text(edge: EdgeResult) -> str:
     return f"  {way}: {', '.join(told)}"
 
 
-def _session_table(sessions: Sequence[SessionResult]) -> Table:
-    rows = ([row[index] for index in _SESSION_COLUMNS] for row in map(session_row, sessions))
-    columns = [SESSION_HEADER[index] for index in _SESSION_COLUMNS]
-    return table("Read sessions", columns, rows, numbers=SESSION_HEADER[4:])
+def _session_text(session: SessionResult) -> str:
+    step, file, form, end, *_ = session_row(session)
+    told = [form, end, f"{number(session.storage_bytes / 1e6)} MB from storage"]
+    if session.cached_bytes:
+        told.append(f"{number(session.cached_bytes / 1e6)} MB cached")
+    told.append(f"{number(session.read_seconds)} s")
+    if session.overlap is not None:
+        told.append(f"{session.overlap:.0%} of it beside compute")
+    return f"  {step}, {file}: {', '.join(told)}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "runs", metavar="RUN", nargs="+", help="name of a run, `last`, or path of telemetry; several are compared"
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        help="name of a run, `last`, or path of telemetry; several are compared with the first",
+    )
+    parser.add_argument(
+        "--format",
+        choices=list(FORMATS),
+        default="html",
+        help="a page (default), tables for a spreadsheet, all numbers, or a trace for Perfetto and speedscope",
     )
     parser.add_argument(
         "-o",
         "--output",
-        metavar="FILE.html",
+        metavar="FILE",
         type=Path,
-        help=f"where to put the figures (default: {DEFAULT_OUTPUT}; with --json none)",
+        help=f"where to put it (default: {FORMATS['html']} and the like; with --json nowhere)",
     )
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    """:raises HintErrors: if there is no such run, or the report cannot be drawn or written"""
+    """:raises HintErrors: if there is no such run, or the report cannot be written"""
     output = arguments.output
-    if output is None and not arguments.json:
-        output = Path(DEFAULT_OUTPUT)
-    plotly_js = "" if output is None else _plotly_js()
+    if output is None and not (arguments.json and arguments.format == "html"):
+        output = Path(FORMATS[arguments.format])
     files = [find_run(text) for text in arguments.runs]
     labels = _distinct([run_label(file) for file in files])
-    runs = run_results([read_history(label, read_records(file)) for label, file in zip(labels, files, strict=True)])
+    histories = [read_history(label, read_records(file)) for label, file in zip(labels, files, strict=True)]
+    runs = run_results(histories)
+    some = [advice(history, of.path, of.edges) for history, of in zip(histories, runs, strict=True)]
+    comparisons = [compare(runs[0], other) for other in runs[1:]]
+    report = Report(runs, some, comparisons, output)
     if output is not None:
-        write_output(output, render(runs, draw(runs), plotly_js))
-    return Report(runs, output)
+        write_output(output, _CONTENT[arguments.format](report))
+    return report
+
+
+_CONTENT: dict[str, Callable[[Report], str]] = {
+    "html": lambda report: render(report.runs, draw(report.runs), report.advice, report.comparisons),
+    "csv": lambda report: as_csv(report.runs),
+    "json": lambda report: json.dumps(report.to_json(), indent=2) + "\n",
+    "perfetto": lambda report: as_trace(report.runs),
+}
 
 
 def _distinct(labels: Sequence[str]) -> list[str]:
     before = [labels[:index].count(label) for index, label in enumerate(labels)]
     return [f"{label} ({count + 1})" if count else label for label, count in zip(labels, before, strict=True)]
-
-
-def _plotly_js() -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise HintErrors.one(
-            "streamflow-io report",
-            "plotly",
-            "plotly draws the figures, and it is not installed",
-            "pip install 'streamflow-io[report]'; or --json, which needs no plotly",
-        ) from None
-    return str(get_plotlyjs())

@@ -90,6 +90,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             or bool(self.config.storages)
             or self.config.observe
             or self.config.streaming == "auto"
+            # Who asks for a run without us wants to compare with it.
+            or self.config.runtime == "off"
         )
 
     def begin(self, plan: Plan, start_here: StartRuntime | None = None) -> None:

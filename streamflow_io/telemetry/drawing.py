@@ -1,83 +1,102 @@
-"""What figures are made of: plain data in the format of plotly.js (https://plotly.com/javascript/reference). Pure.
-
-The colours are those of Okabe and Ito, which colour-blind people can tell apart; dashes, symbols and patterns say the
-same without colours.
-"""
+"""What figures are made of: plain data. Pure."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-# A trace, a layout or a part of them: nested data whose shape is given by plotly.js.
-Plot = dict[str, Any]
-
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "star")
-FAILED = "#D55E00"
-WAITING = "#BBBBBB"
 #: Figures of one kind in a run: more of them would hide the others.
 MOST = 8
-_TIME = "time since the start of the run (s)"
+TIME = "time since the start of the run (s)"
+
+Points = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a figure.
+
+    :ivar index: which colour and which dash it has
+    :ivar steps: each value holds until the next; otherwise straight lines lead from one to the next
+    :ivar colour: instead of that of its index
+    :ivar area: what is below it is filled, with this opacity
+    :ivar labels: beside points, as many as there are points
+    :ivar open: points that are drawn as circles that are not filled
+    """
+
+    name: str
+    points: Points
+    index: int = 0
+    steps: bool = True
+    colour: str | None = None
+    area: float = 0.0
+    labels: Sequence[str] = ()
+    open: Sequence[bool] = ()
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A row of bars of a figure, one after the other, in one line.
+
+    :ivar parts: from where to where, the index of the kind, and what there is to say of it
+    """
+
+    name: str
+    parts: Sequence[tuple[float, float, int, str]]
+    text: str = ""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure.
+    """One figure: lines, or rows of bars.
 
     :ivar caption: how to read it, in a sentence or two
+    :ivar x_title: with its unit
+    :ivar y_title: the same; of bars none
+    :ivar until: where the x axis ends, at least
+    :ivar limits: values that are not to be passed, with their names
+    :ivar bands: above the x axis: a name, a colour, and from when to when
+    :ivar kinds: of bars: what each kind is
+    :ivar whole: the x axis counts something: it has whole numbers only
     """
 
     title: str
     caption: str
-    traces: Sequence[Plot]
-    layout: Plot
+    x_title: str
+    y_title: str = ""
+    lines: Sequence[Line] = ()
+    bars: Sequence[Bars] = ()
+    until: float = 0.0
+    limits: Sequence[tuple[str, float]] = ()
+    bands: Sequence[tuple[str, str, Points]] = ()
+    kinds: Sequence[tuple[str, str]] = ()
+    whole: bool = False
 
 
-def line(name: str, index: int, x: Sequence[float], y: Sequence[float], shape: str = "linear") -> Plot:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": plain(name),
-        "showlegend": True,
-        "x": [short(value) for value in x],
-        "y": [short(value) for value in y],
-        "line": {
-            "color": COLOURS[index % len(COLOURS)],
-            "dash": DASHES[index % len(DASHES)],
-            "width": 2,
-            "shape": shape,
-        },
-    }
+def levels_line(
+    name: str, index: int, levels: Points, until: float, area: float = 0.0, colour: str | None = None
+) -> Line:
+    """A line of levels, each of which holds until the next: from 0 at the start of the run to its end."""
+    last = levels[-1][1] if levels else 0.0
+    return Line(name, [(0.0, 0.0), *levels, (until, last)], index, area=area, colour=colour)
+
+
+def bins_line(name: str, index: int, width: float, values: Sequence[float]) -> Line:
+    """A line of means, each of an interval of the same width, from the start of the run on."""
+    points = [(number * width, value) for number, value in enumerate(values)]
+    return Line(name, [*points, (len(values) * width, values[-1] if values else 0.0)], index)
+
+
+def limit(value: float, name: str = "limit") -> tuple[str, float]:
+    """A line that is not to be passed; MB/s."""
+    return f"{name}: {value:g} MB/s", value
+
+
+def of_run(run: str, runs: int) -> str:
+    """The end of a title, where several runs are shown."""
+    return f" of {run}" if runs > 1 else ""
 
 
 def how_many_are_shown(count: int, what: str) -> str:
     """The end of a caption, if not all of a kind have a figure."""
     return "" if count <= MOST else f" {MOST} of {count} {what} are shown."
-
-
-def time_axis() -> Plot:
-    return {"title": {"text": _TIME}, "rangemode": "tozero"}
-
-
-def amount_axis(title: str) -> Plot:
-    return {"title": {"text": title}, "rangemode": "tozero"}
-
-
-def short(value: float) -> float:
-    """With the six digits that can be seen: a report holds many numbers."""
-    return float(f"{value:.6g}")
-
-
-def plain(text: str) -> str:
-    # plotly.js takes some HTML.
-    return html.escape(text, quote=False)
-
-
-def limit(value: float, until: float, name: str = "limit") -> Plot:
-    """A line that is not to be passed; MB/s."""
-    drawn = line(f"{name}: {value:g} MB/s", 5, [0.0, until], [value] * 2)
-    return drawn | {"line": {"color": FAILED, "dash": "dash", "width": 2}}

@@ -14,7 +14,6 @@ All of them make it rather shorter than longer: what is said to be saved is not 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.grouping import grouped
 
 from .history import History, Job
+from .job_tags import RelatedJobs
 
 # What ends so little later than another begins has ended before.
 _SOON = 0.05
@@ -62,12 +62,7 @@ class _Network:
         self._history = history
         self._jobs = sorted(history.jobs, key=lambda job: (_time(job.started), _time(job.ended)))
         self._index = {job.name: index for index, job in enumerate(self._jobs)}
-        self._tagged: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-        self._below: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-        for index, job in enumerate(self._jobs):
-            self._tagged[job.step, _tag(job)].append(index)
-            for above in _above(_tag(job)):
-                self._below[job.step, above].append(index)
+        self._related = RelatedJobs(self._jobs)
         self._early = {
             (_step(edge.output), _step(edge.input))
             for edge in history.edges
@@ -110,17 +105,12 @@ class _Network:
         read = {source for reading in self._readings[job.name] for source in reading.sources}
         yield from (self._index[name] for name in read if self._index.get(name, index) < index)
         for step in self._history.run.steps.get(job.step, ()):
-            for other in self._related(step, _tag(job)):
+            for other in self._related.of(step, job):
                 candidate = self._jobs[other]
                 if other >= index or candidate.name in read:
                     continue
                 if _time(candidate.ended) <= submitted + _SOON or (step, job.step) in self._early:
                     yield other
-
-    def _related(self, step: str, tag: str) -> Iterator[int]:
-        for one in (tag, *_above(tag)):
-            yield from self._tagged[step, one]
-        yield from self._below[step, tag]
 
     def _reads_early(self, index: int) -> list[tuple[str, Job]]:
         """What a job has read while it was written: how, and of whom."""
@@ -190,17 +180,6 @@ def _worked(job: Job) -> float:
 
 def _step(port: str) -> str:
     return port.rpartition("/")[0]
-
-
-def _tag(job: Job) -> str:
-    return job.name.rpartition("/")[2]
-
-
-def _above(tag: str) -> Iterator[str]:
-    """The tags above one, as `0` and `0.3` of `0.3.1`."""
-    while "." in tag:
-        tag = tag.rpartition(".")[0]
-        yield tag
 
 
 def _time(time: float | None) -> float:

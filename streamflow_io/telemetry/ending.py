@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.wording import counted, size_text
 
-from .early_delivery import at_termination
+from .early_delivery import Otherwise, at_termination
 from .history import History
 from .records import (
     CommittedRecord,
@@ -67,7 +67,7 @@ def _time_line(history: History) -> str:
 
 
 def _early_lines(history: History) -> Iterator[str]:
-    told = list(_early(history))
+    told = list(early_parts(history))
     if not told:
         if any(edge.delivery is not Delivery.TERMINATION for edge in history.edges):
             yield "Nothing was delivered before its job had ended"
@@ -78,19 +78,26 @@ def _early_lines(history: History) -> Iterator[str]:
     if otherwise.seconds is None:
         yield text if history.status != "completed" else f"{text}; what that saved is not known: {otherwise.unknown}"
         return
-    saved = otherwise.seconds - history.seconds
     about = "at least" if otherwise.is_least else "about"
-    if saved < max(_LEAST, _LEAST_SHARE * history.seconds):
+    if not is_to_speak_of(history, otherwise):
         which = "no time, as far as is known" if otherwise.is_least else "next to no time"
         yield f"{text}; that saved {which}"
     else:
         yield (
             f"{text}; with each file delivered when its job ended, the run would have taken {about} "
-            f"{otherwise.seconds:,.1f} s, {saved:,.1f} s more"
+            f"{otherwise.seconds:,.1f} s, {otherwise.seconds - history.seconds:,.1f} s more"
         )
 
 
-def _early(history: History) -> Iterator[str]:
+def is_to_speak_of(history: History, otherwise: Otherwise) -> bool:
+    """Whether early delivery has saved so much time that it is worth a word."""
+    if otherwise.seconds is None:
+        return False
+    return otherwise.seconds - history.seconds >= max(_LEAST, _LEAST_SHARE * history.seconds)
+
+
+def early_parts(history: History) -> Iterator[str]:
+    """What was delivered before its job had ended, way by way."""
     if history.streamed:
         size = sum(stream.bytes for stream in history.streamed)
         yield f"{counted(len(history.streamed), 'byte stream')} carried {size_text(size)}"
@@ -98,6 +105,8 @@ def _early(history: History) -> Iterator[str]:
         yield f"{counted(len(gated), 'job')} started before what {'it opens' if len(gated) == 1 else 'they open'}"
     if files := sum(commit.files for commit in history.committed):
         first = max(commit.ended - commit.first for commit in history.committed)
+        if first < _LEAST:
+            return
         if files == 1:
             yield f"1 file was committed {first:,.1f} s before its job ended"
         else:
@@ -105,6 +114,14 @@ def _early(history: History) -> Iterator[str]:
 
 
 def _fallback_lines(history: History) -> Iterator[str]:
+    if (line := fallback_line(history)) is not None:
+        yield line
+    elif history.edges:
+        yield "Nothing was delivered later than asked"
+
+
+def fallback_line(history: History) -> str | None:
+    """What was delivered later than asked, and why; none: nothing was."""
     found: dict[tuple[str | None, str], None] = {}
     for edge in history.edges:
         if edge.fallback is not None:
@@ -112,12 +129,9 @@ def _fallback_lines(history: History) -> Iterator[str]:
     for fallback in history.fallbacks:
         found.setdefault((fallback.output or fallback.step, fallback.reason))
     if not found:
-        if history.edges:
-            yield "Nothing was delivered later than asked"
-        return
+        return None
     what, reason = next(iter(found))
     reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}..."
     if more := len({name for name, _ in found}) - 1:
-        yield f"Not delivered as asked: {what} and {counted(more, 'other')}; {what}: {reason}"
-    else:
-        yield f"Not delivered as asked: {what}: {reason}"
+        return f"Not delivered as asked: {what} and {counted(more, 'other')}; {what}: {reason}"
+    return f"Not delivered as asked: {what}: {reason}"

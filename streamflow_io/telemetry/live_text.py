@@ -8,15 +8,8 @@ from typing import Any
 from streamflow_io.wording import counted, size_text
 
 from .live import RunView, StepView, StorageView, StreamView
+from .waiting_words import CAUSES
 
-_CAUSES = {
-    "storage": "bandwidth of the storage",
-    "cores": "cores",
-    "memory": "memory",
-    "disk": "space on disk",
-    "place": "a place",
-    "queue": "the queue",
-}
 _STREAM_WAITS = {
     "producer": "waits for its producer",
     "reader": "waits for its reader",
@@ -52,7 +45,7 @@ def jobs_text(view: RunView) -> str:
 
 def waits_text(step: StepView) -> str:
     """What the jobs of a step wait for, as `cores 10, storage 2`."""
-    return ", ".join(f"{_CAUSES.get(cause, cause)} ({count:,})" for cause, count in step.waits.items() if count)
+    return ", ".join(f"{CAUSES.get(cause, cause)} ({count:,})" for cause, count in step.waits.items() if count)
 
 
 def way_text(stream: StreamView) -> str:

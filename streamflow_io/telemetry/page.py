@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.sessions.director import Reason
 
-from .drawing import Figure, Plot
+from .chart import draw_figure, numbers
+from .comparison import Comparison
+from .critical_path import PathSpan
+from .drawing import Figure
 from .edge_results import EdgeResult
+from .graph_drawing import draw_graph, draw_legend
 from .lease_results import LeaseResult
+from .next_steps import Advice
 from .numbers import MB
 from .results import RunResult, StepResult
 from .session_records import Form
 from .session_results import SessionResult
+from .timeline_data import timeline_data
+from .verdict import path_text, span_text
 
-_LAYOUT = {
-    "font": {"family": "system-ui, sans-serif", "size": 13},
-    "legend": {"orientation": "h", "x": 0, "y": 1, "yref": "container", "yanchor": "top"},
-    "hovermode": "closest",
-    "margin": {"t": 70, "r": 30},
-    "height": 450,
-}
-_AXIS = {"automargin": True, "zeroline": False, "gridcolor": "#e5e5e5", "linecolor": "#888", "showline": True}
 # Seconds that a job has waited: to ask for something takes a moment, too.
 _TO_SPEAK_OF = 0.1
+_NUMBER = re.compile(r"[-+0-9.,%e]*")
+# Of a critical path: seconds, and how many spans have a row.
+_SHORTEST, _SPANS = 0.01, 25
 _RUN_HEADER = ("run", "workflow", "total time (s)", "jobs", "mean I/O throughput (MB/s)", "bytes of I/O tasks (MB)")
 STEP_HEADER = (
     "step",
@@ -74,6 +78,7 @@ LEASE_HEADER = (
     "begun at it",
     "held (s)",
 )
+PATH_HEADER = ("from (s)", "to (s)", "took (s)", "job", "what")
 EDGE_HEADER = ("edge", "delivered", "byte streams", "MB", "before end (s)", "waited (s)", "why not as asked")
 _DELIVERY = {
     Delivery.STREAM: "as a byte stream",
@@ -98,10 +103,16 @@ _REASONS: dict[Reason | None, str] = {
 }
 
 
-def render(runs: Sequence[RunResult], figures: Sequence[Figure], plotly_js: str) -> str:
+def render(
+    runs: Sequence[RunResult],
+    figures: Sequence[Figure],
+    advice: Sequence[Sequence[Advice]] = (),
+    comparisons: Sequence[Comparison] = (),
+) -> str:
     """The page.
 
-    :param plotly_js: the source of plotly.js, which becomes part of the page
+    :param advice: for each run what to do next
+    :param comparisons: of runs with the first
     """
     templates = environment(__package__)
     templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
@@ -111,32 +122,52 @@ def render(runs: Sequence[RunResult], figures: Sequence[Figure], plotly_js: str)
         "session_row": session_row,
         "edge_row": edge_row,
         "lease_row": lease_row,
+        "path_row": path_row,
+        "path_text": path_text,
+        "shown_path": shown_path,
         "notes": notes,
+        "columns": shown_columns,
+        "code": _code,
         "remarks": remarks,
-        "drawing": _drawing,
+        "graph": lambda graph: Markup(draw_graph(graph)),
+        "legend": lambda graph: Markup(draw_legend(graph)),
+        "chart": lambda figure: Markup(draw_figure(figure)),
+        "numbers": numbers,
     }
     return templates.get_template("report.html").render(
         runs=runs,
         figures=figures,
-        plotly_js=plotly_js,
+        advice=advice or [()] * len(runs),
+        comparisons=comparisons,
+        timeline=timeline_data(runs),
         run_header=_RUN_HEADER,
         step_header=STEP_HEADER,
         session_header=SESSION_HEADER,
         edge_header=EDGE_HEADER,
         lease_header=LEASE_HEADER,
+        path_header=PATH_HEADER,
     )
+
+
+def _code(text: str) -> Markup:
+    """A text with what is to be written, as `observe: true`, told apart."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+def shown_columns(
+    header: Sequence[str], rows: Iterable[Sequence[str]]
+) -> tuple[list[list[str]], list[int], list[bool]]:
+    """The rows of a table, which columns are shown, as any row has something there, and which hold numbers."""
+    found = [list(row) for row in rows]
+    shown = [index for index in range(len(header)) if any(row[index] for row in found)]
+    numeric = [all(_NUMBER.fullmatch(row[index]) for row in found) for index in range(len(header))]
+    return found, shown, numeric
 
 
 def environment(package: str) -> Environment:
     """The templates of pages in a package."""
     loader = PackageLoader(package, ".")
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-
-
-def _drawing(figure: Figure) -> Plot:
-    """What plotly.js draws: the figure in the style of the page."""
-    axes = {axis: _AXIS | figure.layout[axis] for axis in ("xaxis", "yaxis", "yaxis2") if axis in figure.layout}
-    return {"traces": figure.traces, "layout": {**_LAYOUT, **figure.layout, **axes}}
 
 
 def _run_row(run: RunResult) -> tuple[str, ...]:
@@ -146,14 +177,34 @@ def _run_row(run: RunResult) -> tuple[str, ...]:
     return (run.run, run.workflow, number(run.seconds), f"{run.jobs:,}", *moved)
 
 
+def shown_path(path: Sequence[PathSpan]) -> list[PathSpan]:
+    """The longest spans of a critical path, in its order."""
+    longest = sorted((span for span in path if span.seconds >= _SHORTEST), key=lambda span: -span.seconds)[:_SPANS]
+    return sorted(longest, key=lambda span: span.begin)
+
+
+def path_row(span: PathSpan) -> tuple[str, ...]:
+    """A row of the table of the critical path."""
+    what = span_text(span)
+    if span.what == "ran":
+        what = "ran"
+    elif span.what == "tail":
+        what = f"ran after it had all of {span.source}, for which it had waited"
+    elif span.what == "waited":
+        what = "was started by StreamFlow" if span.is_overhead else what.removeprefix(f"{span.step} ")
+    elif span.what == "between":
+        what = "StreamFlow prepared it: what it reads was there"
+    else:
+        what = "StreamFlow, before the first job" if span.what == "begin" else "StreamFlow, after the last job"
+    return f"{span.begin:,.2f}", f"{span.end:,.2f}", f"{span.seconds:,.2f}", span.job or "", what
+
+
 def notes(run: RunResult) -> list[str]:
     """What is missing in the report of a run, and why."""
     result = []
     if not run.ended:
         result.append(f"{run.run}: its end was not recorded. It was killed, or goes on.")
-    if not any(step.io_task for step in run.steps):
-        result.append(f"{run.run}: no step is an I/O task (hint sfio:IOTask).")
-    elif run.throughput is None:
+    if run.throughput is None and any(step.io_task for step in run.steps):
         result.append(f"{run.run}: no I/O task was measured, hence no I/O throughput.")
     if run.sessions and all(session.nothing_to_gain for session in run.sessions):
         result.append(

@@ -15,16 +15,20 @@ from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import WAYS, Direction, Way
 from streamflow_io.series import covered, levels, rates, thinned
 
+from .critical_path import PathSpan, critical_path
 from .edge_results import EdgeResult, edge_results
+from .ending import fallback_line
 from .history import History, Interval, Job
 from .lease_results import LeaseResult, lease_results
 from .numbers import MB, POINTS, Result
-from .records import EpochRecord, WaitCause
+from .records import EpochRecord, RunStatus, WaitCause
 from .requirements import Requirements, requirements
 from .session_results import SessionResult, session_results
+from .timeline import TimelineJob, timeline
+from .verdict import verdict
+from .workflow_graph import WorkflowGraph, workflow_graph
 
 BINS = 200
-TIMELINE_JOBS = 500
 
 
 class StepResult(Result):
@@ -111,6 +115,7 @@ class AdmittedBandwidth(Result):
     """The sum of admitted storageBW on a storage; each level holds until the next.
 
     :ivar location: none: the storage is one for all locations
+    :ivar measured: MB/s that these jobs have moved, in as many intervals of equal width
     """
 
     storage: str
@@ -118,26 +123,7 @@ class AdmittedBandwidth(Result):
     direction: Way
     limit: float | None
     levels: list[tuple[float, float]]
-
-
-class TimelineJob(Result):
-    """A job.
-
-    :ivar waited: seconds before that, by what it waited for
-    :ivar running: none: it has not started
-    :ivar pauses: to keep it to its limit; none: it had none
-    :ivar paused_seconds: for how long
-    """
-
-    job: str
-    step: str
-    io_task: bool
-    status: str | None
-    waiting: tuple[float, float] | None
-    waited: dict[WaitCause, float]
-    running: tuple[float, float] | None
-    pauses: int | None
-    paused_seconds: float | None
+    measured: list[float]
 
 
 class LentResult(Result):
@@ -156,15 +142,24 @@ class RunResult(Result):
 
     :ivar ended: whether its end was recorded: if not, it was killed or goes on
     :ivar throughput: none: no I/O task was measured
-    :ivar timeline: of all jobs, or of a selection of them
+    :ivar verdict: in a sentence
+    :ivar not_as_asked: what was delivered later than asked, and why, in a sentence; none: nothing was
+    :ivar status: how it ended; none: it has not, or that is not known
+    :ivar path: what decided how long it took, from its start to its end
+    :ivar timeline: of all attempts of jobs
     :ivar requirements: none: nothing was moved beside compute, or it was not measured
     """
 
     run: str
     workflow: str
+    verdict: str
+    not_as_asked: str | None
     seconds: float
     ended: bool
+    status: RunStatus | None
     jobs: int
+    path: list[PathSpan]
+    graph: WorkflowGraph
     steps: list[StepResult]
     activity: Activity
     throughput: Throughput | None
@@ -189,23 +184,29 @@ def run_results(histories: Sequence[History]) -> list[RunResult]:
 
 
 def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResult:
+    path, edges = critical_path(history), edge_results(history)
     return RunResult(
         run=history.label,
         workflow=history.run.workflow,
+        verdict=verdict(history),
+        not_as_asked=fallback_line(history),
         seconds=history.seconds,
         ended=history.ended,
+        status=history.status,
         jobs=len(history.jobs),
+        path=path,
+        graph=workflow_graph(history, edges, path),
         steps=_steps(history),
         activity=_activity(history),
         throughput=_throughput(history, io_steps),
         learning=_learning(history.epochs),
         constraints=_constraints(history),
         admitted=_admitted(history),
-        timeline=_timeline(history),
+        timeline=timeline(history, path),
         requirements=requirements(history) if history.requests else None,
         sessions=session_results(history),
         leases=lease_results(history),
-        edges=edge_results(history),
+        edges=edges,
         lent=_lent(history),
     )
 
@@ -333,6 +334,7 @@ def _constraints(history: History) -> list[Constraint]:
 def _admitted(history: History) -> list[AdmittedBandwidth]:
     storages = {storage.name: storage for storage in history.run.storages}
     changes: dict[tuple[str, str | None, Way], list[tuple[float, float]]] = defaultdict(list)
+    moved: dict[tuple[str, str | None, Way], list[tuple[float, float, float]]] = defaultdict(list)
     for job in history.jobs:
         if job.admitted is None or job.constraint is None or job.storage is None:
             continue
@@ -343,6 +345,8 @@ def _admitted(history: History) -> list[AdmittedBandwidth]:
                 sums = changes[job.storage, location, direction]
                 sums.append((job.admitted, job.constraint))
                 sums.append((history.seconds if job.ended is None else job.ended, -job.constraint))
+                if job.usage is not None and (measured := history.measured(job)) is not None:
+                    moved[job.storage, location, direction].append((*measured, job.usage.moved(direction) / MB))
     return [
         AdmittedBandwidth(
             storage=name,
@@ -350,28 +354,7 @@ def _admitted(history: History) -> list[AdmittedBandwidth]:
             direction=direction,
             limit=getattr(storages.get(name), direction, None),
             levels=levels(sums, POINTS),
+            measured=rates(moved[name, location, direction], history.seconds, BINS),
         )
         for (name, location, direction), sums in changes.items()
     ]
-
-
-def _timeline(history: History) -> list[TimelineJob]:
-    jobs = sorted(history.jobs, key=lambda job: (_first_time(job), job.submitted or 0.0))
-    return [
-        TimelineJob(
-            job=job.name,
-            step=job.step,
-            io_task=history.is_io_task(job.step),
-            status=job.status,
-            waiting=history.waiting(job),
-            waited=dict(job.waited),
-            running=history.running(job),
-            pauses=job.usage.pauses if job.usage is not None else None,
-            paused_seconds=job.usage.paused_seconds if job.usage is not None else None,
-        )
-        for job in thinned(jobs, TIMELINE_JOBS)
-    ]
-
-
-def _first_time(job: Job) -> float:
-    return next((time for time in (job.started, job.ended, job.submitted) if time is not None), 0.0)

@@ -23,7 +23,7 @@ def apply(plan: Plan, scheduler: IOAwareScheduler) -> None:
             start_here = choose_capio(plan.workflow, plan.edges, config.capio_unchecked)
         rewire(plan)
     wire_early_inputs(plan)
-    if any(plan.annotations.values()) or plan.candidates or config.observe:
+    if any(plan.annotations.values()) or plan.candidates or config.observe or config.runtime == "off":
         scheduler.begin(plan, start_here)
     if config.observe:
         observe_jobs(plan.workflow)

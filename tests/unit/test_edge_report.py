@@ -107,13 +107,13 @@ def test_what_fell_back_and_why() -> None:
 def test_it_is_in_the_terminal_and_on_the_page() -> None:
     run = result(edge(fallback="because of [b]it[/b] <i>"))
     console = Console(file=io.StringIO(), width=80)
-    Report([run], None).show(console)
+    Report([run]).show(console)
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
     assert "Stream edges" in shown
     assert "  /a/out -> /b/in: as a byte stream, not as asked: because of [b]it[/b] <i>\n" in shown
     assert "[b]it[/b]" in shown.replace("\n", "")
-    page = render([run], [], "")
+    page = render([run], [])
     assert "<h2>Stream edges of run</h2>" in page
     assert "because of [b]it[/b] &lt;i&gt;" in page
-    assert "Stream edges" not in render([result()], [], "")
+    assert "Stream edges" not in render([result()], [])

@@ -66,10 +66,10 @@ def test_figures_say_who_had_the_storage() -> None:
     histories = [read_history(name, records) for name, records in (("one", WAITING), ("two", other))]
     figures = {figure.title: figure for figure in draw(run_results(histories))}
     shared = figures["Shared write bandwidth: disk of one"]
-    assert shared.traces[0]["y"] == [0, 60, 80, 100, 50, 0, 0]
-    waits, uses = figures["Who had disk (write)"].traces
-    assert (waits["y"], waits["base"], waits["x"]) == ([0], [1], [4])
-    assert (uses["y"], uses["base"], uses["x"]) == ([0, 1], [4, 2], [5, 4])
+    assert [level for _, level in shared.lines[0].points] == [0, 60, 80, 100, 50, 0, 0]
+    first, second = figures["Who had disk (write)"].bars
+    assert [part[:3] for part in first.parts] == [(1, 5, 1), (4, 9, 0)]
+    assert [part[:3] for part in second.parts] == [(2, 6, 0)]
 
 
 def test_a_run_that_was_alone_has_no_figure_of_it() -> None:
@@ -102,7 +102,8 @@ def test_bursts_that_were_held_for_their_slots() -> None:
     assert lease_row(result)[4:] == ("3", "1", "3")
     assert result.waits == [(0.5, 1.0), (2.5, 3.0)]
     (levels,) = draw(run_results([history]))[-1:]
-    assert levels.traces[2]["x"] == [1, 2.5, None, 4, 4.5, None, 8, 9, None]
+    ((_, _, spans),) = levels.bands
+    assert spans == [(1, 2.5), (4, 4.5), (8, 9)]
     other = read_history("two", run(lease(2, 60, 0, 0), begin=2.0))
     (who,) = draw(run_results([history, other]))[-1:]
-    assert who.traces[2]["base"] == [1, 4, 8]
+    assert [begin for begin, _, kind, _ in who.bars[0].parts if kind == 2] == [1, 4, 8]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plotly import graph_objects
 from rich.console import Console
 
 from streamflow_io.bandwidth.tmio import trace
@@ -29,6 +28,7 @@ from streamflow_io.telemetry.records import (
 )
 from streamflow_io.telemetry.requirements import requests_of, requirements
 from streamflow_io.telemetry.results import run_results
+from streamflow_io.telemetry.timeline_data import timeline_data
 from tests.telemetry import BEGIN, job, learning_run, saving_run, usage, write
 
 
@@ -118,16 +118,15 @@ def test_limits_in_the_report() -> None:
     [run] = run_results([read_history("limited", iter(limited_run(rate("/save/0.1.0", 16, 5), held=True)))])
     figures = {figure.title: figure for figure in draw([run])}
     figure = figures["Required bandwidth, limit and throughput: scratch, write"]
-    assert [trace["name"] for trace in figure.traces] == ["required", "throughput", "limit", "storage: 64 MB/s"]
-    graph_objects.Figure(data=figure.traces, layout=figure.layout)
+    assert [line.name for line in figure.lines] == ["required", "throughput", "limit"]
+    assert figure.limits == [("storage: 64 MB/s", 64)]
     assert "Limit: " in figure.caption
     [save] = [step for step in run.steps if step.step == "/save"]
     assert (save.pauses, save.paused_seconds) == (30, 1.5)
     assert step_row(save)[-2:] == ("30", "1.5")
     [compute] = [step for step in run.steps if step.step == "/compute"]
     assert step_row(compute)[-2:] == ("", "")
-    texts = [text for trace in figures["Timeline"].traces for text in trace["hovertext"]]
-    assert sum("<br>paused 30 times, 1.50 s" in text for text in texts) == 6
+    assert json.dumps(timeline_data([run])).count("paused 30 times, 1.50 s") == 6
 
 
 def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,13 +159,11 @@ def test_figures_of_a_run() -> None:
     runs = run_results([read_history("saving", saving_run()), read_history("none", learning_run())])
     figures = {figure.title: figure for figure in draw(runs)}
     bandwidths = figures["Required bandwidth and throughput: scratch, write of saving"]
-    assert [trace["name"] for trace in bandwidths.traces] == ["required", "throughput", "storage: 64 MB/s"]
-    assert max(bandwidths.traces[0]["y"]) == 20
+    assert [line.name for line in bandwidths.lines] == ["required", "throughput"]
+    assert max(rate for _, rate in bandwidths.lines[0].points) == 20
     use = figures["Use of compute time"]
-    assert [trace["x"] for trace in use.traces] == [["saving"]] * 4
-    for figure in (bandwidths, use):
-        graph_objects.Figure(data=figure.traces, layout=figure.layout)
-        assert figure.caption.endswith(".")
+    assert [row.name for row in use.bars] == ["saving"]
+    assert all(figure.caption.endswith(".") for figure in (bandwidths, use))
     assert not any("Required" in figure.title for figure in draw(runs[1:]))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from plotly import graph_objects
 
 from streamflow_io.sessions.director import Reason
 from streamflow_io.telemetry.figures import draw
@@ -164,16 +163,15 @@ def test_it_is_said_where_nothing_was_to_gain(records: list[Record], gains: bool
 def test_nothing_is_shown_without_sessions() -> None:
     run = result(*job("/a/0", 0, 1, 2))
     assert run.sessions == []
-    assert "session" not in render([run], draw([run]), "").replace(".sessions", "").lower()
+    assert "session" not in render([run], draw([run])).replace(".sessions", "").lower()
 
 
 def test_the_page_has_the_table_and_a_figure_for_each_session_that_read() -> None:
     run = result(*whole(), began(session=2), ended(1.2, "cached", session=2))
     figures = [figure for figure in draw([run, run]) if figure.title.startswith("Read session")]
-    assert [figure.title for figure in figures] == ["Read session 1: all &lt;1&gt;.fq, /split of run"] * 2
-    graph_objects.Figure(data=list(figures[0].traces), layout=figures[0].layout)
-    assert [trace["name"] for trace in figures[0].traces] == ["consumed", "arrived", "readers at work"]
-    page = render([run], draw([run]), "")
+    assert [figure.title for figure in figures] == ["Read session 1: all <1>.fq, /split of run"] * 2
+    assert [line.name for line in figures[0].lines] == ["arrived", "consumed"]
+    page = render([run], draw([run]))
     assert "<h2>Read sessions of run</h2>" in page
     assert "it was in the page cache before" in page
     assert "all <1>" not in page

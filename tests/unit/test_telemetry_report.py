@@ -7,19 +7,21 @@ import math
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plotly import graph_objects
-from plotly.offline import get_plotlyjs
 
 from streamflow_io.series import covered, levels, rates, thinned
+from streamflow_io.telemetry.chart import draw_figure, numbers
 from streamflow_io.telemetry.figures import draw
 from streamflow_io.telemetry.history import History, read_history
 from streamflow_io.telemetry.page import notes, remarks, render
 from streamflow_io.telemetry.records import EndRecord, LentRecord, Record, RunRecord, StepRecord, SubmittedRecord
-from streamflow_io.telemetry.results import POINTS, TIMELINE_JOBS, RunResult, run_results
+from streamflow_io.telemetry.results import POINTS, RunResult, run_results
+from streamflow_io.telemetry.svg import ticks
+from streamflow_io.telemetry.timeline_data import timeline_data
 from tests.telemetry import BANDWIDTH, BEGIN, BYTES, SSD, STORAGE, io_seconds, job, learning_run, usage
 
 SECONDS = 100.0
@@ -43,7 +45,7 @@ def test_the_report_says_who_ran_on_lent_cores() -> None:
     found = result(IO_STEP, *job("/work/0", 1, 2, 9), *lent)
     (remark,) = remarks(found)
     assert remark == "run: 2 jobs of /work ran on cores that /look and /wait held and did not use."
-    assert remark in render([found], draw([found]), "")
+    assert remark in render([found], draw([found]))
     assert found.jobs == 1
 
 
@@ -208,8 +210,9 @@ def test_both_directions_are_two_limits() -> None:
 def test_a_run_without_anything() -> None:
     run = result(EndRecord(time=BEGIN + 3))
     assert (run.seconds, run.jobs, run.throughput, run.steps) == (3, 0, None, [])
-    assert "I/O task" in notes(run)[0]
-    assert [figure.title for figure in draw([run])] == ["Total time"]
+    assert notes(run) == []
+    assert draw([run]) == []
+    assert "Timeline" not in render([run], draw([run]))
 
 
 # Figures
@@ -223,50 +226,60 @@ def histories() -> list[History]:
     ]
 
 
-def test_figures_are_those_of_plotly() -> None:
-    for figure in draw(run_results(histories())):
-        graph_objects.Figure(data=list(figure.traces), layout=figure.layout)  # raises for what plotly does not know
-
-
 def test_every_figure_has_title_and_axes_with_units() -> None:
     figures = draw(run_results(histories()))
     titles = [figure.title for figure in figures]
     assert len(set(titles)) == len(titles)
-    for words in ("Total time", "Mean I/O throughput", "Learning", "Constraint", "Timeline", "Jobs over", "Admitted"):
+    for words in ("Total time", "Mean I/O throughput", "Learning", "Constraint", "Jobs over", "Admitted"):
         assert any(words in title for title in titles)
-    units = {figure.title: [figure.layout[axis]["title"]["text"] for axis in ("xaxis", "yaxis")] for figure in figures}
-    for title, axes in units.items():
-        without = {"run", "epoch", "jobs", "job, in order of start"}
-        assert all(axis in without or re.search(r" \((s|MB/s)\)$", axis) for axis in axes), title
-    assert all(figure.caption.endswith(".") for figure in figures)
+    for figure in figures:
+        axes = [figure.x_title, figure.y_title] if figure.lines else [figure.x_title]
+        assert all(axis in ("epoch", "jobs") or re.search(r" \((s|MB/s)\)$", axis) for axis in axes), figure.title
+        assert figure.caption.endswith("."), figure.title
+
+
+def test_a_drawing_is_xml_with_all_its_texts() -> None:
+    for figure in draw(run_results(histories())):
+        drawn = ElementTree.fromstring(draw_figure(figure))
+        texts = {"".join(text.itertext()) for text in drawn.iter("text")}
+        assert {line.name for line in figure.lines} <= texts
+        assert {figure.x_title, *(row.text for row in figure.bars)} - {""} <= texts
+        assert "nan" not in draw_figure(figure)
+        assert numbers(figure)
 
 
 def test_an_epoch_that_is_not_registered_is_marked() -> None:
     figure = next(f for f in draw(run_results(histories()[:1])) if f.title.startswith("Learning"))
-    (trace,) = figure.traces
-    assert [symbol.endswith("-open") for symbol in trace["marker"]["symbol"]] == [False, False, False, True]
-    assert trace["text"][0] == "4 MB/s<br>16 at once"
+    (line,) = figure.lines
+    assert line.open == [False, False, False, True]
+    assert line.labels[0] == "4 MB/s, 16 at once"
+
+
+@given(st.floats(1e-3, 1e9))
+def test_ticks_are_few_and_round(most: float) -> None:
+    found = ticks(most)
+    assert 3 <= len(found) <= 13
+    assert found[-1] <= most * 1.001
+    assert found[1] > 0
 
 
 def test_names_are_no_html() -> None:
     runs = run_results(histories())
-    page = render(runs, draw(runs), "")
+    page = render(runs, draw(runs))
     assert "auto <b>" not in page
     assert "auto &lt;b&gt;" in page
 
 
-def test_many_jobs_do_not_make_a_big_page() -> None:
+def test_all_of_many_jobs_are_on_the_page() -> None:
     count = 6000
     records: list[Record] = [RUN, IO_STEP]
     for index in range(count):
         records += job(f"/io/{index}", index, index + 0.5, index + 1.25, 16, usage(index + 0.5, index + 1.25, 1000))
     runs = run_results([read_history("run", records)])
     assert runs[0].jobs == count
-    assert len(runs[0].timeline) == TIMELINE_JOBS
     assert len(runs[0].admitted[0].levels) <= POINTS
-    figures = draw(runs)
-    assert any(f"{TIMELINE_JOBS} of {count:,} jobs are shown" in figure.caption for figure in figures)
-    assert len(render(runs, figures, "")) < 500_000
+    assert len(timeline_data(runs)["runs"][0]["jobs"]) == count
+    assert len(render(runs, draw(runs))) < 1_500_000
 
 
 # The page
@@ -290,9 +303,8 @@ class Page(HTMLParser):
 
 
 def test_the_page_asks_nobody_for_anything() -> None:
-    plotly = get_plotlyjs()
     runs = run_results(histories())
-    page = Page(render(runs, draw(runs), plotly))
+    page = Page(render(runs, draw(runs)))
     for tag, attributes in page.tags:
         assert tag not in ("link", "iframe", "img", "object", "embed", "form", "base"), tag
         assert {"src", "href", "srcset", "action", "data", "background"}.isdisjoint(attributes), tag
@@ -301,21 +313,16 @@ def test_the_page_asks_nobody_for_anything() -> None:
     assert "default-src 'none'" in policy
     assert "form-action 'none'" in policy
     assert "http" not in policy
-    own = "".join(code for code in page.code if code != plotly)
-    assert plotly in page.code
-    assert not re.search(r"https?:|//[a-z]|fetch\(|XMLHttpRequest|import\(|@import|url\(|mathjax", own, re.IGNORECASE)
-    # plotly.js has a button that uploads the figure: only these are there, and no server is known.
-    assert 'modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]]' in own
-    assert 'plotlyServerURL: ""' in own
+    own = "".join(page.code)
+    assert "requestAnimationFrame" in own
+    assert not re.search(r"https?:|//[a-z]|fetch\(|XMLHttpRequest|import\(|@import|url\([^#]", own, re.IGNORECASE)
 
 
 def test_no_data_can_end_its_script() -> None:
     runs = run_results([read_history("</script><script>alert(1)</script>", learning_run())])
-    page = Page(render(runs, draw(runs), ""))
+    page = Page(render(runs, draw(runs)))
     scripts = [attributes for tag, attributes in page.tags if tag == "script"]
-    figures = [attributes for attributes in scripts if attributes.get("type") == "application/json"]
-    assert len(scripts) == len(figures) + 2
-    for code in page.code:
-        if code.startswith('{"traces"'):
-            assert "<" not in code
-            assert set(json.loads(code)) == {"traces", "layout"}
+    assert [attributes.get("type") for attributes in scripts] == ["application/json", None]
+    (data,) = (code for code in page.code if code.startswith('{"runs"') or code.startswith('{"spent"'))
+    assert "<" not in data
+    assert json.loads(data)["runs"][0]["name"].startswith("</script>")

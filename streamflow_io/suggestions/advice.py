@@ -1,0 +1,191 @@
+"""What to do next about a run: the most valuable of its proposals, or what its waiting gives reasons for. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+
+from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.grouping import grouped
+from streamflow_io.telemetry.critical_path import PathSpan
+from streamflow_io.telemetry.edge_results import EdgeResult
+from streamflow_io.telemetry.history import History
+from streamflow_io.telemetry.next_steps import Advice
+from streamflow_io.telemetry.records import WaitCause
+from streamflow_io.telemetry.waiting_words import CAUSES
+from streamflow_io.wording import counted
+
+from .proposals import suggest
+
+MOST = 3
+# What is less, in seconds and of the time of the run, is nothing to speak of.
+_LEAST, _LEAST_SHARE = 0.1, 0.03
+# StreamFlow's own time is told where it is so much of the run.
+_OVERHEAD = 0.3
+# Jobs that use less of their cores, in the mean, could share them.
+_IDLE = 0.5
+# A step is told where it is so much of the run.
+_ITSELF = 0.1
+
+
+def advice(history: History, path: Sequence[PathSpan], edges: Sequence[EdgeResult]) -> list[Advice]:
+    """At most three, the most valuable first.
+
+    :param path: the critical path of the run
+    :param edges: what was to be delivered early
+    """
+    first = [*_failed(history)]
+    others = [*_proposed(history), *_not_as_asked(edges), *_waited(history, path), *_handed_over(history, path)]
+    others = [one for one in others if one.saved is None or _is_much(history, one.saved)]
+    others.sort(key=lambda one: -(one.saved or 0.0))
+    return (first + others + [*_itself(history, path)])[:MOST]
+
+
+def _is_much(history: History, seconds: float) -> bool:
+    return seconds >= max(_LEAST, _LEAST_SHARE * history.seconds)
+
+
+def _failed(history: History) -> Iterator[Advice]:
+    failed = [job for job in history.jobs if job.status == "failed"]
+    if history.status == "failed" and failed:
+        first = min(failed, key=lambda job: job.ended or 0.0)
+        steps = dict.fromkeys(job.step for job in failed)
+        where = ", ".join(steps)
+        yield Advice(
+            text=f"Mend {where}: the log has the command of {first.name} and what it has written",
+            why=f"{counted(len(failed), 'job')} failed, first {first.name} after {first.ended or 0.0:,.1f} s",
+        )
+
+
+def _is_observed(history: History) -> bool:
+    return bool(history.routes) or any(job.outputs or job.inputs for job in history.jobs)
+
+
+def _proposed(history: History) -> Iterator[Advice]:
+    if not _is_observed(history):
+        return
+    found = suggest(history)
+    for one in found.proposals:
+        what = f"`{one.text}`" if one.is_sure else f"`{one.text.removeprefix('try ')}`, which is to be tried"
+        yield Advice(text=f"Give {one.subject} the hint {what}", why=one.evidence, saved=one.saved)
+    for change in found.changes:
+        yield Advice(text=f"In {change.subject}: {change.text}", why=change.evidence, saved=change.saved)
+
+
+def _not_as_asked(edges: Sequence[EdgeResult]) -> Iterator[Advice]:
+    by_reason: defaultdict[str, list[EdgeResult]] = defaultdict(list)
+    for edge in edges:
+        for reason in edge.reasons[:1]:
+            by_reason[reason].append(edge)
+    for reason, some in by_reason.items():
+        first = some[0].output if some[0].input is None else f"{some[0].output} -> {some[0].input}"
+        more = "" if len(some) == 1 else f" and {counted(len(some) - 1, 'other')}"
+        if reason == "`runtime: off`":
+            yield Advice(text="Run it without `runtime: off`", why=f"{first}{more} is delivered early then")
+        else:
+            yield Advice(text=f"Let {first}{more} be delivered as asked, or take its hint out", why=reason)
+
+
+def _waited(history: History, path: Sequence[PathSpan]) -> Iterator[Advice]:
+    by_cause = grouped((span for span in path if span.what == "waited" and span.cause), lambda span: span.cause)
+    for cause, spans in by_cause.items():
+        assert cause is not None
+        seconds = sum(span.seconds for span in spans)
+        steps = ", ".join(dict.fromkeys(span.step or "" for span in spans))
+        why = f"{steps}: waited {seconds:,.1f} s for {CAUSES[cause]}"
+        if cause == "cores":
+            why += _who_had_cores(history)
+        yield Advice(text=_for_more(history, cause), why=why, saved=seconds)
+
+
+def _who_had_cores(history: History) -> str:
+    held: defaultdict[str, float] = defaultdict(float)
+    for job in history.jobs:
+        begin, end = history.running(job) or (0.0, 0.0)
+        held[job.step] += (0.0 if history.is_io_task(job.step) else job.cores or 1.0) * (end - begin)
+    step, most = max(held.items(), key=lambda item: item[1], default=("", 0.0))
+    return f", of whose time jobs of {step} had {most / sum(held.values()):.0%}" if most > 0 else ""
+
+
+def _for_more(history: History, cause: WaitCause) -> str:
+    if cause == "cores":
+        held = sum(
+            (job.cores or 0.0) * (job.usage.ended - job.usage.started) for job in history.jobs if job.usage is not None
+        )
+        used = sum(job.usage.cpu_seconds for job in history.jobs if job.usage is not None)
+        if held > 0 and used < _IDLE * held:
+            share = f"jobs used {used / held:.0%} of the cores that they held"
+            return f"`oversubscribe: idle` lends idle cores ({share}); or ask for fewer cores for a job"
+        return "More cores, or fewer for each job (`ResourceRequirement`)"
+    if cause == "storage":
+        if any(step.storage_bw not in (None, "auto") for step in history.steps.values()):
+            return "`storageBW: auto` learns how many jobs the storage bears at once; or another storage"
+        return "A storage with more bandwidth, or more `ioExecutors`"
+    return {
+        "memory": "More memory, or less for each job (`ramMin`)",
+        "disk": "More space on disk, or less for each job (`tmpdirMin`, `outdirMin`)",
+        "place": "A location that takes more jobs at a time, or more locations",
+    }[cause]
+
+
+def _handed_over(history: History, path: Sequence[PathSpan]) -> Iterator[Advice]:
+    """Where a job began when another had ended: some of both could have run at the same time."""
+    if _is_observed(history) or any(edge.fallback == "`runtime: off`" for edge in history.edges):
+        return
+    early = {
+        (edge.output.rpartition("/")[0], (edge.input or "").rpartition("/")[0])
+        for edge in history.edges
+        if edge.delivery is not Delivery.TERMINATION
+    }
+    gains: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for (before, _, ran_before), (after, begins, ran) in pairwise(_in_turn(path)):
+        is_result = before in history.run.steps.get(after, ())
+        # Who goes on with what another has given has begun before that had ended.
+        if is_result and (before, after) not in early and begins:
+            gains[before, after] += min(ran_before, ran)
+    if not gains:
+        return
+    (source, target), seconds = max(gains.items(), key=lambda item: item[1])
+    more = (
+        ""
+        if len(gains) == 1
+        else f"; there {'is' if len(gains) == 2 else 'are'} {counted(len(gains) - 1, 'other such pair')}"
+    )
+    yield Advice(
+        text=(
+            "Run it once with `config: {observe: true}`, then `streamflow-io suggest` says what can be read while it is"
+            " written; or `streaming: auto` finds out by itself"
+        ),
+        why=f"{target} begins when {source} has ended: both at a time would take up to {seconds:,.1f} s less{more}",
+        saved=sum(gains.values()),
+    )
+
+
+def _in_turn(path: Sequence[PathSpan]) -> Iterator[tuple[str, bool, float]]:
+    """The jobs of a path one after the other: the step, whether all that it ran is on the path, and for how long."""
+    for (_, step), spans in groupby((span for span in path if span.job and span.step), lambda one: (one.job, one.step)):
+        some = list(spans)
+        seconds = sum(span.seconds for span in some if span.what in ("ran", "tail"))
+        yield step or "", all(span.what != "tail" for span in some), seconds
+
+
+def _itself(history: History, path: Sequence[PathSpan]) -> Iterator[Advice]:
+    """What no hint changes."""
+    own = sum(span.seconds for span in path if span.is_overhead)
+    if history.seconds > 0 and own >= _OVERHEAD * history.seconds:
+        jobs = len({span.job for span in path if span.job is not None})
+        yield Advice(
+            text="Fewer and longer jobs: put what belongs together into one tool",
+            why=f"StreamFlow itself took {own:,.1f} of {history.seconds:,.1f} s, for {counted(jobs, 'job')} in a row",
+        )
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for span in path:
+        if span.what in ("ran", "tail") and span.step is not None:
+            seconds[span.step] += span.seconds
+    step, longest = max(seconds.items(), key=lambda item: item[1], default=("", 0.0))
+    if longest >= _ITSELF * history.seconds > 0:
+        yield Advice(
+            text=f"Make {step} itself faster, or give it less to do",
+            why=f"it ran for {longest:,.1f} of {history.seconds:,.1f} s",
+        )

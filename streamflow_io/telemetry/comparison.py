@@ -1,0 +1,188 @@
+"""How a run differs from another, in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.grouping import grouped
+from streamflow_io.wording import counted
+
+from .numbers import Result
+from .results import RunResult, StepResult
+from .waiting_words import CAUSES
+
+# What is less, in seconds and of the longer run, is no difference: no two runs take the same time.
+_LEAST, _LEAST_SHARE = 0.1, 0.03
+_LEAST_RATIO = 0.1
+_MOST = 10
+
+
+class Comparison(Result):
+    """
+    :ivar run: which is compared
+    :ivar with_run: with which
+    :ivar verdict: the difference of their times
+    :ivar differences: sentences, those first that explain most seconds
+    """
+
+    run: str
+    with_run: str
+    verdict: str
+    differences: list[str]
+
+
+def compare(base: RunResult, other: RunResult) -> Comparison:
+    """How another run differs from the first."""
+    found = [
+        *_failures(base, other),
+        *_steps(base, other),
+        *_deliveries(base, other),
+        *_throughput(base, other),
+    ]
+    found.sort(key=lambda one: -one[0])
+    texts = [text for _, text in found]
+    if len(texts) > _MOST:
+        texts = [*texts[:_MOST], f"{counted(len(texts) - _MOST, 'smaller difference')} more."]
+    return Comparison(run=other.run, with_run=base.run, verdict=_verdict(base, other), differences=texts)
+
+
+def _verdict(base: RunResult, other: RunResult) -> str:
+    changed = other.seconds - base.seconds
+    took = f"{other.run} took {other.seconds:,.1f} s, {base.run} {base.seconds:,.1f} s"
+    for run in (base, other):
+        if run.status in ("failed", "cancelled") or not run.ended:
+            return f"{took}; {run.run} has not succeeded, so that their times say little."
+    if abs(changed) < _least(base, other):
+        return f"{took}: as good as the same."
+    share = f" ({abs(changed) / base.seconds:.0%})" if base.seconds > 0 else ""
+    return f"{took}: {abs(changed):,.1f} s{share} {'less' if changed < 0 else 'more'}."
+
+
+def _least(base: RunResult, other: RunResult) -> float:
+    return max(_LEAST, _LEAST_SHARE * max(base.seconds, other.seconds))
+
+
+def _is_other(before: float, now: float, least: float) -> bool:
+    return abs(now - before) >= max(least, _LEAST_RATIO * max(before, now))
+
+
+def _failures(base: RunResult, other: RunResult) -> Iterator[tuple[float, str]]:
+    before = {step.step: step.failed for step in base.steps}
+    for step in other.steps:
+        if step.failed != before.get(step.step, 0):
+            then = before.get(step.step, 0)
+            yield float("inf"), f"{step.step}: {step.failed:,} of its jobs failed, {then:,} in {base.run}."
+
+
+def _steps(base: RunResult, other: RunResult) -> Iterator[tuple[float, str]]:
+    least = _least(base, other)
+    ours, theirs = ({step.step: step for step in run.steps} for run in (other, base))
+    for name in dict.fromkeys((*theirs, *ours)):
+        step, before = ours.get(name), theirs.get(name)
+        if step is None or before is None:
+            has, lacks = (base.run, other.run) if step is None else (other.run, base.run)
+            yield 0.0, f"{name} has jobs in {has} only, none in {lacks}."
+            continue
+        yield from _step(base, other, before, step, least)
+    began, begins = _begins(base), _begins(other)
+    reads = _reads_early(base, other)
+    for name in began.keys() & begins.keys():
+        then, now = began[name], begins[name]
+        if _is_other(then, now, least):
+            why = f": {reads[name]}" if name in reads else ""
+            when = f"at {now:,.1f} s instead of {then:,.1f} s"
+            yield (
+                abs(now - then),
+                f"{name} began {abs(now - then):,.1f} s {'earlier' if now < then else 'later'}, {when}{why}.",
+            )
+
+
+def _step(
+    base: RunResult, other: RunResult, before: StepResult, step: StepResult, least: float
+) -> Iterator[tuple[float, str]]:
+    if step.jobs != before.jobs:
+        yield 0.0, f"{step.step} had {counted(step.jobs, 'job')} instead of {before.jobs:,}."
+    if step.mean_seconds is not None and before.mean_seconds is not None:
+        then, now = before.mean_seconds, step.mean_seconds
+        if _is_other(then, now, least):
+            each = "It" if step.jobs == 1 else "A job"
+            of = f" ({step.step})" if step.jobs == 1 else f" of {step.step}"
+            text = f"{each}{of} took {now:,.1f} s instead of {then:,.1f} s{_inside(other, step.step)}."
+            yield abs(now - then), text
+    for cause in dict.fromkeys((*before.waited, *step.waited)):
+        then, now = before.waited.get(cause, 0.0), step.waited.get(cause, 0.0)
+        if _is_other(then, now, least):
+            text = f"A job of {step.step} waited {now:,.1f} s for {CAUSES[cause]}, instead of {then:,.1f} s."
+            yield abs(now - then), text
+
+
+def _inside(run: RunResult, step: str) -> str:
+    """How much of its time a job of a step waited for bytes, or at the gate, in the mean."""
+    jobs = [job for job in run.timeline if job.step == step and job.status == "completed"]
+    if not jobs:
+        return ""
+    bytes_ = sum(stream.waited or 0.0 for job in jobs for stream in job.streams) / len(jobs)
+    held = sum(job.held_seconds or 0.0 for job in jobs) / len(jobs)
+    told = [f"{bytes_:,.1f} s of it for bytes"] if bytes_ >= _LEAST else []
+    told += [f"{held:,.1f} s of it at the gate"] if held >= _LEAST else []
+    return f", and waited {' and '.join(told)}" if told else ""
+
+
+def _begins(run: RunResult) -> dict[str, float]:
+    """When the first job of each step ran."""
+    began: dict[str, float] = {}
+    for job in run.timeline:
+        if job.running is not None:
+            began.setdefault(job.step, job.running[0])
+            began[job.step] = min(began[job.step], job.running[0])
+    return began
+
+
+def _ways(run: RunResult) -> dict[tuple[str, str], set[Delivery]]:
+    """How files went from step to step, as far as it was before the end of a job."""
+    flows = grouped(run.graph.flows, lambda flow: (flow.source, flow.target))
+    return {pair: {flow.delivery for flow in some} for pair, some in flows.items()}
+
+
+_HOW = {
+    Delivery.STREAM: "it read what {source} wrote while that was written",
+    Delivery.GATE: "it started with {source}, and waited at the gate",
+    Delivery.COMMIT: "{source} committed its output before it ended",
+    Delivery.PART: "it read parts that nobody had to write",
+}
+
+
+def _reads_early(base: RunResult, other: RunResult) -> dict[str, str]:
+    """Why a step began at another time, where it was delivered otherwise."""
+    ours, theirs = _ways(other), _ways(base)
+    found: dict[str, str] = {}
+    for run, mine, its in ((other, ours, theirs), (base, theirs, ours)):
+        for (source, target), ways in mine.items():
+            for way in ways - its.get((source, target), set()) - {Delivery.TERMINATION}:
+                where = "" if run is other else f"in {run.run} "
+                found.setdefault(target, where + _HOW[way].format(source=source))
+    return found
+
+
+def _deliveries(base: RunResult, other: RunResult) -> Iterator[tuple[float, str]]:
+    before = {(edge.output, edge.input): edge for edge in base.edges}
+    for edge in other.edges:
+        then = before.get((edge.output, edge.input))
+        was = [] if then is None else then.reasons
+        if edge.reasons and edge.reasons != was:
+            way = f"{edge.output} -> {edge.input or 'workflow output'}"
+            yield 0.0, f"{way} was not delivered as asked in {other.run}: {'; '.join(edge.reasons)}."
+    now = {(edge.output, edge.input): edge.reasons for edge in other.edges}
+    for key, edge in before.items():
+        if edge.reasons and key in now and not now[key]:
+            way = f"{edge.output} -> {edge.input or 'workflow output'}"
+            yield 0.0, f"{way} was not delivered as asked in {base.run}: {'; '.join(edge.reasons)}."
+
+
+def _throughput(base: RunResult, other: RunResult) -> Iterator[tuple[float, str]]:
+    if base.throughput is None or other.throughput is None:
+        return
+    then, now = base.throughput.mean, other.throughput.mean
+    if _is_other(then, now, 0.1):
+        yield 0.0, f"I/O tasks moved {now:,.3g} MB/s in the mean instead of {then:,.3g} MB/s."

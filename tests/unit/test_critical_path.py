@@ -1,0 +1,196 @@
+"""What decided how long a run took, and what is said of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.suggestions.advice import MOST, advice
+from streamflow_io.telemetry.critical_path import PathSpan, critical_path
+from streamflow_io.telemetry.edge_results import edge_results
+from streamflow_io.telemetry.history import History, read_history
+from streamflow_io.telemetry.records import (
+    CommittedRecord,
+    EdgeRecord,
+    EndRecord,
+    FallbackRecord,
+    ReadingRecord,
+    Record,
+    RunRecord,
+    StreamedRecord,
+)
+from streamflow_io.telemetry.verdict import path_text, verdict
+from tests.telemetry import BEGIN, job, usage
+
+STEPS: dict[str, tuple[str, ...]] = {"/a": (), "/b": ("/a",), "/c": ("/b",)}
+
+
+def history(*records: Record, steps: dict[str, tuple[str, ...]] | None = None, status: Any = "completed") -> History:
+    ended = max((record.time for record in records), default=BEGIN)
+    run = RunRecord(time=BEGIN, name="run", workflow="main.cwl", steps=STEPS if steps is None else steps)
+    ordered = sorted(records, key=lambda record: record.time)
+    return read_history("run", [run, *ordered, EndRecord(time=ended, status=status)])
+
+
+def edge(output: str, input_: str, delivery: Delivery, fallback: str | None = None) -> EdgeRecord:
+    return EdgeRecord(time=BEGIN, output=output, input=input_, delivery=delivery, fallback=fallback)
+
+
+def reading(name: str, output: str, source: str, at: float, delivery: Any = "stream") -> ReadingRecord:
+    step = name.rpartition("/")[0]
+    return ReadingRecord(
+        time=BEGIN + at, job=name, step=step, input=f"{step}/in", output=output, delivery=delivery, sources=(source,)
+    )
+
+
+def streamed(name: str, output: str, source: str, first: float, last: float, waited: float) -> StreamedRecord:
+    step = name.rpartition("/")[0]
+    return StreamedRecord(
+        time=BEGIN + last, job=name, step=step, input=f"{step}/in", outputs=(output,), source=source,
+        bytes=8_000_000, first=BEGIN + first, last=BEGIN + last, waited=waited, behind=0.1,
+    )  # fmt: skip
+
+
+def spans(found: History) -> list[tuple[str, str | None, float]]:
+    return [(span.what, span.job, round(span.seconds, 3)) for span in critical_path(found)]
+
+
+CHAIN = [*job("/a/0", 0.5, 1, 4), *job("/b/0", 4.5, 5, 9), *job("/c/0", 9, 9, 10)]
+
+
+def test_one_after_the_other() -> None:
+    assert spans(history(*CHAIN)) == [
+        ("begin", None, 0.5),
+        ("waited", "/a/0", 0.5),
+        ("ran", "/a/0", 3),
+        ("between", "/b/0", 0.5),
+        ("waited", "/b/0", 0.5),
+        ("ran", "/b/0", 4),
+        ("ran", "/c/0", 1),
+    ]
+
+
+def test_a_reader_that_waits_for_bytes_is_not_on_it_while_its_producer_is() -> None:
+    records = [
+        edge("/a/out", "/b/in", Delivery.STREAM),
+        *job("/a/0", 0, 0, 8),
+        *job("/b/0", 0, 1, 9),
+        reading("/b/0", "/a/out", "/a/0", 1),
+        streamed("/b/0", "/a/out", "/a/0", 1.5, 8, 6),
+    ]
+    assert spans(history(*records)) == [("ran", "/a/0", 8), ("tail", "/b/0", 1)]
+    # One that is slower than its producer is on it itself, from when that began.
+    slow = [*records[:-1], streamed("/b/0", "/a/out", "/a/0", 1.5, 8, 0)]
+    assert spans(history(*slow)) == [("waited", "/b/0", 1), ("ran", "/b/0", 8)]
+
+
+def test_the_gate_and_a_commit() -> None:
+    facts = {"output": "/a/out", "files": 1, "bytes": 5, "first": BEGIN + 3, "last": BEGIN + 3, "ended": BEGIN + 9}
+    committed = CommittedRecord.model_validate({"time": BEGIN + 8.9, "job": "/a/0", "step": "/a", **facts})
+    gated = [
+        edge("/a/out", "/b/in", Delivery.GATE),
+        *job("/a/0", 0, 0, 9),
+        committed,
+        *job("/b/0", 0, 0, 10, usage=usage(0, 10).model_copy(update={"held_seconds": 2.0})),
+        reading("/b/0", "/a/out", "/a/0", 0, "gate"),
+    ]
+    assert spans(history(*gated)) == [("ran", "/a/0", 3), ("tail", "/b/0", 7)]
+    early = [edge("/a/out", "/b/in", Delivery.COMMIT), *job("/a/0", 0, 0, 9), committed, *job("/b/0", 3.5, 3.5, 10)]
+    assert spans(history(*early)) == [("ran", "/a/0", 3), ("between", "/b/0", 0.5), ("ran", "/b/0", 6.5)]
+
+
+def test_an_attempt_before_and_a_failure() -> None:
+    again = [*job("/a/0", 0, 0, 2, status="failed"), *job("/a/0", 2.5, 2.5, 5)]
+    assert spans(history(*again)) == [("ran", "/a/0", 2), ("between", "/a/0", 0.5), ("ran", "/a/0", 2.5)]
+    failed = [*job("/a/0", 0, 0, 2, status="failed"), *job("/b/0", 0, 0, 5)]
+    found = history(*failed, status="failed")
+    assert spans(found) == [("ran", "/a/0", 2), ("end", None, 3)]
+    assert verdict(found) == (
+        "Failed after 5.0 s: 1 of 2 jobs succeeded; the first to fail was /a/0, 2.0 s after the start"
+    )
+    assert advice(found, critical_path(found), [])[0].text.startswith("Mend /a: ")
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 9), *[st.floats(0, 9)] * 3, st.booleans()),
+        max_size=12,
+    )
+)
+def test_it_goes_from_the_start_to_the_end_without_a_gap(
+    some: list[tuple[str, int, float, float, float, bool]],
+) -> None:
+    records: list[Record] = [edge("/a/out", "/b/in", Delivery.STREAM)]
+    for step, tag, *times, is_early in some:
+        submitted, started, ended = sorted(times)
+        records += job(f"{step}/0.{tag}", submitted, started, ended)
+        if is_early and step == "/b":
+            records.append(reading(f"/b/0.{tag}", "/a/out", f"/a/0.{tag}", started))
+            records.append(streamed(f"/b/0.{tag}", "/a/out", f"/a/0.{tag}", started, ended, 5.0))
+    found = history(*records)
+    path = critical_path(found)
+    assert all(one.end == pytest.approx(other.begin) for one, other in pairwise(path))
+    assert all(span.seconds >= 0 for span in path)
+    if path:
+        assert path[-1].end == pytest.approx(found.seconds)
+    text = path_text(path)
+    assert text == "" or text.startswith("Of the ")
+    assert len(advice(found, path, edge_results(found))) <= MOST
+
+
+def test_what_a_path_consists_of() -> None:
+    path = critical_path(history(*CHAIN))
+    assert path_text(path) == "Of the 10.0 s: /b ran 4.0 s, /a ran 3.0 s, StreamFlow 2.0 s, /c ran 1.0 s."
+    waited = [PathSpan(begin=0, end=3, what="waited", job="/a/0", step="/a", cause="cores")]
+    assert path_text(waited) == "Of the 3.0 s: /a waited for cores 3.0 s."
+
+
+def test_verdicts() -> None:
+    hints = [edge("/a/out", "/b/in", Delivery.STREAM)]
+    streams = [
+        *hints,
+        *job("/a/0", 0, 0, 8),
+        *job("/b/0", 0, 0, 9, usage=usage(0, 9)),
+        reading("/b/0", "/a/out", "/a/0", 0),
+        streamed("/b/0", "/a/out", "/a/0", 0.5, 8, 3),
+    ]
+    assert verdict(history(*streams)) == "9.0 s instead of about 14.0 s: 1 byte stream carried 8.0 MB"
+    fell = FallbackRecord(time=BEGIN + 4, job="/b/0", step="/b", output="/a/out", reason="no way")
+    assert verdict(history(*hints, fell, *CHAIN)) == (
+        "10.0 s; nothing was delivered before its job had ended. Not delivered as asked: /a/out: no way"
+    )
+    assert verdict(history(*CHAIN)).startswith("10.0 s, for 3 jobs; nothing was to be delivered")
+
+
+def test_what_to_do_next() -> None:
+    found = history(*CHAIN)
+    (first, second) = advice(found, critical_path(found), [])
+    assert "observe: true" in first.text
+    assert first.saved == pytest.approx(4)  # /a beside /b, and /c beside that
+    assert first.why == (
+        "/b begins when /a has ended: both at a time would take up to 3.0 s less; there is 1 other such pair"
+    )
+    assert second.text == "Make /b itself faster, or give it less to do"
+    off = history(edge("/a/out", "/b/in", Delivery.TERMINATION, "`runtime: off`"), *CHAIN)
+    assert advice(off, critical_path(off), edge_results(off))[0].text == "Run it without `runtime: off`"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "words"), [(0.2, "`oversubscribe: idle` lends idle cores (jobs used 7% of"), (2.9, "More cores, or fewer")]
+)
+def test_who_waits_for_cores_is_told_what_helps(cpu: float, words: str) -> None:
+    records = [*job("/a/0", 0, 0, 3, usage=usage(0, 3)), *job("/x/0", 0, 3, 6, usage=usage(3, 6))]
+    found = history(*records)
+    for each in found.jobs:
+        each.cores = 1.0
+        assert each.usage is not None
+        each.usage = each.usage.model_copy(update={"cpu_seconds": cpu})
+    found.jobs[1].waited = {"cores": 3.0}
+    some = advice(found, critical_path(found), [])
+    assert some[0].text.startswith(words) or words in some[0].text
+    assert some[0].saved == 3

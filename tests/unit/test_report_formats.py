@@ -1,0 +1,113 @@
+"""Runs side by side in words, as a table, and as a trace."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.telemetry.comparison import compare
+from streamflow_io.telemetry.history import read_history
+from streamflow_io.telemetry.records import EdgeRecord, EndRecord, Record, RunRecord, StreamedRecord
+from streamflow_io.telemetry.results import RunResult, run_results
+from streamflow_io.telemetry.table_export import COLUMNS, as_csv
+from streamflow_io.telemetry.trace_events import as_trace
+from tests.telemetry import BEGIN, job, learning_run, usage
+
+STEPS: dict[str, tuple[str, ...]] = {"/a": (), "/b": ("/a",)}
+
+
+def run(name: str, *records: Record, end: float, status: Any = "completed") -> RunResult:
+    first = RunRecord(time=BEGIN, name=name, workflow="main.cwl", steps=STEPS)
+    return run_results([read_history(name, [first, *records, EndRecord(time=BEGIN + end, status=status)])])[0]
+
+
+def plain() -> RunResult:
+    edge = EdgeRecord(
+        time=BEGIN, output="/a/out", input="/b/in", delivery=Delivery.TERMINATION, fallback="`runtime: off`"
+    )
+    return run("plain", edge, *job("/a/0", 0, 0, 8), *job("/b/0", 8, 8, 13), end=13)
+
+
+def fast() -> RunResult:
+    edge = EdgeRecord(time=BEGIN, output="/a/out", input="/b/in", delivery=Delivery.STREAM)
+    stream = StreamedRecord(
+        time=BEGIN + 8, job="/b/0", step="/b", input="/b/in", outputs=("/a/out",), source="/a/0",
+        bytes=1000, first=BEGIN + 1, last=BEGIN + 8, waited=4.0, behind=0.0,
+    )  # fmt: skip
+    reads = job("/b/0", 0, 0.5, 9, usage=usage(0.5, 9))
+    records = [edge, *job("/a/0", 0, 0, 8), *reads[:3], stream, *reads[3:]]
+    return run("fast", *records, end=9)
+
+
+def test_differences_in_words() -> None:
+    found = compare(plain(), fast())
+    assert found.verdict == "fast took 9.0 s, plain 13.0 s: 4.0 s (31%) less."
+    assert found.differences == [
+        "/b began 7.5 s earlier, at 0.5 s instead of 8.0 s: it read what /a wrote while that was written.",
+        "It (/b) took 8.5 s instead of 5.0 s, and waited 4.0 s of it for bytes.",
+        "/a/out -> /b/in was not delivered as asked in plain: `runtime: off`.",
+    ]
+    back = compare(fast(), plain())
+    assert "4.0 s (44%) more" in back.verdict
+    assert "/b began 7.5 s later, at 8.0 s instead of 0.5 s: in fast it read" in back.differences[0]
+
+
+def test_no_difference_is_made_up() -> None:
+    assert compare(plain(), plain()).differences == []
+    assert compare(plain(), plain()).verdict.endswith("as good as the same.")
+
+
+def test_a_run_that_failed_is_not_taken_for_a_fast_one() -> None:
+    failed = run("bad", *job("/a/0", 0, 0, 2, status="failed"), end=2, status="failed")
+    found = compare(plain(), failed)
+    assert found.verdict.endswith("bad has not succeeded, so that their times say little.")
+    assert found.differences[0] == "/a: 1 of its jobs failed, 0 in plain."
+    assert "/b has jobs in plain only, none in bad." in found.differences
+
+
+def test_a_table_of_all_that_took_time() -> None:
+    rows = list(csv.DictReader(io.StringIO(as_csv([plain(), fast()]))))
+    assert tuple(rows[0]) == COLUMNS
+    (stream,) = (row for row in rows if row["kind"] == "stream")
+    assert (stream["run"], stream["job"], stream["source"], stream["bytes"]) == ("fast", "/b/0", "/a/0", "1000")
+    assert (stream["begin"], stream["end"], stream["seconds"], stream["waited"]) == ("1.0", "8.0", "7.0", "4.0")
+    jobs = [(row["run"], row["job"], float(row["seconds"])) for row in rows if row["kind"] == "job"]
+    assert jobs == [("plain", "/a/0", 8), ("plain", "/b/0", 5), ("fast", "/a/0", 8), ("fast", "/b/0", 8.5)]
+    assert sum(float(row["seconds"]) for row in rows if (row["kind"], row["run"]) == ("path", "plain")) == 13
+
+
+@pytest.mark.parametrize("runs", [[plain(), fast()], run_results([read_history("auto", learning_run())])])
+def test_slices_of_a_thread_of_a_trace_do_not_overlap(runs: list[RunResult]) -> None:
+    events = json.loads(as_trace(runs))["traceEvents"]
+    threads: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for event in events:
+        if event["ph"] == "X":
+            threads[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    for slices in threads.values():
+        ordered = sorted(slices)
+        assert all(one[1] <= other[0] for one, other in itertools.pairwise(ordered))
+    named = {(event["pid"], event["tid"]) for event in events if event["name"] == "thread_name"}
+    assert set(threads) <= named
+    jobs = [event for event in events if event["ph"] == "X" and event["cat"] in {s.step for r in runs for s in r.steps}]
+    assert len(jobs) >= sum(job.running is not None for one in runs for job in one.timeline)
+
+
+def test_an_arrow_leads_from_the_writer_to_the_reader() -> None:
+    events = json.loads(as_trace([fast()]))["traceEvents"]
+    (begins,) = (event for event in events if event["ph"] == "s")
+    (ends,) = (event for event in events if event["ph"] == "f")
+    assert begins["id"] == ends["id"]
+    for arrow in (begins, ends):
+        assert any(
+            event["ph"] == "X"
+            and (event["pid"], event["tid"]) == (arrow["pid"], arrow["tid"])
+            and event["ts"] <= arrow["ts"] <= event["ts"] + event["dur"]
+            for event in events
+        )

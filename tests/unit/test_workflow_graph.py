@@ -1,0 +1,76 @@
+"""The drawing of a workflow, with what went through it."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from xml.etree import ElementTree
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.telemetry.graph_drawing import draw_graph, draw_legend, flow_text
+from streamflow_io.telemetry.graph_layout import layout
+from streamflow_io.telemetry.history import read_history
+from streamflow_io.telemetry.records import EdgeRecord, FallbackRecord, Record, RunRecord, StreamedRecord
+from streamflow_io.telemetry.results import run_results
+from streamflow_io.telemetry.workflow_graph import WorkflowGraph
+from tests.telemetry import BEGIN, job
+
+NODES = [f"/{name}" for name in "abcdefgh"]
+EDGES = st.lists(st.tuples(st.sampled_from(NODES), st.sampled_from(NODES)), max_size=20)
+STEPS: dict[str, tuple[str, ...]] = {"/a": (), "/b": ("/a",), "/c": ("/a", "/b"), "/d": ("/a", "/c")}
+
+
+def graph(*records: Record) -> WorkflowGraph:
+    run = RunRecord(time=BEGIN, name="run", workflow="main.cwl", steps=STEPS)
+    jobs = [record for step in STEPS for record in job(f"{step}/0", 0, 1, 2)]
+    return run_results([read_history("run", [run, *records, *jobs])])[0].graph
+
+
+def stream(size: int) -> StreamedRecord:
+    return StreamedRecord(time=BEGIN, job="/b/0", step="/b", input="/b/in", outputs=("/a/out",), bytes=size)
+
+
+@given(EDGES)
+def test_nodes_are_below_those_before_and_never_above_each_other(edges: list[tuple[str, str]]) -> None:
+    forward = [(one, other) for one, other in edges if one < other]
+    found = layout(NODES, forward)
+    assert all(found.layers[one] < found.layers[other] for one, other in forward)
+    for one, other in combinations(NODES, 2):
+        if found.layers[one] == found.layers[other]:
+            assert abs(found.columns[one] - found.columns[other]) > 0.99
+    assert all(len(bends) == found.layers[b] - found.layers[a] - 1 for (a, b), bends in found.bends.items())
+
+
+@given(EDGES)
+def test_cycles_are_drawn_too(edges: list[tuple[str, str]]) -> None:
+    assert set(layout(NODES, edges).layers) == set(NODES)
+
+
+def test_what_went_where() -> None:
+    records = [
+        EdgeRecord(time=BEGIN, output="/a/out", input="/b/in", delivery=Delivery.STREAM),
+        EdgeRecord(time=BEGIN, output="/b/out", input="/c/in", delivery=Delivery.COMMIT),
+        FallbackRecord(time=BEGIN, job="/c/0", step="/c", output="/b/out", reason="too late"),
+    ]
+    found = graph(*records, stream(4_000_000), stream(5_000_000))
+    assert [(flow.source, flow.target, flow.delivery, flow.bytes, flow.fell_back) for flow in found.flows] == [
+        ("/a", "/b", Delivery.STREAM, 9_000_000, False),
+        ("/b", "/c", Delivery.TERMINATION, None, True),
+        ("/c", "/d", Delivery.TERMINATION, None, False),
+    ]
+    # From /a to /c and /d another way leads.
+    assert found.hidden == 2
+    assert flow_text(found.flows[0]) == "/a -> /b (out -> in): stream, 9.0 MB"
+    drawn = ElementTree.fromstring(draw_graph(found))
+    texts = {(text.text or "") + "".join(child.tail or "" for child in text) for text in drawn.iter("text")}
+    assert {"/a", "/b", "/c", "/d", "stream 9.0 MB", "fell back"} <= texts
+    assert "1 job, 1 s" in texts
+    assert "stream" in draw_legend(found)
+
+
+def test_names_are_no_markup() -> None:
+    run = RunRecord(time=BEGIN, name="run", workflow="main.cwl", steps={"/<b>&": ()})
+    (found,) = run_results([read_history("run", [run])])
+    assert "&lt;b&gt;&amp;" in draw_graph(found.graph)
