@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.telemetry.records import EdgeRecord, Record, RouteRecord, RunRecord, StepRecord, Storage
+from streamflow_io.telemetry.records import OFF, EdgeRecord, Record, RouteRecord, RunRecord, StepRecord, Storage
 
 from .plan import Plan
 from .step_order import steps_before
@@ -34,7 +34,7 @@ def start_records(plan: Plan, config: SchedulerConfig, now: float) -> Iterator[R
                 storage_bw=None if hints.storage_bw is None else str(hints.storage_bw),
                 direction=hints.direction,
             )
-    why = "`runtime: off`" if config.runtime == "off" else plan.unavailable
+    why = OFF if config.runtime == "off" else plan.unavailable
     for edge in plan.edges:
         consumer = edge.route.consumer
         yield EdgeRecord(

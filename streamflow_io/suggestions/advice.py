@@ -12,7 +12,7 @@ from streamflow_io.telemetry.critical_path import PathSpan
 from streamflow_io.telemetry.edge_results import EdgeResult
 from streamflow_io.telemetry.history import History
 from streamflow_io.telemetry.next_steps import Advice
-from streamflow_io.telemetry.records import WaitCause
+from streamflow_io.telemetry.records import OFF, WaitCause
 from streamflow_io.telemetry.waiting_words import CAUSES
 from streamflow_io.wording import counted
 
@@ -27,6 +27,8 @@ _OVERHEAD = 0.3
 _IDLE = 0.5
 # A step is told where it is so much of the run.
 _ITSELF = 0.1
+# Who had so much of the cores is named.
+_MUCH = 0.4
 
 
 def advice(history: History, path: Sequence[PathSpan], edges: Sequence[EdgeResult]) -> list[Advice]:
@@ -35,11 +37,12 @@ def advice(history: History, path: Sequence[PathSpan], edges: Sequence[EdgeResul
     :param path: the critical path of the run
     :param edges: what was to be delivered early
     """
-    first = [*_failed(history)]
+    if first := [*_failed(history)]:
+        return first + [*_not_as_asked(edges)][: MOST - 1]
     others = [*_proposed(history), *_not_as_asked(edges), *_waited(history, path), *_handed_over(history, path)]
     others = [one for one in others if one.saved is None or _is_much(history, one.saved)]
     others.sort(key=lambda one: -(one.saved or 0.0))
-    return (first + others + [*_itself(history, path)])[:MOST]
+    return ([*others, *_itself(history, path)])[:MOST]
 
 
 def _is_much(history: History, seconds: float) -> bool:
@@ -50,10 +53,8 @@ def _failed(history: History) -> Iterator[Advice]:
     failed = [job for job in history.jobs if job.status == "failed"]
     if history.status == "failed" and failed:
         first = min(failed, key=lambda job: job.ended or 0.0)
-        steps = dict.fromkeys(job.step for job in failed)
-        where = ", ".join(steps)
         yield Advice(
-            text=f"Mend {where}: the log has the command of {first.name} and what it has written",
+            text=f"Mend {first.step}: the log has the command of {first.name} and what it has written",
             why=f"{counted(len(failed), 'job')} failed, first {first.name} after {first.ended or 0.0:,.1f} s",
         )
 
@@ -81,8 +82,8 @@ def _not_as_asked(edges: Sequence[EdgeResult]) -> Iterator[Advice]:
     for reason, some in by_reason.items():
         first = some[0].output if some[0].input is None else f"{some[0].output} -> {some[0].input}"
         more = "" if len(some) == 1 else f" and {counted(len(some) - 1, 'other')}"
-        if reason == "`runtime: off`":
-            yield Advice(text="Run it without `runtime: off`", why=f"{first}{more} is delivered early then")
+        if reason == OFF:
+            yield Advice(text=f"Run it without {OFF}", why=f"{first}{more} is delivered early then")
         else:
             yield Advice(text=f"Let {first}{more} be delivered as asked, or take its hint out", why=reason)
 
@@ -105,7 +106,8 @@ def _who_had_cores(history: History) -> str:
         begin, end = history.running(job) or (0.0, 0.0)
         held[job.step] += (0.0 if history.is_io_task(job.step) else job.cores or 1.0) * (end - begin)
     step, most = max(held.items(), key=lambda item: item[1], default=("", 0.0))
-    return f", of whose time jobs of {step} had {most / sum(held.values()):.0%}" if most > 0 else ""
+    share = most / (sum(held.values()) or 1.0)
+    return f", which jobs of {step} had for {share:.0%} of the time of all" if share >= _MUCH else ""
 
 
 def _for_more(history: History, cause: WaitCause) -> str:
@@ -131,7 +133,7 @@ def _for_more(history: History, cause: WaitCause) -> str:
 
 def _handed_over(history: History, path: Sequence[PathSpan]) -> Iterator[Advice]:
     """Where a job began when another had ended: some of both could have run at the same time."""
-    if _is_observed(history) or any(edge.fallback == "`runtime: off`" for edge in history.edges):
+    if _is_observed(history) or any(edge.fallback == OFF for edge in history.edges):
         return
     early = {
         (edge.output.rpartition("/")[0], (edge.input or "").rpartition("/")[0])

@@ -9,6 +9,7 @@ from streamflow_io.grouping import grouped
 from streamflow_io.wording import counted
 
 from .numbers import Result
+from .records import OFF
 from .results import RunResult, StepResult
 from .waiting_words import CAUSES
 
@@ -104,12 +105,13 @@ def _step(
     if step.jobs != before.jobs:
         yield 0.0, f"{step.step} had {counted(step.jobs, 'job')} instead of {before.jobs:,}."
     if step.mean_seconds is not None and before.mean_seconds is not None:
-        then, now = before.mean_seconds, step.mean_seconds
+        # What a job waits inside for others is no difference of its own.
+        waits_then, waits = _inside(base, step.step), _inside(other, step.step)
+        then, now = (mean - sum(some) for mean, some in ((before.mean_seconds, waits_then), (step.mean_seconds, waits)))
         if _is_other(then, now, least):
-            each = "It" if step.jobs == 1 else "A job"
-            of = f" ({step.step})" if step.jobs == 1 else f" of {step.step}"
-            text = f"{each}{of} took {now:,.1f} s instead of {then:,.1f} s{_inside(other, step.step)}."
-            yield abs(now - then), text
+            which = f"The job of {step.step}" if step.jobs == 1 else f"A job of {step.step}"
+            without = ", without what it waited for bytes or at the gate" if any((*waits_then, *waits)) else ""
+            yield abs(now - then), f"{which} took {now:,.1f} s instead of {then:,.1f} s{without}."
     for cause in dict.fromkeys((*before.waited, *step.waited)):
         then, now = before.waited.get(cause, 0.0), step.waited.get(cause, 0.0)
         if _is_other(then, now, least):
@@ -117,16 +119,13 @@ def _step(
             yield abs(now - then), text
 
 
-def _inside(run: RunResult, step: str) -> str:
-    """How much of its time a job of a step waited for bytes, or at the gate, in the mean."""
+def _inside(run: RunResult, step: str) -> tuple[float, float]:
+    """How long a job of a step waited for bytes, and at the gate, in the mean."""
     jobs = [job for job in run.timeline if job.step == step and job.status == "completed"]
-    if not jobs:
-        return ""
-    bytes_ = sum(stream.waited or 0.0 for job in jobs for stream in job.streams) / len(jobs)
-    held = sum(job.held_seconds or 0.0 for job in jobs) / len(jobs)
-    told = [f"{bytes_:,.1f} s of it for bytes"] if bytes_ >= _LEAST else []
-    told += [f"{held:,.1f} s of it at the gate"] if held >= _LEAST else []
-    return f", and waited {' and '.join(told)}" if told else ""
+    count = max(1, len(jobs))
+    # It reads its streams at the same time.
+    bytes_ = sum(max((stream.waited or 0.0 for stream in job.streams), default=0.0) for job in jobs)
+    return bytes_ / count, sum(job.held_seconds or 0.0 for job in jobs) / count
 
 
 def _begins(run: RunResult) -> dict[str, float]:
@@ -170,12 +169,12 @@ def _deliveries(base: RunResult, other: RunResult) -> Iterator[tuple[float, str]
     for edge in other.edges:
         then = before.get((edge.output, edge.input))
         was = [] if then is None else then.reasons
-        if edge.reasons and edge.reasons != was:
+        if edge.reasons not in ([], [OFF], was):
             way = f"{edge.output} -> {edge.input or 'workflow output'}"
             yield 0.0, f"{way} was not delivered as asked in {other.run}: {'; '.join(edge.reasons)}."
     now = {(edge.output, edge.input): edge.reasons for edge in other.edges}
     for key, edge in before.items():
-        if edge.reasons and key in now and not now[key]:
+        if edge.reasons not in ([], [OFF]) and not now.get(key, [OFF]):
             way = f"{edge.output} -> {edge.input or 'workflow output'}"
             yield 0.0, f"{way} was not delivered as asked in {base.run}: {'; '.join(edge.reasons)}."
 

@@ -23,6 +23,8 @@ from .base_record import BaseRecord
 from .session_records import ArrivedRecord, ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
 
 VERSION: Literal[1] = 1
+#: Why nothing is delivered early in a run that is to be a baseline.
+OFF = "`runtime: off`"
 
 
 EndStatus = Literal["completed", "failed", "cancelled", "rolled back"]

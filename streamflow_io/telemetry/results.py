@@ -25,7 +25,7 @@ from .records import EpochRecord, RunStatus, WaitCause
 from .requirements import Requirements, requirements
 from .session_results import SessionResult, session_results
 from .timeline import TimelineJob, timeline
-from .verdict import verdict
+from .verdict import is_off, verdict
 from .workflow_graph import WorkflowGraph, workflow_graph
 
 BINS = 200
@@ -189,7 +189,7 @@ def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResul
         run=history.label,
         workflow=history.run.workflow,
         verdict=verdict(history),
-        not_as_asked=fallback_line(history),
+        not_as_asked=None if is_off(history) else fallback_line(history),
         seconds=history.seconds,
         ended=history.ended,
         status=history.status,

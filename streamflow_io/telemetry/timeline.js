@@ -2,7 +2,7 @@
 (() => {
 const data = JSON.parse(document.getElementById("timeline-data").textContent);
 const find = id => document.getElementById(id);
-const GUTTER = 236, RIGHT = 74, BAR = 13, STREAM = 8, JOB = 20, LANE = 15, DENSITY = 40, STORAGE = 64, PATH = 24, MOST_PRINTED = 8000;
+const GUTTER = 236, RIGHT = 104, BAR = 13, STREAM = 8, JOB = 20, LANE = 15, DENSITY = 40, STORAGE = 64, PATH = 24, MOST_PRINTED = 8000;
 // More jobs than that are shown step by step, in as few lanes as hold them; a step with few lanes shows them at once.
 const MOST_ROWS = 300, FEW_LANES = 8;
 const whole = Math.max(...data.runs.map(run => run.seconds), 0.001);

@@ -10,8 +10,9 @@ from streamflow_io.wording import counted
 
 from .critical_path import PathSpan
 from .early_delivery import Otherwise, at_termination
-from .ending import early_parts, fallback_line, is_to_speak_of
+from .ending import early_parts, is_to_speak_of
 from .history import History
+from .records import OFF
 from .waiting_words import CAUSES
 
 _MOST = 5
@@ -36,12 +37,18 @@ def verdict(history: History) -> str:
     told = ", ".join(early_parts(history))
     if told:
         return f"{took}{_instead(history, at_termination(history))}: {told}"
+    if is_off(history):
+        return f"{took} with {OFF}: nothing was to be delivered before its job had ended"
     if any(edge.delivery is not Delivery.TERMINATION or edge.fallback for edge in history.edges):
-        line = fallback_line(history)
-        return f"{took}; nothing was delivered before its job had ended" + (f". {line}" if line else "")
+        return f"{took}; nothing was delivered before its job had ended"
     if history.edges or history.steps:
         return f"{took}, for {counted(len(history.jobs), 'job')}"
     return f"{took}, for {counted(len(history.jobs), 'job')}; nothing was to be delivered before its job had ended"
+
+
+def is_off(history: History) -> bool:
+    """Whether a run with hints was to be a baseline."""
+    return any(edge.fallback == OFF for edge in history.edges)
 
 
 def _instead(history: History, otherwise: Otherwise) -> str:

@@ -12,6 +12,7 @@ from .critical_path import PathSpan
 from .edge_results import EdgeResult
 from .history import History
 from .numbers import Result
+from .records import OFF
 
 
 class GraphStep(Result):
@@ -98,7 +99,7 @@ def _early(history: History, edges: Sequence[EdgeResult]) -> Iterator[GraphFlow]
             continue
         delivery, size = _delivered(history, edge, (edge.output, edge.input) in gated)
         key = _step(edge.output), _step(edge.input), delivery
-        found.setdefault(key, []).append((edge, bool(edge.reasons), size))
+        found.setdefault(key, []).append((edge, edge.reasons not in ([], [OFF]), size))
     for (source, target, delivery), some in found.items():
         sizes = [size for _, _, size in some if size is not None]
         yield GraphFlow(

@@ -15,6 +15,7 @@ from streamflow_io.telemetry.critical_path import PathSpan, critical_path
 from streamflow_io.telemetry.edge_results import edge_results
 from streamflow_io.telemetry.history import History, read_history
 from streamflow_io.telemetry.records import (
+    OFF,
     CommittedRecord,
     EdgeRecord,
     EndRecord,
@@ -161,9 +162,9 @@ def test_verdicts() -> None:
     ]
     assert verdict(history(*streams)) == "9.0 s instead of about 14.0 s: 1 byte stream carried 8.0 MB"
     fell = FallbackRecord(time=BEGIN + 4, job="/b/0", step="/b", output="/a/out", reason="no way")
-    assert verdict(history(*hints, fell, *CHAIN)) == (
-        "10.0 s; nothing was delivered before its job had ended. Not delivered as asked: /a/out: no way"
-    )
+    assert verdict(history(*hints, fell, *CHAIN)) == "10.0 s; nothing was delivered before its job had ended"
+    off = edge("/a/out", "/b/in", Delivery.TERMINATION, OFF)
+    assert verdict(history(off, *CHAIN)).startswith("10.0 s with `runtime: off`: nothing was to be delivered")
     assert verdict(history(*CHAIN)).startswith("10.0 s, for 3 jobs; nothing was to be delivered")
 
 
@@ -176,7 +177,7 @@ def test_what_to_do_next() -> None:
         "/b begins when /a has ended: both at a time would take up to 3.0 s less; there is 1 other such pair"
     )
     assert second.text == "Make /b itself faster, or give it less to do"
-    off = history(edge("/a/out", "/b/in", Delivery.TERMINATION, "`runtime: off`"), *CHAIN)
+    off = history(edge("/a/out", "/b/in", Delivery.TERMINATION, OFF), *CHAIN)
     assert advice(off, critical_path(off), edge_results(off))[0].text == "Run it without `runtime: off`"
 
 
