@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
-from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.grouping import grouped
 from streamflow_io.telemetry.critical_path import PathSpan
 from streamflow_io.telemetry.edge_results import EdgeResult
@@ -19,6 +19,7 @@ from streamflow_io.wording import counted
 from .proposals import suggest
 
 MOST = 3
+_Pair = tuple[str, str]
 # What is less, in seconds and of the time of the run, is nothing to speak of.
 _LEAST, _LEAST_SHARE = 0.1, 0.03
 # StreamFlow's own time is told where it is so much of the run.
@@ -37,9 +38,10 @@ def advice(history: History, path: Sequence[PathSpan], edges: Sequence[EdgeResul
     :param path: the critical path of the run
     :param edges: what was to be delivered early
     """
+    gains = _gains(history, path)
     if first := [*_failed(history)]:
-        return first + [*_not_as_asked(edges)][: MOST - 1]
-    others = [*_proposed(history), *_not_as_asked(edges), *_waited(history, path), *_handed_over(history, path)]
+        return first + [*_not_as_asked(edges, gains)][: MOST - 1]
+    others = [*_proposed(history), *_not_as_asked(edges, gains), *_waited(history, path), *_handed_over(history, gains)]
     others = [one for one in others if one.saved is None or _is_much(history, one.saved)]
     others.sort(key=lambda one: -(one.saved or 0.0))
     return ([*others, *_itself(history, path)])[:MOST]
@@ -67,14 +69,15 @@ def _proposed(history: History) -> Iterator[Advice]:
     if not _is_observed(history):
         return
     found = suggest(history)
-    for one in found.proposals:
+    for place, one in enumerate(found.proposals):
         what = f"`{one.text}`" if one.is_sure else f"`{one.text.removeprefix('try ')}`, which is to be tried"
-        yield Advice(text=f"Give {one.subject} the hint {what}", why=one.evidence, saved=one.saved)
+        write = "; `streamflow-io suggest -o FILE` writes all such hints" if place == 0 else ""
+        yield Advice(text=f"Give {one.subject} the hint {what}", why=one.evidence + write, saved=one.saved)
     for change in found.changes:
         yield Advice(text=f"In {change.subject}: {change.text}", why=change.evidence, saved=change.saved)
 
 
-def _not_as_asked(edges: Sequence[EdgeResult]) -> Iterator[Advice]:
+def _not_as_asked(edges: Sequence[EdgeResult], gains: Mapping[_Pair, float]) -> Iterator[Advice]:
     by_reason: defaultdict[str, list[EdgeResult]] = defaultdict(list)
     for edge in edges:
         for reason in edge.reasons[:1]:
@@ -82,10 +85,13 @@ def _not_as_asked(edges: Sequence[EdgeResult]) -> Iterator[Advice]:
     for reason, some in by_reason.items():
         first = some[0].output if some[0].input is None else f"{some[0].output} -> {some[0].input}"
         more = "" if len(some) == 1 else f" and {counted(len(some) - 1, 'other')}"
+        pairs = {(posixpath.dirname(edge.output), posixpath.dirname(edge.input or "")) for edge in some}
+        saved = sum(gains.get(pair, 0.0) for pair in pairs) or None
         if reason == OFF:
-            yield Advice(text=f"Run it without {OFF}", why=f"{first}{more} is delivered early then")
+            are = "is" if len(some) == 1 else "are"
+            yield Advice(text=f"Run it without {OFF}", why=f"{first}{more} {are} delivered early then", saved=saved)
         else:
-            yield Advice(text=f"Let {first}{more} be delivered as asked, or take its hint out", why=reason)
+            yield Advice(text=f"Mend what keeps {first}{more} from being delivered as asked", why=reason, saved=saved)
 
 
 def _waited(history: History, path: Sequence[PathSpan]) -> Iterator[Advice]:
@@ -131,29 +137,27 @@ def _for_more(history: History, cause: WaitCause) -> str:
     }[cause]
 
 
-def _handed_over(history: History, path: Sequence[PathSpan]) -> Iterator[Advice]:
-    """Where a job began when another had ended: some of both could have run at the same time."""
-    if _is_observed(history) or any(edge.fallback == OFF for edge in history.edges):
-        return
-    early = {
-        (edge.output.rpartition("/")[0], (edge.input or "").rpartition("/")[0])
-        for edge in history.edges
-        if edge.delivery is not Delivery.TERMINATION
-    }
-    gains: defaultdict[tuple[str, str], float] = defaultdict(float)
+def _gains(history: History, path: Sequence[PathSpan]) -> dict[_Pair, float]:
+    """For two steps of which a job began when another had ended: what both at a time would take less, at most."""
+    gains: defaultdict[_Pair, float] = defaultdict(float)
     for (before, _, ran_before), (after, begins, ran) in pairwise(_in_turn(path)):
-        is_result = before in history.run.steps.get(after, ())
         # Who goes on with what another has given has begun before that had ended.
-        if is_result and (before, after) not in early and begins:
+        if before in history.run.steps.get(after, ()) and begins:
             gains[before, after] += min(ran_before, ran)
+    return gains
+
+
+def _handed_over(history: History, all_gains: Mapping[_Pair, float]) -> Iterator[Advice]:
+    """Where nobody has asked for more, and nothing is known of it."""
+    if _is_observed(history):
+        return
+    asked = {(posixpath.dirname(edge.output), posixpath.dirname(edge.input or "")) for edge in history.edges}
+    gains = {pair: seconds for pair, seconds in all_gains.items() if pair not in asked}
     if not gains:
         return
     (source, target), seconds = max(gains.items(), key=lambda item: item[1])
-    more = (
-        ""
-        if len(gains) == 1
-        else f"; there {'is' if len(gains) == 2 else 'are'} {counted(len(gains) - 1, 'other such pair')}"
-    )
+    pairs = counted(len(gains) - 1, "other such pair")
+    more = "" if len(gains) == 1 else f"; there {'is' if len(gains) == 2 else 'are'} {pairs}"
     yield Advice(
         text=(
             "Run it once with `config: {observe: true}`, then `streamflow-io suggest` says what can be read while it is"

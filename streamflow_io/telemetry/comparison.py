@@ -17,6 +17,8 @@ from .waiting_words import CAUSES
 _LEAST, _LEAST_SHARE = 0.1, 0.03
 _LEAST_RATIO = 0.1
 _MOST = 10
+# So many steps with one reason are told in one sentence.
+_TOGETHER = 3
 
 
 class Comparison(Result):
@@ -86,17 +88,30 @@ def _steps(base: RunResult, other: RunResult) -> Iterator[tuple[float, str]]:
             yield 0.0, f"{name} has jobs in {has} only, none in {lacks}."
             continue
         yield from _step(base, other, before, step, least)
+    yield from _starts(base, other, least)
+
+
+def _starts(base: RunResult, other: RunResult, least: float) -> Iterator[tuple[float, str]]:
+    """Which steps began earlier or later; those with reasons of one kind together, where they are many."""
     began, begins = _begins(base), _begins(other)
     reads = _reads_early(base, other)
-    for name in began.keys() & begins.keys():
-        then, now = began[name], begins[name]
-        if _is_other(then, now, least):
-            why = f": {reads[name]}" if name in reads else ""
-            when = f"at {now:,.1f} s instead of {then:,.1f} s"
-            yield (
-                abs(now - then),
-                f"{name} began {abs(now - then):,.1f} s {'earlier' if now < then else 'later'}, {when}{why}.",
-            )
+    moved = [
+        (name, began[name], begins[name])
+        for name in begins
+        if name in began and _is_other(began[name], begins[name], least)
+    ]
+    for (is_earlier, way), some in grouped(moved, lambda one: (one[2] < one[1], reads.get(one[0], _ALONE)[:2])).items():
+        when = "earlier" if is_earlier else "later"
+        by = [abs(now - then) for _, then, now in some]
+        if len(some) >= _TOGETHER:
+            why = "" if way == _ALONE[:2] else f": {way[0]}{_EACH[way[1]]}"
+            *names, last = (name for name, _, _ in some)
+            yield max(by), f"{', '.join(names)} and {last} began {min(by):,.1f} to {max(by):,.1f} s {when}{why}."
+            continue
+        for (name, then, now), seconds in zip(some, by, strict=True):
+            where, how, source = reads.get(name, _ALONE)
+            why = "" if how is None else f": {where}{_HOW[how].format(source=source)}"
+            yield seconds, f"{name} began {seconds:,.1f} s {when}, at {now:,.1f} s instead of {then:,.1f} s{why}."
 
 
 def _step(
@@ -150,17 +165,25 @@ _HOW = {
     Delivery.COMMIT: "{source} committed its output before it ended",
     Delivery.PART: "it read parts that nobody had to write",
 }
+_EACH: dict[Delivery | None, str] = {
+    Delivery.STREAM: "each read what another wrote while that was written",
+    Delivery.GATE: "each started with another, and waited at the gate",
+    Delivery.COMMIT: "others committed what they read before they ended",
+    Delivery.PART: "each read parts that nobody had to write",
+}
+# In which run a step got what it reads otherwise, how, and of which step: of one that did not.
+_Reason = tuple[str, Delivery | None, str]
+_ALONE: _Reason = ("", None, "")
 
 
-def _reads_early(base: RunResult, other: RunResult) -> dict[str, str]:
+def _reads_early(base: RunResult, other: RunResult) -> dict[str, _Reason]:
     """Why a step began at another time, where it was delivered otherwise."""
     ours, theirs = _ways(other), _ways(base)
-    found: dict[str, str] = {}
+    found: dict[str, _Reason] = {}
     for run, mine, its in ((other, ours, theirs), (base, theirs, ours)):
         for (source, target), ways in mine.items():
             for way in ways - its.get((source, target), set()) - {Delivery.TERMINATION}:
-                where = "" if run is other else f"in {run.run} "
-                found.setdefault(target, where + _HOW[way].format(source=source))
+                found.setdefault(target, ("" if run is other else f"in {run.run} ", way, source))
     return found
 
 

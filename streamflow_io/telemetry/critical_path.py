@@ -20,7 +20,7 @@ from streamflow_io.grouping import grouped
 from .history import History, Job
 from .job_tags import RelatedJobs
 from .numbers import Result
-from .records import CommittedRecord, ReadingRecord, WaitCause
+from .records import ReadingRecord, WaitCause
 
 # What ends so little later than another begins has ended before.
 _SOON = 0.05
@@ -76,11 +76,11 @@ class _Path:
         self._readings = grouped(history.readings, lambda reading: reading.job)
         self._streams = grouped(history.streamed, lambda stream: stream.job)
         self._committed = grouped(history.committed, lambda commit: commit.job)
-        self._early = {
-            (edge.output.rpartition("/")[0], edge.input.rpartition("/")[0])
-            for edge in history.edges
-            if edge.input is not None and edge.delivery is not Delivery.TERMINATION
-        }
+        # By two steps, the outputs of one that the other gets early.
+        self._early: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for edge in history.edges:
+            if edge.input is not None and edge.delivery is not Delivery.TERMINATION:
+                self._early[edge.output.rpartition("/")[0], edge.input.rpartition("/")[0]].add(edge.output)
 
     def spans(self) -> list[PathSpan]:
         found: list[PathSpan] = []
@@ -195,23 +195,19 @@ class _Path:
 
     def _gave(self, other: int, job: Job, submitted: float, *, is_read_early: bool) -> float | None:
         """When a job gave another what that was submitted with; none: it gave nothing before."""
-        giver = self._jobs[other]
-        is_early = (giver.step, job.step) in self._early
-        if is_early:
-            at = [self._history.since_start(commit.last) for commit in self._committed_by(giver.name)]
-            early = max((time for time in at if time <= submitted + _SOON), default=None)
-            if early is not None and not is_read_early:
-                return early
         if self._end(other) <= submitted + _SOON:
             return self._end(other)
+        giver = self._jobs[other]
+        outputs = self._early.get((giver.step, job.step), ())
+        at = [self._history.since_start(one.last) for one in self._committed[giver.name] if one.output in outputs]
+        early = max((time for time in at if time <= submitted + _SOON), default=None)
+        if early is not None and not is_read_early:
+            return early
         # It was read while it ran: what counts is that it had begun.
         return giver.started if is_read_early and (giver.started or 0.0) <= submitted + _SOON else None
 
-    def _committed_by(self, name: str) -> list[CommittedRecord]:
-        return self._committed[name]
-
     def _committed_at(self, index: int, output: str) -> float | None:
-        times = [one.last for one in self._committed_by(self._jobs[index].name) if one.output == output]
+        times = [one.last for one in self._committed[self._jobs[index].name] if one.output == output]
         return self._history.since_start(max(times)) if times else None
 
     def _attempt(self, name: str, reader: int) -> int | None:

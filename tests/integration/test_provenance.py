@@ -42,7 +42,7 @@ def everything() -> Document:
 
 
 def streamflow(path: Path, *arguments: str) -> str:
-    finished = forked.run("streamflow", *arguments, cwd=path.parent)
+    finished = forked.run("streamflow", *arguments, cwd=path.parent, environment={"XDG_DATA_HOME": str(path.parent)})
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 
@@ -51,9 +51,14 @@ def test_prov(bench: Bench) -> None:
     (given := bench.directory / "given").write_bytes(b"as it is")
     path = bench.write(everything(), {"given": {"class": "File", "path": str(given)}}, io=True)
     streamflow(path, "run", str(path), "--name", "ours", "--outdir", str(path.parent / "out"))
-    streamflow(path, "prov", "ours", "--file", str(path), "--outdir", str(path.parent), "--name", "crate.zip")
+    telemetry = path.parent / "streamflow-io/runs/ours/telemetry.jsonl"
+    added = ("--add-file", f"src={telemetry},dst=/telemetry.jsonl,encodingFormat=application/jsonl")
+    streamflow(path, "prov", "ours", "--file", str(path), "--outdir", str(path.parent), "--name", "crate.zip", *added)
     with zipfile.ZipFile(path.parent / "crate.zip") as crate:
         graph = json.loads(crate.read("ro-crate-metadata.json"))["@graph"]
+        assert crate.read("telemetry.jsonl") == telemetry.read_bytes()
+    (recorded,) = (entity for entity in graph if entity.get("@id") == "telemetry.jsonl")
+    assert recorded["encodingFormat"] == "application/jsonl"
     actions = [entity for entity in graph if entity.get("@type") == "CreateAction"]
     assert len(actions) >= 9
     # It came without its checksum, which the crate has.

@@ -101,6 +101,8 @@ def test_the_gate_and_a_commit() -> None:
         reading("/b/0", "/a/out", "/a/0", 0, "gate"),
     ]
     assert spans(history(*gated)) == [("ran", "/a/0", 3), ("tail", "/b/0", 7)]
+    other = [edge("/a/log", "/b/in", Delivery.COMMIT), *job("/a/0", 0, 0, 9), committed, *job("/b/0", 9, 9, 10)]
+    assert spans(history(*other)) == [("ran", "/a/0", 9), ("ran", "/b/0", 1)]
     early = [edge("/a/out", "/b/in", Delivery.COMMIT), *job("/a/0", 0, 0, 9), committed, *job("/b/0", 3.5, 3.5, 10)]
     assert spans(history(*early)) == [("ran", "/a/0", 3), ("between", "/b/0", 0.5), ("ran", "/b/0", 6.5)]
 
