@@ -100,7 +100,7 @@ class _Path:
                 index, until = source, came
                 continue
             found += self._own(job, until)
-            submitted = min(job.submitted or 0.0, until)
+            submitted = min(job.submitted or 0.0, until if job.started is None else job.started, until)
             before = self._before(index, submitted, seen)
             if before is None:
                 found.append(PathSpan(begin=0.0, end=submitted, what="begin"))
@@ -175,7 +175,7 @@ class _Path:
         """The job that gave the last of what a job was submitted with, and when."""
         job = self._jobs[index]
         found = [
-            (self._end(other), other)
+            (min(self._end(other), submitted), other)
             for other in self._attempts[job.name]
             if other < index and self._end(other) <= submitted + _SOON
         ]
