@@ -52,7 +52,9 @@ GROUPS = {
     "a run, and what it has shown": {
         "watch": _Entry("show a run while it goes on", ("", "last --web")),
         "runs": _Entry("list the runs that have telemetry"),
-        "report": _Entry("draw what runs measured", ("last", "plain auto -o compared.html", "last --json")),
+        "report": _Entry(
+            "show where the time of runs went", ("last", "plain auto -o compared.html", "last --format perfetto")
+        ),
         "suggest": _Entry("propose hints from an observed run", ("last", "last -o annotations.yml")),
         "bandwidth": _Entry("show how fast the data of a run had to move, and did", ("last",)),
         "learned": _Entry("what earlier runs have learned: list, show, forget", ("list", "forget --step /save")),
