@@ -124,7 +124,7 @@ def telemetry_of(directory: Path, name: str) -> Path:
 def picture_of_report(directory: Path) -> None:
     file = directory / "report.html"
     subprocess.run([BIN / "streamflow-io", "report", "streamed", "-o", file], check=True, stdout=subprocess.DEVNULL)
-    asyncio.run(screenshot(file.as_uri(), "/add", 0, "report.png", (1000, 900)))
+    asyncio.run(screenshot(file.as_uri(), "/add", 0, "report.png", (1000, 1000), is_whole=False))
 
 
 def picture_of_watch(directory: Path) -> None:
@@ -142,16 +142,19 @@ def picture_of_watch(directory: Path) -> None:
             watching.terminate()
 
 
-async def screenshot(address: str, words: str, seconds: float, name: str, size: tuple[int, int]) -> None:
+async def screenshot(
+    address: str, words: str, seconds: float, name: str, size: tuple[int, int], is_whole: bool = True
+) -> None:
     """A picture of a page.
 
     :param words: which are to be read on it before
     :param seconds: that are waited then
+    :param is_whole: also what is below the window
     """
     async with opened(address, *size) as page:
         await page.wait_for(words)
         await asyncio.sleep(seconds)
-        await page.screenshot(PICTURES / name)
+        await page.screenshot(PICTURES / name, None if is_whole else size)
 
 
 def ending_of(said: str) -> str:

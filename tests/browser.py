@@ -52,9 +52,10 @@ class Page:
             await asyncio.sleep(0.1)
         return text
 
-    async def screenshot(self, file: Path) -> None:
-        """As PNG."""
-        answer = await self.command("Page.captureScreenshot", captureBeyondViewport=True)
+    async def screenshot(self, file: Path, size: tuple[int, int] | None = None) -> None:
+        """As PNG: of all of the page, or so much of its beginning."""
+        part = {} if size is None else {"clip": {"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1}}
+        answer = await self.command("Page.captureScreenshot", captureBeyondViewport=True, **part)
         file.write_bytes(base64.b64decode(answer["data"]))
 
 
