@@ -7,17 +7,15 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nix::sys::statfs::{
-    statfs, FsType, BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, F2FS_SUPER_MAGIC, NFS_SUPER_MAGIC, XFS_SUPER_MAGIC,
-};
+use nix::sys::statfs::statfs;
 
 use crate::job::Direction;
 use crate::tree::Process;
 use crate::vitals::ProcessId;
 
-/// Where the kernel accounts what goes to storage, ext2 and ext3 included. Elsewhere the bytes of system calls are counted, also those of pipes.
-const ACCOUNTED: [FsType; 5] =
-    [EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, NFS_SUPER_MAGIC];
+/// Where the kernel accounts what goes to storage, statfs(2): ext4 (and ext2 and ext3), XFS, Btrfs, F2FS, NFS. With musl, nix has no names for
+/// some. Elsewhere the bytes of system calls are counted, also those of pipes.
+const ACCOUNTED: [i128; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x6969];
 
 /// A file is kept open for so many processes: to open it costs more than to read it.
 const KEPT: usize = 32;
@@ -49,7 +47,8 @@ impl Moved {
     /// # Arguments
     /// * `path` - on the storage
     pub fn new(direction: Direction, path: &Path) -> Self {
-        let is_accounted = statfs(path).is_ok_and(|found| ACCOUNTED.contains(&found.filesystem_type()));
+        let kind = statfs(path).map(|found| i128::from(found.filesystem_type().0) & 0xFFFF_FFFF);
+        let is_accounted = kind.is_ok_and(|kind| ACCOUNTED.contains(&kind));
         let names = if is_accounted { ["read_bytes: ", "write_bytes: "] } else { ["rchar: ", "wchar: "] };
         let (kept, last, refused) = (HashMap::new(), HashMap::new(), HashMap::new());
         Self { names, direction, kept, last, refused, living: [0; 2], gone: [0; 2] }
