@@ -1,4 +1,8 @@
-"""Adapter: an input of a job that has ended well is rehearsed: the job runs once more, with that input as a stream."""
+"""Adapter: an input of a job that has ended well is rehearsed: the job runs once more, with that input as a stream.
+
+It may be ended at any time, but what it lets StreamFlow ask of a location goes to its end (:func:`to_the_end`): all
+goes through one shell there, and an answer that nobody has read would be taken for that to the next question.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +107,7 @@ class Rehearsal:
             if (lack := await self._lack_of_room()) is not None:
                 return unknown(lack)
             performance = self.performance
-            self._plain = await _described(performance.step, performance.job, performance.outputs)
+            self._plain = await to_the_end(_described(performance.step, performance.job, performance.outputs))
             return await self._run_until_known()
         except asyncio.TimeoutError:
             return unknown(f"it has not ended after {seconds_for(self.performance.seconds):.0f} s")
@@ -165,7 +169,8 @@ class Rehearsal:
         context = step.workflow.context
         try:
             for directory in (*directories, *map(posixpath.dirname, streams)):
-                await job_path(context, plain, directory).mkdir(mode=0o777, parents=True, exist_ok=True)
+                path = job_path(context, plain, directory)
+                await to_the_end(path.mkdir(mode=0o777, parents=True, exist_ok=True))
             job = Job(
                 name=plain.name,
                 workflow_id=plain.workflow_id,
@@ -224,10 +229,10 @@ class Rehearsal:
             if not is_elsewhere and await _names_paths(performance.runtime, job, output):
                 raise _NotDisguisedError
             try:
-                tokens = await step.collect(job, output, {}, {})
+                tokens = await to_the_end(step.collect(job, output, {}, {}))
             except WorkflowException:
                 return seen.ran(exit_event, False, "its outputs are not complete")
-            its = await _described(step, job, tokens)
+            its = await to_the_end(_described(step, job, tokens))
             ran = seen.ran(exit_event, True, said, first_difference(against, its_places, its, there))
             return replace(ran, is_elsewhere=is_elsewhere, made=its)
         finally:
@@ -312,7 +317,7 @@ async def _execute(step: StreamingExecuteStep, job: Job) -> CommandOutput:
     command = cast(CWLCommand, step.command)
     if command.initial_work_dir is not None:
         try:
-            command = await prepare_work_dir(command, job, expression_context(step, job))
+            command = await to_the_end(prepare_work_dir(command, job, expression_context(step, job)))
         except WorkflowException as error:
             raise WorkflowException("its InitialWorkDirRequirement finds no file") from error
     return cast(CommandOutput, await command.execute(job))

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from typing import TypeVar
+
+_Result = TypeVar("_Result")
 
 
-async def to_the_end(work: Coroutine[object, object, None]) -> None:
+async def to_the_end(work: Coroutine[object, object, _Result]) -> _Result:
     """Do something to its end, also when the task that does it is cancelled meanwhile; then it ends afterwards."""
     task = asyncio.ensure_future(work)
     try:
-        await asyncio.shield(task)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
+        if not task.cancelled():
+            # Nobody else asks for it.
+            task.exception()
         raise
 
 

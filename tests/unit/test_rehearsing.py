@@ -17,6 +17,7 @@ from streamflow.workflow.token import FileToken
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.proofs import Proof, RememberedProofs
+from streamflow_io.run import rehearsal as rehearsal_module
 from streamflow_io.run import rehearsals as module
 from streamflow_io.run.programs import Programs
 from streamflow_io.run.rehearsal import Rehearsal
@@ -289,6 +290,31 @@ async def test_the_shortest_comes_first(stage: Stage) -> None:
         assert stage.begun[-1] == f"/{step}/text"
         await stage.finds(f"/{step}/text", Finding("net"))
     await stage.rehearsals.close()
+
+
+async def test_what_streamflow_asks_of_a_location_goes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it goes through one shell: who does not read the answer leaves it to the next one."""
+    answer, answered = asyncio.get_running_loop().create_future(), list[str]()
+
+    async def described(*what: object) -> dict[str, Any]:
+        answered.append(await answer)
+        return {}
+
+    async def run(words: list[str], seconds: float) -> tuple[str, int]:
+        return {"du": "1 /out", "df": "of\nd 9 9 9999999 9% /"}[words[0]], 0
+
+    monkeypatch.setattr(rehearsal_module, "_described", described)
+    job = SimpleNamespace(output_directory="/out")
+    performance = SimpleNamespace(runtime=SimpleNamespace(run=run), job=job, step=None, outputs={})
+    task = asyncio.create_task(Rehearsal(cast(Any, performance), "text", cast(Any, None), "full").run())
+    await settled()
+    task.cancel()
+    await settled()
+    assert not task.done()
+    answer.set_result("checksums")
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert answered == ["checksums"]
 
 
 async def test_inputs_take_turns(stage: Stage) -> None:
