@@ -86,6 +86,9 @@ pub struct Stream<'a> {
     pub waited: f64,
     /// For so many it had not taken what it was given.
     pub behind: f64,
+    /// So many bytes there were at most that it had not been given; none: over a link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<StreamPart<'a>>,
 }

@@ -579,7 +579,8 @@ impl Feeder {
         let bytes = self.netted.as_ref().and_then(Netted::place).unwrap_or_else(|| self.streamed());
         let seconds = last - first;
         let (waited, behind) = (self.stalls.reader.as_secs_f64(), self.stalls.bytes.as_secs_f64());
-        Ok(Some(Event::Stream(Stream { name, id, bytes, seconds, first, last, waited, behind, part })))
+        let lag = self.origin.lag();
+        Ok(Some(Event::Stream(Stream { name, id, bytes, seconds, first, last, waited, behind, lag, part })))
     }
 
     /// The command has succeeded: puts a link to the file in the place of the FIFO, if all of it was given. The command may

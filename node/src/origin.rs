@@ -69,6 +69,11 @@ pub trait Origin: Debug {
 
     fn has_more(&self) -> bool;
 
+    /// So many bytes there were at most that had not been taken; only where the producer's file is seen here.
+    fn lag(&self) -> Option<u64> {
+        None
+    }
+
     /// What becomes readable when there is more; None: a notice tells it.
     fn arrivals(&self) -> Option<BorrowedFd<'_>> {
         None

@@ -36,6 +36,8 @@ pub struct Source {
     verify: Verify,
     /// What is compared at the end: the bytes that may be taken before the commit.
     noted: Box<dyn Noted>,
+    /// The most that was there and not taken.
+    lag: u64,
     /// All was taken before the commit: so many bytes.
     ended_early: Option<u64>,
     /// What was wrong with it before.
@@ -54,6 +56,7 @@ impl Source {
             reached: 0,
             verify,
             noted: verify.begin(),
+            lag: 0,
             ended_early: None,
             failure: None,
         }
@@ -129,6 +132,7 @@ impl Source {
     fn ahead(&mut self) -> u64 {
         let Some(file) = &self.file else { return 0 };
         let size = file.metadata().map_or(0, |file| file.len());
+        self.lag = self.lag.max(size.saturating_sub(self.taken));
         if matches!(self.producer.state, State::Committed(_)) {
             return size.saturating_sub(self.taken);
         }
@@ -225,6 +229,10 @@ impl Origin for Source {
 
     fn has_more(&self) -> bool {
         self.file.as_ref().and_then(|file| file.metadata().ok()).is_some_and(|file| file.len() > self.taken)
+    }
+
+    fn lag(&self) -> Option<u64> {
+        Some(self.lag)
     }
 
     fn watch_events(&mut self, watch: &mut Watch) {
@@ -375,6 +383,7 @@ mod tests {
         let mut producing = Producing::new(b"abc", "opened");
         assert_eq!(producing.take(4), Ok((Step::Moved, b"abc".to_vec())));
         assert_eq!(producing.take(4), Ok((Step::Waiting, vec![])));
+        assert_eq!(producing.source.lag(), Some(3));
     }
 
     #[test]

@@ -173,6 +173,7 @@ class EarlyRecords:
                 last=now - (event.time - event.last),
                 waited=event.waited,
                 behind=event.behind,
+                lag=event.lag,
             )
         )
 

@@ -489,6 +489,7 @@ class StreamEvent(_Event):
     :ivar last: when its last one was
     :ivar waited: for so many seconds the command had taken all that there was
     :ivar behind: for so many the command had not taken what had been fed
+    :ivar lag: so many bytes there were at most that it had not been given; None: it came over a link
     :ivar part: what has to be compared with the file; None: nothing any more
     """
 
@@ -501,6 +502,7 @@ class StreamEvent(_Event):
     last: float
     waited: float
     behind: float
+    lag: int | None = None
     part: StreamPart | None = None
 
 

@@ -277,6 +277,7 @@ class StreamedRecord(JobRecord):
     last: float | None = Field(None, description="when its last byte was")
     waited: float | None = Field(None, description="for so many seconds the job had taken all that there was")
     behind: float | None = Field(None, description="for so many it had not taken what it was given")
+    lag: int | None = Field(None, description="so many bytes there were at most that it had not been given")
 
 
 class CommittedRecord(JobRecord):
