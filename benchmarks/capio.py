@@ -1,4 +1,8 @@
-"""A pattern under CAPIO itself, where it is installed: large files, `on_close` and `no_update`."""
+"""A pattern under CAPIO itself, where it is installed: large files, `on_close` and `update`.
+
+With `no_update` CAPIO 1.0.0 gives readers that come before the first byte an end of file: their digests are wrong. And
+files of directories that were made without its library end its server: there are none.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .pattern_ways import Pattern, outcome, output_path
+from .pattern_ways import Output, Pattern, outcome
 from .processes import CommandError, run
 from .workload import Outcome
 
@@ -36,15 +40,13 @@ def run_capio(pattern: Pattern, directory: Path) -> Outcome:
     name = f"benchmark_{os.getpid()}"
     config = directory / "capio-cl.json"
     config.write_text(json.dumps(capio_cl(pattern, name, directory)), encoding="utf-8")
-    for number in range(len(pattern.producers)):
-        (directory / f"producer.{number}").mkdir()
     environment = {"CAPIO_DIR": str(directory), "CAPIO_WORKFLOW_NAME": name}
     commands = []
     for number, command in enumerate(pattern.consumers):
-        paths = (output_path(directory, producer, output) for producer, output in pattern.inputs(command))
+        paths = (flat_path(directory, producer, output) for producer, output in pattern.inputs(command))
         commands.append([*_preloaded(f"consumer_{number}"), *command.command, *map(str, paths)])
     for number, producer in enumerate(pattern.producers):
-        paths = (output_path(directory, number, output) for output in pattern.outputs)
+        paths = (flat_path(directory, number, output) for output in pattern.outputs)
         commands.append([*_preloaded(f"producer_{number}"), *producer, *map(str, paths)])
     (programs := directory / "programs").mkdir()
     with _server(config, directory, environment):
@@ -52,15 +54,20 @@ def run_capio(pattern: Pattern, directory: Path) -> Outcome:
     return outcome(pattern, finished.seconds, programs)
 
 
+def flat_path(directory: Path, producer: int, output: Output) -> Path:
+    """Where a producer writes an output: in the directory of the run itself."""
+    return directory / f"producer.{producer}.{output.name}"
+
+
 def capio_cl(pattern: Pattern, name: str, directory: Path) -> dict[str, object]:
     """The coordination of a pattern in CAPIO-CL 1.0."""
     graph: list[dict[str, object]] = []
     for number in range(len(pattern.producers)):
-        paths = [str(output_path(directory, number, output)) for output in pattern.outputs]
-        rule = {"name": paths, "committed": "on_close", "mode": "no_update"}
+        paths = [str(flat_path(directory, number, output)) for output in pattern.outputs]
+        rule = {"name": paths, "committed": "on_close", "mode": "update"}
         graph.append({"name": f"producer_{number}", "input_stream": [], "output_stream": paths, "streaming": [rule]})
     for number, consumer in enumerate(pattern.consumers):
-        paths = [str(output_path(directory, producer, output)) for producer, output in pattern.inputs(consumer)]
+        paths = [str(flat_path(directory, producer, output)) for producer, output in pattern.inputs(consumer)]
         graph.append({"name": f"consumer_{number}", "input_stream": paths, "output_stream": []})
     return {"name": name, "IO_Graph": graph}
 

@@ -5,7 +5,8 @@ What CAPIO-CL says in JSON (`language.py`), as plain data, with no default left 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import posixpath
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from streamflow_io.hints.commit import ON_TERMINATION, CommitRule
@@ -86,3 +87,18 @@ class Configuration:
         """The applications, and those that only a file names."""
         of_files = (name for file in self.files for name in (*file.producers, *file.consumers))
         return tuple(dict.fromkeys((*self.applications, *of_files)))
+
+    def below(self, directory: str) -> Configuration:
+        """The same with absolute paths.
+
+        :param directory: `CAPIO_DIR`, absolute
+        """
+
+        def absolute(path: str) -> str:
+            return posixpath.join(directory, path)
+
+        files = (
+            replace(file, path=absolute(file.path), file_deps=tuple(map(absolute, file.file_deps)))
+            for file in self.files
+        )
+        return replace(self, files=tuple(files))

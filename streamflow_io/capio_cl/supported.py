@@ -7,7 +7,7 @@ sees it; and a reader of a file is told sizes before the file is committed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streamflow_io.graph.io_graph import Delivery, OutputKind, StreamEdge
@@ -35,10 +35,12 @@ class CapioOutput:
 
     :ivar path: where it is found, relative to the job's output directory; None if only the job tells
     :ivar redirected: it is the job's standard output or standard error
+    :ivar evaluated: its path is an expression, and known when the job starts
     """
 
     path: str | None
     redirected: bool = False
+    evaluated: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,13 +84,25 @@ class CapioMapping:
     refused: Mapping[StreamEdge, str]
     steps: Mapping[str, CapioStep] = field(default_factory=dict)
 
-    @property
-    def held(self) -> dict[str, HeldOutputs]:
-        """By the path of a step that writes into CAPIO, what CAPIO holds of each of its jobs."""
-        ports: dict[str, set[str]] = {}
-        for edge in self.served:
-            ports.setdefault(edge.route.output.step, set()).add(edge.route.output.port)
-        return {step: _held(self.steps[step], streamed) for step, streamed in ports.items()}
+    def held(self, path: str, evaluate: Callable[[str], Sequence[str]]) -> HeldOutputs | None:
+        """What CAPIO holds of a job; None: nothing, the step writes nothing into it, or this job cannot.
+
+        :param path: of the step
+        :param evaluate: gives the globs of an output of the job, relative to its output directory
+        """
+        ports = {edge.route.output.port for edge in self.served if edge.route.output.step == path}
+        if not ports:
+            return None
+        names: dict[str, str] = {}
+        for port, output in self.steps[path].outputs.items():
+            if output.redirected:
+                continue
+            globs = [output.path] if output.path is not None else evaluate(port)
+            if len(globs) != 1 or _name_obstacle(globs[0]) is not None:
+                return None
+            names[port] = globs[0]
+        streamed = {port: name for port, name in names.items() if port in ports}
+        return HeldOutputs(streamed, tuple(dict.fromkeys((*names.values(), _JSON))))
 
 
 def map_to_capio(edges: Iterable[StreamEdge], steps: Mapping[str, CapioStep]) -> CapioMapping:
@@ -147,14 +161,6 @@ def job_directory(application: str, number: object) -> str:
     return f"{application}-{number}"
 
 
-def _held(step: CapioStep, streamed: set[str]) -> HeldOutputs:
-    names = {
-        port: output.path for port, output in step.outputs.items() if output.path is not None and not output.redirected
-    }
-    streams = {port: name for port, name in names.items() if port in streamed}
-    return HeldOutputs(streams, tuple(dict.fromkeys((*names.values(), _JSON))))
-
-
 def _obstacle(edge: StreamEdge, steps: Mapping[str, CapioStep]) -> str | None:
     """Why an edge by itself is not for CAPIO."""
     output, consumer = edge.route.output, edge.route.consumer
@@ -173,6 +179,8 @@ def _obstacle(edge: StreamEdge, steps: Mapping[str, CapioStep]) -> str | None:
         )
     if edge.rule.committed.kind == "on_file":
         return "CAPIO does not implement `on_file`"
+    if edge.rule.committed.closes > 1:
+        return f"CAPIO counts the closes of readers, too: `{edge.rule.committed}` cannot be told it"
     for step in (output.step, consumer.step):
         known = steps.get(step, CapioStep())
         if known.obstacle is not None:
@@ -192,14 +200,21 @@ def _producer_obstacle(path: str, port: str, step: CapioStep) -> str | None:
     if streamed is not None and streamed.redirected:
         return f"{path}/{port} is the standard output of its job, which is opened without CAPIO's library"
     for name, output in step.outputs.items():
-        if output.redirected:
+        if output.redirected or output.evaluated:
             continue
         if output.path is None:
             return f"the name of {path}/{name} is not known before the job, and all outputs are collected by name"
-        if "/" in output.path:
-            return f"{path}/{name} is in a subdirectory"
-        if not _ALLOWED.issuperset(output.path):
-            return f"the name {output.path!r} has a space or another character that CAPIO cannot pass on"
+        if (why := _name_obstacle(output.path)) is not None:
+            return f"{path}/{name}: {why}"
+    return None
+
+
+def _name_obstacle(name: str) -> str | None:
+    """Why CAPIO cannot hold a file of this name."""
+    if "/" in name:
+        return f"{name!r} is in a subdirectory"
+    if name in ("", ".", "..") or not _ALLOWED.issuperset(name):
+        return f"the name {name!r} has a space or another character that CAPIO cannot pass on"
     return None
 
 

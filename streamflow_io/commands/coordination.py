@@ -14,7 +14,9 @@ from rich.console import Console
 from streamflow_io.capio_cl.configuration import Configuration
 from streamflow_io.capio_cl.dot import write_dot
 from streamflow_io.capio_cl.language import Version, write_capio_cl
+from streamflow_io.capio_cl.launcher import write_launcher
 from streamflow_io.graph.io_graph import StreamEdge
+from streamflow_io.hints.errors import HintErrors
 from streamflow_io.run.plan import Plan
 
 from .console import Result
@@ -60,6 +62,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write it there (default: print it)")
     parser.add_argument("--workflow", metavar="NAME", help="which workflow, if the StreamFlow file has several")
+    parser.add_argument("--directory", metavar="DIRECTORY", type=Path, help="paths below it, instead of relative ones")
+    parser.add_argument(
+        "--script", metavar="FILE", type=Path, help="write a shell script that runs the workflow's programs under CAPIO"
+    )
     parser.add_argument("--check", metavar="FILE", type=Path, help="compare a CAPIO-CL file with the workflow")
 
 
@@ -68,7 +74,12 @@ def run(arguments: argparse.Namespace) -> Result:
     if arguments.check is not None:
         return check(Path(arguments.streamflow_file), arguments.check, arguments.workflow)
     plan = plan_workflow(Path(arguments.streamflow_file), arguments.workflow)
-    text = _document(plan, arguments.format)
+    directory = None if arguments.directory is None else str(arguments.directory.absolute())
+    if arguments.script is not None:
+        if directory is None:
+            raise HintErrors.one(arguments.script, "--script", "needs --directory", "the directory for CAPIO's files")
+        write_output(arguments.script, write_launcher(plan.configuration, directory))
+    text = _document(plan, arguments.format, directory)
     if arguments.output is not None:
         write_output(arguments.output, text)
     return Coordination(plan, text, arguments.output)
@@ -109,10 +120,11 @@ def _fallback(edge: StreamEdge) -> dict[str, Any]:
     }
 
 
-def _document(plan: Plan, format_: str) -> str:
+def _document(plan: Plan, format_: str, directory: str | None) -> str:
     if format_ == "dot":
         return write_dot(plan.configuration, plan.gangs)
     if format_ == "json":
         return json.dumps(plan_to_json(plan), indent=2) + "\n"
     version = cast(Version, format_.removeprefix(_CAPIO_CL))
-    return json.dumps(write_capio_cl(plan.configuration, version), indent=2) + "\n"
+    configuration = plan.configuration if directory is None else plan.configuration.below(directory)
+    return json.dumps(write_capio_cl(configuration, version), indent=2) + "\n"

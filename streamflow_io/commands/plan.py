@@ -22,6 +22,7 @@ from streamflow.core.exception import WorkflowDefinitionException
 
 from streamflow_io._streamflow import cwl_files
 from streamflow_io.admission.storages import StepStorage
+from streamflow_io.capio_cl.supported import CapioMapping
 from streamflow_io.errors import is_ours, said
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from streamflow_io.graph.partitions import Partition
@@ -38,7 +39,7 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.run.plan import Plan
 from streamflow_io.sharing.identity import shared_directories
 from streamflow_io.sharing.status import SharedStatus, status_of
-from streamflow_io.translation.capio import UNCHECKED
+from streamflow_io.translation.capio import capio_mapping
 from streamflow_io.translation.planning import InvalidHintsException, unavailable_here
 from streamflow_io.translation.translator import IOAwareTranslator
 from streamflow_io.wording import counted
@@ -59,14 +60,14 @@ class Plans:
 
     :ivar inactive: why nothing of this will be done, if so
     :ivar warnings: what will not be as somebody may have meant it, by workflow
-    :ivar capio: what is to be known of `runtime: capio`, if that is asked for
+    :ivar capio: with `runtime: capio`, which early edges CAPIO serves, and why not the others, by workflow
     :ivar shared: by the name of a storage of which somebody wants bandwidth, and that other runs use, too, who does now
     """
 
     inactive: str | None
     plans: Mapping[str, Plan]
     warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    capio: str | None = None
+    capio: Mapping[str, CapioMapping] = field(default_factory=dict)
     shared: Mapping[str, SharedStatus] = field(default_factory=dict)
 
     ok = True
@@ -74,7 +75,6 @@ class Plans:
     def to_json(self) -> dict[str, Any]:
         return {
             "inactive": self.inactive,
-            "capio": self.capio,
             "shared": {name: status_to_json(status) for name, status in self.shared.items()},
             "workflows": {
                 name: {
@@ -92,6 +92,7 @@ class Plans:
                     ],
                     "impossible": dict(plan.impossible),
                     "storages": [vars(step) for step in plan.storages.steps] if plan.storages else [],
+                    "capio": _capio_to_json(self.capio[name]) if name in self.capio else None,
                     "warnings": list(self.warnings.get(name, ())),
                 }
                 for name, plan in self.plans.items()
@@ -118,6 +119,8 @@ class Plans:
                 say(console, f"Without waiting until StreamFlow has read it for its checksum: {names}")
             if plan.gangs:
                 console.print(_gangs(plan))
+            if (mapping := self.capio.get(name)) is not None:
+                _show_capio(console, mapping)
             for step, why in plan.impossible.items():
                 say(console, coded(f"No job of {step} can start: {why}", Code.NEVER_STARTS), "red")
             if plan.storages is not None and plan.storages.steps:
@@ -126,8 +129,6 @@ class Plans:
                 say(console, warning, "yellow")
         for name, status in self.shared.items():
             say(console, f"Storage {name!r} is shared with {sharers(status)}")
-        if self.capio is not None:
-            say(console, f"`runtime: capio`: {self.capio}", "yellow")
         if self.inactive is not None:
             say(console, f"Nothing of this will be done: {self.inactive}", "yellow")
 
@@ -156,7 +157,7 @@ def plan_file(path: Path) -> Plans:
             _inactive(scheduler),
             found,
             {name: warnings for name, (_, warnings) in plans.items()},
-            _capio(scheduler),
+            _capio(scheduler, found),
             _shared(scheduler, document, found.values()),
         )
     except InvalidHintsException as error:
@@ -196,15 +197,24 @@ def _inactive(scheduler: SchedulerConfig | None) -> str | None:
     return unavailable_here()
 
 
-def _capio(scheduler: SchedulerConfig | None) -> str | None:
+def _capio(scheduler: SchedulerConfig | None, plans: Mapping[str, Plan]) -> dict[str, CapioMapping]:
     if scheduler is None or scheduler.runtime != "capio":
-        return None
-    if not scheduler.capio_unchecked:
-        return f"the embedded node runtime is used for all: {UNCHECKED}"
-    return (
-        "streams of files with fixed names go through CAPIO if it is installed and passes its trial; nothing compares "
-        "them with a file, so results may differ from plain StreamFlow's"
-    )
+        return {}
+    return {name: capio_mapping(plan.workflow, plan.edges) for name, plan in plans.items()}
+
+
+def _capio_to_json(mapping: CapioMapping) -> dict[str, Any]:
+    return {
+        "served": [edge.name for edge in mapping.served],
+        "refused": {edge.name: reason for edge, reason in mapping.refused.items()},
+    }
+
+
+def _show_capio(console: Console, mapping: CapioMapping) -> None:
+    served = ", ".join(edge.name for edge in mapping.served)
+    say(console, f"CAPIO serves, if it is installed and passes its trial: {served or 'nothing'}")
+    for edge, reason in mapping.refused.items():
+        say(console, f"CAPIO does not serve {edge.name}: {reason}", "yellow")
 
 
 def _shared(

@@ -148,11 +148,6 @@ class SchedulerConfig(Model):
         description="true (default); false: what is limited by `limited`, `required` or `streamBW` is measured only",
     )
     runtime: Literal["embedded", "capio", "off"] = Field("embedded", description="embedded (default), capio or off")
-    capio_unchecked: StrictBool = Field(
-        False,
-        alias="capioUnchecked",
-        description="true: with `runtime: capio`, CAPIO carries streams, which nobody can compare; false (default)",
-    )
     containers: Literal["on", "off"] = Field(
         "on", description="on (default); off: steps in containers run as with plain StreamFlow"
     )

@@ -78,7 +78,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
                 command, stdin = list(map(shlex.quote, self._command)), None
                 stdout = stderr = asyncio.subprocess.STDOUT
             if isinstance(stdin, str) and self._opens_itself(posixpath.join(workdir or "", stdin)):
-                command, stdin = _opened_by_itself(stdin, command), None
+                command, stdin = [*map(shlex.quote, self._node_job.fed(stdin)), *command], None
             words = await self._words(self._redirected(workdir or "", stdin, stdout, stderr))
             if words is not None:
                 # The shell that StreamFlow starts becomes the wrapper: there is no process between driver and job.
@@ -232,14 +232,6 @@ async def exit_event_of(node_job: NodeJob) -> ExitEvent:
     :raises NodeRuntimeError: if it will not
     """
     return await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)
-
-
-def _opened_by_itself(stdin: str, command: Sequence[str]) -> list[str]:
-    """A command whose standard input is opened when it runs already, and so is held at the gate.
-
-    :param command: words as a shell reads them
-    """
-    return ["/bin/sh", "-c", shlex.quote('exec "$@" < "$0"'), shlex.quote(stdin), *command]
 
 
 def _into_stdin(stream: InputStream | PartInput) -> InputStream | PartInput:

@@ -244,7 +244,8 @@ class Execution:
 
     async def _run_under(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> None:
         waiting = partial(settled, producers) if producers else None
-        node_job = await runtime.create_job(self._job.name, held_now(producers), waiting)
+        named = partial(output_globs, self._step, self._job)
+        node_job = await runtime.create_job(self._job.name, held_now(producers), waiting, named)
         if (inputs := await place_inputs(self._inputs, producers, node_job)) is None:
             raise ProducerRestartError
         self._take(inputs)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
 
 import aiofiles.os
 
 from streamflow_io.capio_cl.configuration import Configuration
+from streamflow_io.capio_cl.reports import parse_reports, reports_obstacle
 from streamflow_io.capio_cl.supported import COMMIT_CLOSES, held_files
 
+from .capio_guard import Guarded
 from .capio_installation import CapioError, Installation
 from .capio_server import CapioServer
 from .embedded import EmbeddedRuntime
@@ -44,10 +47,13 @@ async def _try(installation: Installation) -> str | None:
         server = await CapioServer.start(installation, runtime, configure)
         directory = await server.new_directory(_WRITER)
         file = str(directory / "file")
-        text, (copy, seen, none) = "a line\n" * 1000, [runtime.directory / name for name in ("copy", "seen", "none")]
-        await server.client("put", file, text, application=_WRITER)
+        names = ("copy", "seen", "none", "written", "read")
+        text, (copy, seen, none, written, read) = "a line\n" * 1000, [runtime.directory / name for name in names]
+        writer = await server.start_client("put", file, text, application=_WRITER, guarded=Guarded(written, directory))
+        await server.finish_client(writer, "put")
         await server.client("wait", file, application=_WRITER)
-        reader = await server.start_client("show", file, application=_READER, stdout=seen)
+        guarded = Guarded(read, inputs=(PurePosixPath(file),))
+        reader = await server.start_client("show", file, application=_READER, stdout=seen, guarded=guarded)
         await asyncio.sleep(0.2)
         if reader.exit.done():
             raise CapioError("a reader is given an end of file before there is one")
@@ -59,8 +65,23 @@ async def _try(installation: Installation) -> str | None:
             are_whole = await copied.read() == text == await shown.read()
         if not are_whole or await aiofiles.os.path.exists(none):
             raise CapioError("what is read is not what was written")
+        await _check_reports(server, written, read, copy)
         return server.version
     finally:
         if server is not None:
             await server.close()
         await runtime.close()
+
+
+async def _check_reports(server: CapioServer, written: Path, read: Path, copy: Path) -> None:
+    """Look whether the guard has seen what was written and read: the run relies on it.
+
+    :raises CapioError: if it has not
+    """
+    content = await asyncio.to_thread(server.guard.content, copy)
+    for path in (written, read):
+        reports = parse_reports(await asyncio.to_thread(path.read_text) if path.exists() else "")
+        contents = [*reports.contents.values(), *(reading.content for reading in reports.read)]
+        why = reports_obstacle(reports, reports.opened)
+        if why is not None or contents != [content]:
+            raise CapioError(f"the guard in front of CAPIO does not see what programs do: {why or contents}")

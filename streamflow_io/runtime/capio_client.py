@@ -51,6 +51,19 @@ def show(path: str) -> None:
     _copy_to(os.open(path, os.O_RDONLY), 1)
 
 
+def feed(path: str) -> None:
+    """The same for a program that may wait, or end before the file does."""
+    signal.alarm(0)
+    source = os.open(path, os.O_RDONLY)
+    try:
+        while data := os.read(source, _CHUNK):
+            while data:
+                data = data[os.write(1, data) :]
+    except BrokenPipeError:
+        pass
+    os.close(source)
+
+
 def put(path: str, text: str) -> None:
     """Make a file with some text."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
@@ -92,6 +105,8 @@ def main(arguments: Sequence[str]) -> None:
             collect(int(closes), pairs)
         case ["show", path]:
             show(path)
+        case ["feed", path]:
+            feed(path)
         case ["put", path, text]:
             put(path, text)
         case _:

@@ -12,6 +12,7 @@ from .node_runtime import NodeRuntimeError
 
 SERVER = "capio_server"
 LIBRARY = "libcapio_posix.so"
+_NEEDED = "libsyscall_intercept.so"
 
 
 class CapioError(NodeRuntimeError):
@@ -28,6 +29,12 @@ class Installation:
 
     server: Path
     library: Path
+
+    @property
+    def preloaded(self) -> tuple[Path, ...]:
+        """What is loaded into programs: the library, and what it needs and, as CAPIO installs it, does not find."""
+        needed = sorted(self.library.parent.glob(f"{_NEEDED}.[0-9]*"), key=lambda path: len(path.name))
+        return (self.library, *needed[:1])
 
 
 def find_capio(environment: Mapping[str, str] | None = None) -> Installation:

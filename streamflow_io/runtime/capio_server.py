@@ -14,17 +14,21 @@ import logging
 import os
 import re
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiofiles.os
 
 from streamflow_io.capio_cl.configuration import Configuration
 from streamflow_io.capio_cl.language import write_capio_cl
+from streamflow_io.capio_cl.reports import Content
 from streamflow_io.capio_cl.supported import job_directory
 
+from .capio_guard import Guard, Guarded
 from .capio_installation import SERVER, CapioError, Installation, UnfitPathError
 from .embedded import EmbeddedRuntime
 from .node_runtime import NodeJob, NodeRuntimeError
@@ -36,6 +40,7 @@ _STARTED = "successfully started"
 _VERSION = re.compile(r"\bV\. *(\d[\w.]*)")
 _START_SECONDS = 15.0
 _CLIENT_SECONDS = 20.0
+_PROBE_SECONDS = 5.0
 _SHARED_MEMORY = Path("/dev/shm")
 _PREFIX = "sfio"
 _NAME = re.compile(rf"{_PREFIX}-(\d+)-[0-9a-f]{{8}}")
@@ -44,6 +49,10 @@ _SNAPSHOT = re.compile(r"capio_snapshot_(?:path_)?(\d+)")
 # A request to the server has room for 256 characters, and is not checked.
 _LONGEST_PATH = 200
 _CLIENT = Path(__file__).with_name("capio_client.py")
+# Without it CAPIO-CL listens to the network for commits on other nodes.
+_MONITORS = "[monitor]\nfilesystem.enabled = false\nmcast.enabled = false\n"
+# What the shell around the server says of a signal.
+_SIGNALLED = 128
 # Ends the server when it is to end itself, and leaves nothing of it. When the driver is gone there is half a second.
 _SUPERVISOR = """
 name=$1; shift
@@ -85,16 +94,29 @@ class _EndedError(CapioError):
     """The server has ended before it was ready."""
 
 
+@dataclass(frozen=True)
+class Collected:
+    """A file of CAPIO's as it was written, and has been copied into the file system."""
+
+    copy: Path
+    content: Content
+
+
 class CapioServer:
     """A running `capio_server`.
 
     :ivar name: of its workflow: what it has in shared memory is named so
     :ivar directory: `CAPIO_DIR`
     :ivar version: as it says itself
+    :ivar collected: what jobs have written that have succeeded, by the path relative to `CAPIO_DIR`
     """
 
-    def __init__(self, installation: Installation, runtime: EmbeddedRuntime, name: str, job: NodeJob) -> None:
+    def __init__(
+        self, installation: Installation, runtime: EmbeddedRuntime, name: str, job: NodeJob, guard: Guard
+    ) -> None:
         self.installation = installation
+        self.guard = guard
+        self.collected: dict[str, Collected] = {}
         self.name = name
         self.directory = Path(job.directory) / "d"
         self.version: str | None = None
@@ -119,10 +141,13 @@ class CapioServer:
     async def _start(cls, installation: Installation, runtime: EmbeddedRuntime, configure: Configure) -> CapioServer:
         name = f"{_PREFIX}-{os.getpid()}-{os.urandom(4).hex()}"
         job = await runtime.create_job("capio")
-        server = cls(installation, runtime, name, job)
+        server = cls(installation, runtime, name, job, await asyncio.to_thread(Guard.build, Path(job.directory)))
         await aiofiles.os.mkdir(server.directory)
-        configuration = Path(job.directory) / "capio-cl.json"
-        document = write_capio_cl(configure(name, str(server.directory)), "1.0")
+        configuration, monitors = (Path(job.directory) / name for name in ("capio-cl.json", "capio-cl.toml"))
+        document = write_capio_cl(configure(name, str(server.directory)), "1.1")
+        document["configuration"] = str(monitors)
+        async with aiofiles.open(monitors, "w", encoding="utf-8") as file:
+            await file.write(_MONITORS)
         async with aiofiles.open(configuration, "w", encoding="utf-8") as file:
             await file.write(json.dumps(document, indent=1))
         command = ["/bin/sh", "-c", _SUPERVISOR, "capio", name, str(installation.server), "-c", str(configuration)]
@@ -140,20 +165,26 @@ class CapioServer:
         return self._job.exit.done()
 
     def why_ended(self) -> str:
-        """One sentence, with the last that it said."""
-        return f"{SERVER} has ended: {self._last_words()}"
+        """One sentence: how it ended, with the last that it said."""
+        return f"{SERVER} has ended{self._how()}: {self._last_words()}"
 
     async def wait_for_end(self) -> None:
         """Return when the server has ended, which it does not by itself."""
         await _exit_of(self._job)
 
-    def application(self, name: str) -> list[str]:
+    def application(self, name: str, guarded: Guarded | None = None) -> list[str]:
         """The words to put before a command, so that it runs as an application with CAPIO's library.
 
         The library is loaded into the command itself, and what it starts, but into nothing before it.
+
+        :param guarded: what the command may do; None: it is one of ours
         """
-        words = [f"{name}={value}" for name, value in self._environment().items()]
-        return ["/usr/bin/env", *words, f"CAPIO_APP_NAME={name}", f"LD_PRELOAD={self.installation.library}"]
+        environment, libraries = self._environment(), self.installation.preloaded
+        if guarded is not None:
+            environment |= self.guard.environment(guarded)
+            libraries = (self.guard.library, *libraries)
+        words = [f"{key}={value}" for key, value in environment.items()]
+        return ["/usr/bin/env", *words, f"CAPIO_APP_NAME={name}", f"LD_PRELOAD={':'.join(map(str, libraries))}"]
 
     async def new_directory(self, application: str) -> Path:
         """Make a directory for one attempt of a job.
@@ -187,11 +218,26 @@ class CapioServer:
         finally:
             await asyncio.shield(job.cancel())
 
-    async def start_client(self, *arguments: str, application: str, stdout: Path | None = None) -> NodeJob:
+    async def probe(self, application: str) -> None:
+        """Ask the server for something, in a few seconds.
+
+        :raises CapioError: if it does not answer
+        """
+        self._number += 1
+        directory = self.directory / job_directory(application, self._number)
+        await self.client("make", str(directory), application=application, seconds=_PROBE_SECONDS)
+
+    async def end(self) -> None:
+        """End the server; what waits for it sees that."""
+        await self._job.cancel()
+
+    async def start_client(
+        self, *arguments: str, application: str, stdout: Path | None = None, guarded: Guarded | None = None
+    ) -> NodeJob:
         """Start it, and do not wait for its end."""
         job = await self._runtime.create_job(f"capio-{arguments[0]}")
         said = str(job.directory / "said")
-        command = [*self.application(application), sys.executable, "-I", "-S", str(_CLIENT), *arguments]
+        command = [*self.application(application, guarded), *client_command(*arguments)]
         spec = JobSpec(name=arguments[0], stdout=said if stdout is None else str(stdout), stderr=said)
         await _spawn(job, spec, command, os.environ, self._runtime.directory)
         return job
@@ -241,9 +287,24 @@ class CapioServer:
         version = _VERSION.search(text)
         self.version = version[1] if version else None
 
+    def _how(self) -> str:
+        if not self._job.exit.done() or self._job.exit.exception() is not None:
+            return ""
+        event = self._job.exit.result()
+        number = event.signal if event.code is None else event.code - _SIGNALLED
+        if number is not None and number > 0:
+            with contextlib.suppress(ValueError):
+                return f" by {signal.Signals(number).name}"
+        return "" if event.code is None else f" with exit code {event.code}"
+
     def _last_words(self) -> str:
         lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in _read(self._log).splitlines()]
         return " / ".join([line for line in lines if line][-3:])[-500:] or "it says nothing"
+
+
+def client_command(*arguments: str) -> list[str]:
+    """The words of a command that does something with CAPIO's library: see :mod:`.capio_client`."""
+    return [sys.executable, "-I", "-S", str(_CLIENT), *arguments]
 
 
 async def _exit_of(job: NodeJob) -> None:

@@ -9,7 +9,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from asyncio import FIRST_COMPLETED
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath, PurePosixPath
@@ -45,6 +45,7 @@ _SLOWEST = 10_000_000
 _SHOWN = 1000
 
 Waiting = Callable[[], Awaitable[object]]
+Globs = Callable[[str], Sequence[str]]
 Made = TypeVar("Made", bound="NodeJob")
 
 
@@ -146,6 +147,13 @@ class NodeJob:
         Nobody else can open it.
         """
         return False
+
+    def fed(self, path: str) -> list[str]:
+        """The words before a command that opens a file as its standard input when it runs already.
+
+        :param path: relative to its working directory, or absolute
+        """
+        return ["/bin/sh", "-c", 'exec "$@" < "$0"', path]
 
     async def wrap(self, spec: JobSpec) -> list[str]:
         """Write `job.json` and give the words to put before the command that shall run as this job.
@@ -316,13 +324,18 @@ class NodeRuntime(ABC):
         return PurePosixPath(self.directory, "key")
 
     async def create_job(
-        self, name: str, reads: Collection[PurePosixPath] = (), waiting: Waiting | None = None
+        self,
+        name: str,
+        reads: Collection[PurePosixPath] = (),
+        waiting: Waiting | None = None,
+        globs: Globs | None = None,
     ) -> NodeJob:
         """Begin a new job.
 
         :param name: that of the job in the workflow, or another for people who read it; need not be unique
         :param reads: where others hold what it is to read, if it can: see :meth:`NodeJob.held`
         :param waiting: see :class:`NodeJob`
+        :param globs: gives those of an output, relative to its output directory; None: nobody reads its outputs early
         :raises NodeRuntimeError: if the runtime has ended
         """
         return self._add(name, partial(NodeJob, self, waiting=waiting))

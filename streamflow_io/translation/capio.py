@@ -15,7 +15,7 @@ from streamflow.cwl.step import CWLExecuteStep
 from streamflow.cwl.utils import is_expression
 from streamflow.log_handler import logger
 
-from streamflow_io.capio_cl.supported import CapioOutput, CapioStep, map_to_capio
+from streamflow_io.capio_cl.supported import CapioMapping, CapioOutput, CapioStep, map_to_capio
 from streamflow_io.graph.io_graph import StreamEdge
 from streamflow_io.hints.globs import is_pattern
 from streamflow_io.run.output_globs import file_processor
@@ -25,30 +25,15 @@ from streamflow_io.runtime.capio_check import check_capio
 from streamflow_io.runtime.capio_installation import CapioError, find_capio
 from streamflow_io.runtime.node_runtimes import StartRuntime
 
-# Tried with CAPIO 1.0.0, all with exit code 0: `docs/capio-runtime.md` has what. That readers get other bytes of a file
-# that the server has as it should be is why a comparison of what it has would promise nothing.
-UNCHECKED = (
-    "what programs write and read through CAPIO's library can be compared with nothing. CAPIO 1.0.0 makes another file "
-    "of what is appended, written again, or written by several processes or threads, and gives other bytes of a right "
-    "file to programs that read it otherwise than front to back, or in several processes or threads. "
-    "`capioUnchecked: true` in the scheduler's config gives it to CAPIO all the same"
-)
 
-
-def choose_capio(workflow: Workflow, edges: Sequence[StreamEdge], unchecked: bool) -> StartRuntime | None:
+def choose_capio(workflow: Workflow, edges: Sequence[StreamEdge]) -> StartRuntime | None:
     """Decide what CAPIO does in a run, and warn of each edge that was to be early and that it does not serve.
 
     Tries CAPIO when there is something for it, which takes about a second.
 
-    :param unchecked: CAPIO may have what nobody can compare
     :return: what starts the node runtime of the driver's node; None: the embedded one is used
     """
-    tools = {step.name: step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)}
-    mapping = map_to_capio(edges, {path: capio_step(step) for path, step in tools.items()})
-    if not unchecked:
-        if mapping.served:
-            logger.warning(f"`runtime: capio`: the embedded node runtime is used for all: {UNCHECKED}")
-        return None
+    mapping = capio_mapping(workflow, edges)
     try:
         installation = find_capio()
         for edge, reason in mapping.refused.items():
@@ -61,6 +46,12 @@ def choose_capio(workflow: Workflow, edges: Sequence[StreamEdge], unchecked: boo
         return None
     logger.info(f"CAPIO {version or 'of unknown version'} serves {', '.join(edge.name for edge in mapping.served)}")
     return partial(CapioRuntime.start_with, installation, mapping)
+
+
+def capio_mapping(workflow: Workflow, edges: Sequence[StreamEdge]) -> CapioMapping:
+    """Which early edges of a translated workflow CAPIO serves, and why not the others. Starts nothing."""
+    tools = {step.name: step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)}
+    return map_to_capio(edges, {path: capio_step(step) for path, step in tools.items()})
 
 
 def capio_step(step: CWLExecuteStep) -> CapioStep:
@@ -110,4 +101,6 @@ def _capio_output(processor: CommandOutputProcessor, redirections: set[str]) -> 
     kinds = collector.token_type if isinstance(collector.token_type, MutableSequence) else [collector.token_type]
     certain = isinstance(collector.glob, str) and not is_expression(collector.glob) and not is_pattern(collector.glob)
     simple = "Directory" not in kinds and not collector.secondary_files and collector.target is None
-    return CapioOutput(posixpath.normpath(collector.glob) if certain and simple else None)
+    # What an expression gives is known when the job starts.
+    evaluated = simple and isinstance(collector.glob, str) and is_expression(collector.glob)
+    return CapioOutput(posixpath.normpath(collector.glob) if certain and simple else None, evaluated=evaluated)

@@ -20,7 +20,7 @@ def apply(plan: Plan, scheduler: IOAwareScheduler) -> None:
     start_here = None
     if plan.streams:
         if config.runtime == "capio":
-            start_here = choose_capio(plan.workflow, plan.edges, config.capio_unchecked)
+            start_here = choose_capio(plan.workflow, plan.edges)
         rewire(plan)
     wire_early_inputs(plan)
     if any(plan.annotations.values()) or plan.candidates or config.observe or config.runtime == "off":

@@ -3,7 +3,8 @@
 `mute`: never says that it has started; `slow`: only after a second; `error`: says an error, and ends; `late-error`:
 so, but not as the server of a trial; `once=PATH`: ends the first time that it is started; `deaf`: ignores SIGTERM;
 `untidy`: leaves all it has in shared memory; `dies=PATH`: ends at once, as in a crash, when that file is there (and it
-is not the server of a trial); `hangs=APPLICATION`: never answers that application when it writes into a file or reads.
+is not the server of a trial); `hangs=APPLICATION`: never answers that application when it writes into a file or reads;
+`spoils=APPLICATION`: gives it other bytes.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ def main() -> None:
         sys.exit("Fatal: a semaphore is gone")
     if not os.path.isdir(os.environ["CAPIO_DIR"]) or os.environ["CAPIO_WORKFLOW_NAME"] != name:
         sys.exit("Fatal: CAPIO_DIR or CAPIO_WORKFLOW_NAME is wrong")
+    os.mkdir(f"{os.environ['CAPIO_DIR']}.held")
     (canary := SHARED / name).touch(exist_ok=False)
     closes = re.search(r"on_close:(\d+)", configuration)
     (SHARED / f"{name}_number").write_text(closes[1] if closes else "1")
     (SHARED / f"sem.{name}_sem_num_elems_request_buffer").touch()
-    for application in _values(behaviour, "hangs"):
-        (SHARED / f"{name}_hangs_{application}").touch()
+    for kind in ("hangs", "spoils"):
+        for application in _values(behaviour, kind):
+            (SHARED / f"{name}_{kind}_{application}").touch()
     Path(f"files_location_{os.uname().nodename}.txt").touch()
 
     def end(*_: object) -> None:

@@ -106,7 +106,7 @@ def test_a_server_that_starts_works_and_leaves_nothing(
     ("behaviour", "message"),
     [
         ("mute", "capio_server does not start in 3 s: CAPIO - Cross Application Programmable IO / V. 1.0.0"),
-        ("error", "capio_server has ended: .* / Error: libmpi.so.40 is not what it was"),
+        ("error", "capio_server has ended with exit code 1: .* / Error: libmpi.so.40 is not what it was"),
     ],
 )
 def test_a_server_that_does_not_start_leaves_nothing(
@@ -126,8 +126,10 @@ def test_a_server_that_does_not_start_leaves_nothing(
 
 
 def test_a_library_that_lets_readers_run_ahead_is_refused(home: Path, tmp_path: Path) -> None:
-    (empty := tmp_path / "empty.c").touch()
-    subprocess.run(["cc", "-shared", "-o", home / "lib" / "libcapio_posix.so", empty], check=True, timeout=60)
+    (empty := tmp_path / "empty.c").write_text(
+        "static int hook(long n, ...) { return 1; }\nint (*intercept_hook_point)(long, ...) = hook;\n"
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", home / "lib" / "libcapio_posix.so", empty], check=True, timeout=60)
     with pytest.raises(CapioError, match="a reader is given an end of file before there is one"):
         check_capio(find_capio({"CAPIO_HOME": str(home)}))
     assert left_in_shared_memory() == []
@@ -144,7 +146,7 @@ async def test_a_server_that_dies_is_noticed(home: Path, behave: Callable[[str],
             server.client("show", str(server.directory / "none"), application="a", seconds=None)
         )
         (tmp_path / "deadly").touch()
-        with pytest.raises(CapioError, match=r"capio_server has ended: .*std::runtime_error"):
+        with pytest.raises(CapioError, match=r"capio_server has ended by SIGABRT: .*std::runtime_error"):
             await asyncio.wait_for(waiting, 10)
         assert server.has_ended
         # The shell around it has cleaned up; a client that was still there may have made something since.

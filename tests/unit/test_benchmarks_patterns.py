@@ -151,8 +151,8 @@ def test_every_job_of_gate_gives_its_measures(name: str, tmp_path: Path, monkeyp
 def test_capio_cl_names_every_file_on_both_sides() -> None:
     graph = capio.capio_cl(LARGE, "name", Path("/run"))["IO_Graph"]
     assert isinstance(graph, list)
-    paths = ["/run/producer.0/data", "/run/producer.1/data"]
-    rules = [{"name": [path], "committed": "on_close", "mode": "no_update"} for path in paths]
+    paths = ["/run/producer.0.data", "/run/producer.1.data"]
+    rules = [{"name": [path], "committed": "on_close", "mode": "update"} for path in paths]
     assert graph == [
         {"name": "producer_0", "input_stream": [], "output_stream": paths[:1], "streaming": rules[:1]},
         {"name": "producer_1", "input_stream": [], "output_stream": paths[1:], "streaming": rules[1:]},

@@ -8,13 +8,26 @@ from typing import Any, cast
 
 import pytest
 
+from streamflow_io.capio_cl.reports import Content
 from streamflow_io.capio_cl.supported import HeldOutputs
 from streamflow_io.runtime import AttemptLostError, JobSpec, OutputRule, WatchedOutput
-from streamflow_io.runtime.capio import CapioJob
 from streamflow_io.runtime.capio_installation import CapioError
+from streamflow_io.runtime.capio_job import CapioJob
+from streamflow_io.runtime.capio_server import Collected
+from streamflow_io.runtime.node_runtime import Waiting
 from tests.streaming_fakes import FakeRuntime, until
 
 DIRECTORY = Path("/capio/a-1")
+
+
+class Guard:
+    """Whose digests of files are what the test says."""
+
+    def __init__(self) -> None:
+        self.contents: dict[Path, Content] = {}
+
+    def content(self, path: Path, count: int | None = None) -> Content:
+        return self.contents[path]
 
 
 class Server:
@@ -27,11 +40,13 @@ class Server:
     directory = Path("/capio")
 
     def __init__(self) -> None:
+        self.collected: dict[str, object] = {}
+        self.guard = Guard()
         self.asked: list[tuple[str, ...]] = []
         self.answers: dict[str, asyncio.Future[None]] = {}
         self.end = asyncio.Event()
 
-    def application(self, name: str) -> list[str]:
+    def application(self, name: str, guarded: object) -> list[str]:
         return ["env", f"CAPIO_APP_NAME={name}"]
 
     async def client(self, *arguments: str, **_: Any) -> None:
@@ -51,7 +66,11 @@ class Runtime(FakeRuntime):
     def __init__(self) -> None:
         super().__init__("here")
         self.without: list[str] = []
+        self.probed: list[str] = []
         self.server = Server()
+
+    def probe(self, server: object, application: str) -> None:
+        self.probed.append(application)
 
     def give_up(self, reason: str) -> None:
         self.without.append(reason)
@@ -59,15 +78,23 @@ class Runtime(FakeRuntime):
     def give_up_step(self, step: str, reason: str) -> None:
         self.without.append(f"{step}: {reason}")
 
-    async def writing_job(self) -> CapioJob:
+    async def reading_job(self, waiting: Waiting) -> CapioJob:
+        server = cast(Any, self.server)
+        return self._add(
+            "/b/0", lambda known: CapioJob(cast(Any, self), self, known, server, "/b", None, None, waiting)
+        )
+
+    async def writing_job(self, root: Path = Path("/out")) -> CapioJob:
         """A job that runs, and writes `out.txt` into CAPIO."""
         outputs = HeldOutputs({"out": "out.txt"}, ("out.txt", "more.txt"))
         server = cast(Any, self.server)
-        made = self._add("/a/0", lambda known: CapioJob(cast(Any, self), known, server, "/a", DIRECTORY, outputs, None))
+        made = self._add(
+            "/a/0", lambda known: CapioJob(cast(Any, self), self, known, server, "/a", DIRECTORY, outputs, None)
+        )
         assert isinstance(made, CapioJob)
         rules = (OutputRule(globs=("*",), committed="on_termination"),)
         watched = tuple(
-            WatchedOutput(port=port, root="/out", globs=("*",), kind="file", rules=rules) for port in ("out", "more")
+            WatchedOutput(port=port, root=str(root), globs=("*",), kind="file", rules=rules) for port in ("out", "more")
         )
         self.words = await made.wrap(JobSpec(name="/a/0", outputs=watched))
         self.start(made)
@@ -148,6 +175,75 @@ async def test_a_job_that_fails_may_have_failed_for_capio() -> None:
     job = await runtime.writing_job()
     runtime.exit(job, code=3)
     assert (await job.exit).code == 3
+    assert runtime.probed == ["a"]
     with pytest.raises(AttemptLostError, match="it says so"):
         job.blame("it says so")
     assert runtime.without == ["/a: it says so"]
+
+
+def report(job: CapioJob, text: str) -> None:
+    """What the guard has reported of its programs."""
+    reports = Path(job.directory, "capio-reports")
+    reports.parent.mkdir(parents=True, exist_ok=True)
+    reports.write_text(text)
+
+
+@pytest.mark.parametrize("success", [True, False])
+async def test_a_program_that_does_what_capio_cannot_was_in_vain(tmp_path: Path, success: bool) -> None:
+    runtime = Runtime()
+    runtime.directory = tmp_path
+    job = await runtime.writing_job()
+    report(job, "armed\nwrites a-1/out.txt\nunfit it seeks in a-1/out.txt, which it writes\n")
+    runtime.exit(job, success=success)
+    with pytest.raises(AttemptLostError, match="it seeks in a-1/out"):
+        await asyncio.wait_for(asyncio.shield(job.exit), 10)
+    assert runtime.without == ["/a: CAPIO cannot do what its program does: it seeks in a-1/out.txt, which it writes"]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_what_capio_has_kept_is_compared_with_what_was_written(tmp_path: Path, kept: bool) -> None:
+    runtime = Runtime()
+    runtime.directory = tmp_path
+    job = await runtime.writing_job(tmp_path)
+    report(job, "armed\nwrites a-1/out.txt\nwrote 5 2a a-1/out.txt\n")
+    runtime.exit(job, success=True)
+    await until(lambda: "collect" in runtime.server.answers)
+    copy = tmp_path / "out.txt"
+    copy.write_text("bytes")
+    runtime.server.guard.contents[copy] = Content(5, 42 if kept else 43)
+    runtime.server.answers["collect"].set_result(None)
+    await job.collected()
+    if kept:
+        assert job.exit.result().success
+        assert list(runtime.server.collected) == ["a-1/out.txt"]
+    else:
+        with pytest.raises(AttemptLostError, match=r"CAPIO has not kept a-1/out.txt as it was written"):
+            await job.exit
+
+
+@pytest.mark.parametrize(
+    ("digest", "settled", "why"),
+    [("2a", True, None), ("2b", True, "other bytes of a-1/out.txt"), ("2b", False, None)],
+)
+async def test_what_was_read_is_compared_when_its_writer_has_succeeded(
+    tmp_path: Path, digest: str, settled: bool, why: str | None
+) -> None:
+    """If the writer fails, this one starts again anyway."""
+    runtime = Runtime()
+    runtime.directory = tmp_path
+    written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    job = await runtime.reading_job(lambda: written)
+    assert job.sees(PurePosixPath("/capio/a-1/out.txt"))
+    runtime.start(job)
+    report(job, f"armed\nopens a-1/out.txt\nread 5 {digest} 1 a-1/out.txt\n")
+    runtime.exit(job, success=True)
+    await asyncio.sleep(0.05)
+    assert not job.exit.done()
+    runtime.server.collected["a-1/out.txt"] = Collected(tmp_path / "out.txt", Content(5, 42))
+    written.set_result(settled)
+    await job.collected()
+    if why is None:
+        assert job.exit.result().success
+    else:
+        with pytest.raises(AttemptLostError, match=why):
+            await job.exit

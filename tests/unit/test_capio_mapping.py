@@ -42,13 +42,14 @@ def reason(one: StreamEdge, **steps: CapioStep) -> str | None:
     return map_to_capio([one], {"/a": ONE, "/b": ONE, **{f"/{name}": s for name, s in steps.items()}}).refused.get(one)
 
 
-@pytest.mark.parametrize("committed", ["on_termination", "on_close", "on_close:3"])
+@pytest.mark.parametrize("committed", ["on_termination", "on_close"])
 @pytest.mark.parametrize("permanent", [None, True])
 def test_byte_streams_of_files_are_served(committed: str, permanent: bool | None) -> None:
     one = edge(committed=committed, permanent=permanent)
     mapping = map_to_capio([one], {"/a": ONE})
     assert mapping.served == (one,)
-    assert mapping.held == {"/a": HeldOutputs({"out": "out.txt"}, ("out.txt", "cwl.output.json"))}
+    assert mapping.held("/a", {}.__getitem__) == HeldOutputs({"out": "out.txt"}, ("out.txt", "cwl.output.json"))
+    assert mapping.held("/b", {}.__getitem__) is None
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,7 @@ def test_byte_streams_of_files_are_served(committed: str, permanent: bool | None
         (edge(delivery=Delivery.GATE), "that is for the gate"),
         (edge(delivery=Delivery.GATE, kind=OutputKind.DIRECTORY), "that is for the gate"),
         (edge(kind=OutputKind.FILES), "/a/out is a File[]"),
+        (edge(committed="on_close:3"), "CAPIO counts the closes of readers, too: `on_close:3` cannot be told it"),
         (edge(committed="on_file", fileDeps=["other"]), "CAPIO does not implement `on_file`"),
     ],
 )
@@ -83,8 +85,8 @@ def test_an_edge_that_is_not_for_capio(one: StreamEdge, why: str) -> None:
             {"a": replace(ONE, outputs={"out": CapioOutput("o"), "more": CapioOutput(None)})},
             "the name of /a/more is not",
         ),
-        ({"a": replace(ONE, outputs={"out": CapioOutput("d/o")})}, "/a/out is in a subdirectory"),
-        ({"a": replace(ONE, outputs={"out": CapioOutput("an o")})}, "the name 'an o' has a space"),
+        ({"a": replace(ONE, outputs={"out": CapioOutput("d/o")})}, "/a/out: 'd/o' is in a subdirectory"),
+        ({"a": replace(ONE, outputs={"out": CapioOutput("an o")})}, "/a/out: the name 'an o' has a space"),
     ],
 )
 def test_a_step_that_is_not_for_capio(steps: dict[str, CapioStep], why: str | None) -> None:
@@ -106,7 +108,7 @@ def test_jobs_are_of_one_runtime() -> None:
 def test_all_files_of_a_job_that_writes_into_capio_are_collected() -> None:
     outputs = {"out": CapioOutput("o"), "more": CapioOutput("m"), "log": CapioOutput("l", redirected=True)}
     mapping = map_to_capio([edge(), edge(consumer="/c")], {"/a": replace(ONE, outputs=outputs), "/b": ONE, "/c": ONE})
-    assert mapping.held == {"/a": HeldOutputs({"out": "o"}, ("o", "m", "cwl.output.json"))}
+    assert mapping.held("/a", {}.__getitem__) == HeldOutputs({"out": "o"}, ("o", "m", "cwl.output.json"))
 
 
 def test_what_is_delivered_at_termination_needs_nobody() -> None:
@@ -145,3 +147,16 @@ def test_a_script_is_what_its_interpreter_is(tmp_path: Path, first_line: str, na
     assert program_name("/nowhere/gzip") == "gzip"
     assert program_name("$(inputs.tool)") is None
     assert program_name(None) is None
+
+
+@pytest.mark.parametrize(
+    ("globs", "name"),
+    [(["chr1.tsv"], "chr1.tsv"), (["d/x"], None), (["*.tsv"], None), (["a", "b"], None), (["."], None)],
+)
+def test_names_that_are_expressions_are_known_when_the_job_starts(globs: list[str], name: str | None) -> None:
+    one = edge()
+    outputs = {"out": CapioOutput(None, evaluated=True), "log": CapioOutput("log.txt", redirected=True)}
+    mapping = map_to_capio([one], {"/a": CapioStep("tool", outputs=outputs)})
+    assert mapping.served == (one,)
+    held = mapping.held("/a", {"out": globs}.__getitem__)
+    assert held == (None if name is None else HeldOutputs({"out": name}, (name, "cwl.output.json")))
