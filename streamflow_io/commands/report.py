@@ -25,7 +25,7 @@ from streamflow_io.telemetry.session_results import SessionResult
 from streamflow_io.telemetry.table_export import as_csv
 from streamflow_io.telemetry.trace_events import as_trace
 from streamflow_io.telemetry.verdict import path_text
-from streamflow_io.wording import counted
+from streamflow_io.wording import counted, size_text
 
 from .console import say, table
 from .output import write_output
@@ -127,10 +127,10 @@ def _show_steps(console: Console, steps: Sequence[StepResult]) -> None:
 
 def _edge_text(edge: EdgeResult) -> str:
     """What there is to say of an edge: a terminal has no room for a table of it."""
-    way, delivered, streams, size, before_end, waited, reasons = edge_row(edge)
+    way, delivered, streams, _, before_end, waited, reasons = edge_row(edge)
     told = [delivered]
     if streams:
-        told.append(counted(edge.streamed, "byte stream") + (f" of {size} MB" if size else ""))
+        told.append(counted(edge.streamed, "byte stream") + (f" of {size_text(edge.bytes)}" if edge.bytes else ""))
     if before_end:
         told.append(f"{before_end} s before the end of its job")
     if waited:

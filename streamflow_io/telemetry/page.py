@@ -301,4 +301,6 @@ def number(value: float | None) -> str:
 
 def megabytes(count: int) -> str:
     """Bytes in MB, for people."""
+    if 0 < count < 10_000:
+        return "< 0.01"
     return number(count / 1e6) if count else ""

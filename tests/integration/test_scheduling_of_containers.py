@@ -15,6 +15,7 @@ from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.deployment.wrapper import ConnectorWrapper
 
 from tests.integration.test_gang_placement import WIDE, Cluster, Hosts
+from tests.wording import uncoded
 
 MEMORY = 1000.0  # of each host
 
@@ -146,7 +147,7 @@ async def test_a_job_that_no_container_has_room_for_ends_the_run(
     names = cluster.on("one", **container)  # type: ignore[arg-type]
     with pytest.raises(WorkflowExecutionException, match=r"No job of /alone can start") as raised:
         await asyncio.wait_for(cluster.start("/alone/0", **asked), 10)
-    message = str(raised.value)
+    message = uncoded(str(raised.value))
     assert there in message
     assert message.endswith("(debian:12)")
     assert not [name for name in names if name in message]

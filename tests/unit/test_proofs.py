@@ -50,7 +50,7 @@ def test_what_is_refused_stays_so_whatever_another_run_has_found(tmp_path: Path)
     assert known_proofs(path) == (refused,)
 
 
-@pytest.mark.parametrize("order", itertools.permutations(range(3)))
+@pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
 def test_the_most_that_is_refused_of_an_output_stays(tmp_path: Path, order: tuple[int, ...]) -> None:
     path, early = tmp_path / "learned.db", Proof(replace(KEY, kind="writes"), "/a", 1.0, closes=2)
     found = (early, replace(early, closes=0), replace(early, closes=None, reason="it was written again"))
