@@ -107,7 +107,10 @@ def attempt(program: Consumer | Producer, workshop: Workshop, directory: Path) -
     bench = Bench(directory)
     make = consuming if isinstance(program, Consumer) else producing
     document = make(program, workshop)  # type: ignore[operator]
-    plain = bench.run(document, io=False)
+    try:
+        plain = bench.run(document, io=False)
+    except AssertionError:
+        return "not tried", 0.0, "it takes too long here with plain StreamFlow"
     if not plain.ok:
         return "not tried", 0.0, plain.errors[-300:]
     began = time.monotonic()
