@@ -336,10 +336,16 @@ class Execution:
         # Nobody has said of these that they are written front to back.
         careful = config.model_copy(update={"verify": "full"})
         streams = (
-            input_stream(*one, runtime, careful, name, net=id(one[0]) in nets, closes=self._learned.closes(one[0]))
-            if id(one[0]) in unasked
-            else input_stream(*one, runtime, config, name)
-            for name, one in read.items()
+            input_stream(
+                token,
+                attempt,
+                runtime,
+                careful if id(token) in unasked else config,
+                name,
+                net=id(token) in nets,
+                closes=self._learned.closes(token),
+            )
+            for name, (token, attempt) in read.items()
         )
         spec = job_spec(self._step, self._job).model_copy(
             update={

@@ -51,7 +51,11 @@ class LearnedStreams:
 
     def is_learned(self, token: StreamToken) -> bool:
         """Whether a stream was not asked for by a hint."""
-        return port_path(get_job_step_name(token.source.job), token.source.port) in self.streamed
+        return self.is_streamed(token.source.job, token.source.port)
+
+    def is_streamed(self, job: str, port: str) -> bool:
+        """Whether an output of a job is streamed without a hint."""
+        return port_path(get_job_step_name(job), port) in self.streamed
 
     def closes(self, token: StreamToken) -> int | None:
         """When a stream that no hint has asked for was closed so often it is taken to be complete; None: at the end."""

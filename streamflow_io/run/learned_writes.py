@@ -38,14 +38,15 @@ class LearnedWrites:
 
     def watched(self, output: WatchedOutput) -> WatchedOutput:
         """What is to be watched of an output: also how often it is closed, if it streams without a hint."""
-        is_learned = port_path(self._step, output.port) in self._learned.streamed
-        return output.model_copy(update={"closes": True}) if is_learned else output
+        if not self._learned.is_streamed(self._job, output.port):
+            return output
+        return output.model_copy(update={"closes": True})
 
     async def told(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
         """The events of an attempt, which are noted."""
         self._closed = defaultdict(dict)
         async for event in events:
-            if isinstance(event, ClosedEvent) and port_path(self._step, event.port) in self._learned.streamed:
+            if isinstance(event, ClosedEvent) and self._learned.is_streamed(self._job, event.port):
                 self._closed[event.port][str(event.path)] = event
             yield event
 
