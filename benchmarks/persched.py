@@ -11,7 +11,7 @@ from streamflow_io.periodic.check import check
 from streamflow_io.periodic.files import PAPER_SETS, paper_set, published
 from streamflow_io.periodic.model import Algorithm, ApplicationSet, Goal, Pattern, Schedule, figures
 from streamflow_io.periodic.persched import Sweep, persched
-from streamflow_io.periodic.planner import most_instances, plan
+from streamflow_io.periodic.search import search
 
 from .model import Comparison, Sample
 from .processes import CommandError
@@ -54,19 +54,13 @@ def _planned(goal: Goal, _: Path) -> Outcome:
     for number in numbers:
         applications = paper_set(number)
         begin = time.process_time()
-        least = max(applications.durations)
-        sweep = Sweep(least, most_instances=most_instances(applications, least))
-        found = plan(applications, goal, partial(_left, begin), sweep)
+        found = search(applications, goal, SECONDS, max(applications.durations))
         efficiency, dilation = _checked(applications, None if found is None else found.pattern)
         further |= _figures(number, efficiency, dilation, begin)
         reached = REACHED[goal][number - 1]
         worse = reached - efficiency if goal == "efficiency" else dilation - reached
         further["most_worse"] = max(further["most_worse"], worse)
     return _outcome(numbers, further)
-
-
-def _left(begin: float) -> float:
-    return 1 - (time.process_time() - begin) / SECONDS
 
 
 def _checked(applications: ApplicationSet, found: Pattern | None) -> tuple[float, float]:
