@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,6 +18,7 @@ from streamflow_io.capio_cl.loading import load_capio_cl
 from streamflow_io.capio_cl.reading import read_capio_cl
 from streamflow_io.hints.commit import CommitRule
 from streamflow_io.hints.errors import HintErrors
+from tests.official_capio_cl import parse
 
 VERSIONS: tuple[Version, ...] = ("1.0", "1.1")
 APPLICATIONS = ("main", "align", "call.filter", "sort-0.3")
@@ -73,23 +73,6 @@ def configurations(draw: st.DrawFn) -> Configuration:
     return Configuration(name, APPLICATIONS, tuple(draw(files(path, paths)) for path in sorted(paths)))
 
 
-def officially(configuration: Configuration, version: Version, directory: Path) -> py_capio_cl.Engine:
-    """What the official parser makes of a configuration."""
-    document = write_capio_cl(configuration, version)
-    if version == "1.1":
-        # Without its monitors, which listen to the network and take a quarter of a second to end; 1.0 always has them.
-        (directory / "quiet.toml").write_text("[monitor]\nfilesystem.enabled = false\nmcast.enabled = false\n")
-        document["configuration"] = str(directory / "quiet.toml")
-    path = directory / "capio.json"
-    path.write_text(json.dumps(document))
-    here = Path.cwd()
-    os.chdir(directory)  # it leaves logs there
-    try:
-        return py_capio_cl.Parser.parse(str(path))
-    finally:
-        os.chdir(here)
-
-
 def as_read_officially(engine: py_capio_cl.Engine, file: CoordinatedFile) -> tuple[object, ...]:
     """What the official parser says of a file, as :func:`as_written` says it."""
     path = file.path
@@ -142,7 +125,7 @@ def test_the_official_parser_reads_what_is_meant_in_1_0(directory: Path, configu
 
 
 def check_officially(configuration: Configuration, version: Version, directory: Path) -> None:
-    engine = officially(configuration, version, directory)
+    engine = parse(write_capio_cl(configuration, version), version, directory)
     assert engine.getWorkflowName() == configuration.name
     assert {file.path for file in configuration.files} <= set(engine.getPaths())
     for file in configuration.files:
@@ -276,5 +259,6 @@ def test_files_with_the_same_rules_stand_in_one_item() -> None:
 def test_a_file_beside_a_counted_directory_is_a_file(directory: Path) -> None:
     # The official parser takes what it has seen for directories with each `n_files`: these come first.
     counted = CoordinatedFile("a/d", True, ("a",), committed=CommitRule("on_n_files"), n_files=3)
-    engine = officially(Configuration("wf", ("a",), (CoordinatedFile("a/b", False, ("a",)), counted)), "1.1", directory)
+    configuration = Configuration("wf", ("a",), (CoordinatedFile("a/b", False, ("a",)), counted))
+    engine = parse(write_capio_cl(configuration, "1.1"), "1.1", directory)
     assert (engine.isFile("a/b"), engine.isFile("a/d")) == (True, False)
