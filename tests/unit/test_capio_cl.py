@@ -73,6 +73,11 @@ def configurations(draw: st.DrawFn) -> Configuration:
     return Configuration(name, APPLICATIONS, tuple(draw(files(path, paths)) for path in sorted(paths)))
 
 
+def officially(configuration: Configuration, version: Version, directory: Path) -> py_capio_cl.Engine:
+    """What the official parser makes of a configuration."""
+    return parse(write_capio_cl(configuration, version), version, directory)
+
+
 def as_read_officially(engine: py_capio_cl.Engine, file: CoordinatedFile) -> tuple[object, ...]:
     """What the official parser says of a file, as :func:`as_written` says it."""
     path = file.path
@@ -125,7 +130,7 @@ def test_the_official_parser_reads_what_is_meant_in_1_0(directory: Path, configu
 
 
 def check_officially(configuration: Configuration, version: Version, directory: Path) -> None:
-    engine = parse(write_capio_cl(configuration, version), version, directory)
+    engine = officially(configuration, version, directory)
     assert engine.getWorkflowName() == configuration.name
     assert {file.path for file in configuration.files} <= set(engine.getPaths())
     for file in configuration.files:
@@ -260,5 +265,5 @@ def test_a_file_beside_a_counted_directory_is_a_file(directory: Path) -> None:
     # The official parser takes what it has seen for directories with each `n_files`: these come first.
     counted = CoordinatedFile("a/d", True, ("a",), committed=CommitRule("on_n_files"), n_files=3)
     configuration = Configuration("wf", ("a",), (CoordinatedFile("a/b", False, ("a",)), counted))
-    engine = parse(write_capio_cl(configuration, "1.1"), "1.1", directory)
+    engine = officially(configuration, "1.1", directory)
     assert (engine.isFile("a/b"), engine.isFile("a/d")) == (True, False)
