@@ -98,7 +98,8 @@ class _Expansion:
         self._jobs = jobs
         awaited = {(output.step, dep) for output in outputs for rule in output.rules for dep in rule.file_deps}
         for output in outputs:
-            reached = output in self._routes or (output.step, output.port) in awaited
+            named = any(_waits_for(dep, output) for step, dep in awaited if step == output.step)
+            reached = output in self._routes or (output.step, output.port) in awaited or named
             if reached and output.kind is not OutputKind.OTHER:
                 self._add_output(output)
 
@@ -189,14 +190,25 @@ class _Expansion:
         return tuple(dict.fromkeys(output.globs if globs is None else globs))
 
     def _deps(self, output: Output, deps: Iterable[str], tag: str | None, directory: str) -> Iterator[str]:
-        """The paths of `fileDeps`: outputs of the step, or globs in the job's output directory."""
+        """The paths of `fileDeps`: outputs of the step, or globs in the job's output directory.
+
+        CAPIO looks for no names that a glob matches: where all that it can match are outputs of known names, it is
+        these.
+        """
         for dep in deps:
             if (awaited := self._outputs.get((output.step, dep))) is not None:
                 yield from (_join(directory, path) for path in self._globs(awaited, tag))
             elif output.kind is OutputKind.DIRECTORY and "/" not in dep:
                 yield from (_join(directory, posixpath.join(path, dep)) for path in self._globs(output, tag))
             else:
-                yield _join(directory, dep)
+                yield from (_join(directory, path) for path in self._matched(output.step, dep, tag))
+
+    def _matched(self, step: str, dep: str, tag: str | None) -> tuple[str, ...]:
+        """The names of outputs that a glob matches; the glob, if it may match others, or matches none."""
+        matched = [one for one in self._outputs.values() if one.step == step and _waits_for(dep, one)]
+        names = dict.fromkeys(path for one in matched for path in self._globs(one, tag) if overlap(dep, path))
+        certain = all(one.kind is OutputKind.FILE for one in matched) and not any(map(is_pattern, names))
+        return tuple(names) if names and certain else (dep,)
 
     def _add(self, file: CoordinatedFile) -> None:
         before = self.files.get(file.path)
@@ -224,6 +236,11 @@ def _of_directory(rule: StreamingRule) -> tuple[CommitRule, FiringRule]:
 
 def _named(rules: Iterable[StreamingRule], path: str) -> StreamingRule | None:
     return next((rule for rule in rules if any(matches(glob, path) for glob in rule.files)), None)
+
+
+def _waits_for(dep: str, output: Output) -> bool:
+    """Whether a glob of `fileDeps` can match files of an output."""
+    return is_pattern(dep) and any(overlap(dep, glob) for glob in output.globs)
 
 
 def _below(output: Output, path: str, entry: str) -> str | None:

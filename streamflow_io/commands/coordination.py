@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 from rich.console import Console
 
 from streamflow_io.capio_cl.configuration import Configuration
+from streamflow_io.capio_cl.dependencies import resolved, unresolved
 from streamflow_io.capio_cl.dot import write_dot
 from streamflow_io.capio_cl.language import Version, write_capio_cl
 from streamflow_io.capio_cl.launcher import write_launcher
@@ -93,6 +94,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "gangs": [list(gang.steps) for gang in plan.gangs],
         "fallbacks": [_fallback(edge) for edge in plan.edges if edge.fallback is not None],
         "stricter": [{"output": output, "why": why} for output, why in plan.stricter.items()],
+        "unresolved": [{"path": path, "fileDeps": deps} for path, deps in unresolved(plan.configuration).items()],
         "virtual": sorted(plan.virtual),
     }
 
@@ -126,5 +128,6 @@ def _document(plan: Plan, format_: str, directory: str | None) -> str:
     if format_ == "json":
         return json.dumps(plan_to_json(plan), indent=2) + "\n"
     version = cast(Version, format_.removeprefix(_CAPIO_CL))
-    configuration = plan.configuration if directory is None else plan.configuration.below(directory)
+    configuration = resolved(plan.configuration)
+    configuration = configuration if directory is None else configuration.below(directory)
     return json.dumps(write_capio_cl(configuration, version), indent=2) + "\n"

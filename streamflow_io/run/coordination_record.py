@@ -13,6 +13,7 @@ from streamflow.log_handler import logger
 from streamflow.workflow.token import JobToken, ListToken
 
 from streamflow_io.capio_cl.applications import KnownJobs
+from streamflow_io.capio_cl.dependencies import resolved
 from streamflow_io.capio_cl.language import write_capio_cl
 from streamflow_io.files import write_atomically
 from streamflow_io.graph.io_graph import Output
@@ -53,7 +54,7 @@ class CoordinationRecord:
 
     def _write(self, directory: Path, jobs: KnownJobs) -> None:
         try:
-            document = write_capio_cl(self._plan.configure(jobs), "1.1")
+            document = write_capio_cl(resolved(self._plan.configure(jobs)), "1.1")
             write_atomically(directory / COORDINATION_FILE, json.dumps(document, indent=2) + "\n")
         except (OSError, ValueError) as error:
             logger.warning(f"The coordination configuration of this run is not kept, the run goes on: {error}")

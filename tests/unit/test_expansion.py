@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from streamflow_io.capio_cl.applications import MOST_INSTANCES, KnownJobs
 from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile
+from streamflow_io.capio_cl.dependencies import resolved, unresolved
 from streamflow_io.capio_cl.dot import write_dot
 from streamflow_io.capio_cl.from_graph import configure, stricter_than_served
 from streamflow_io.capio_cl.language import write_capio_cl
@@ -214,6 +215,27 @@ def test_outputs_with_one_path_that_wait_for_files(
     found = configure("wf", ("/a", "/b"), outputs, routes, plan_edges(routes), KnownJobs()).files
     (file,) = [file for file in found if file.path == "a/x"]
     assert (str(file.committed), file.file_deps) == (committed, file_deps)
+
+
+@pytest.mark.parametrize(
+    ("dep", "glob", "committed", "file_deps"),
+    [
+        ("*.done", "a.done", "on_file", ("a/a.done",)),
+        ("*.done", "*.done", "on_termination", ()),  # it is not known which there are
+        ("*.done", "a.log", "on_termination", ()),
+        ("done", "d*", "on_termination", ()),
+    ],
+)
+def test_globs_in_dependencies(dep: str, glob: str, committed: str, file_deps: tuple[str, ...]) -> None:
+    """CAPIO looks for no names: a glob is what it can match where that is known, or nothing waits for it."""
+    waiting = Output("/a", "out", OutputKind.FILE, (rule("on_file", fileDeps=[dep]),), globs=("x",))
+    outputs = [waiting, Output("/a", "done", OutputKind.FILE, globs=(glob,))]
+    routes = [Route(waiting, (), Input("/b", "file"))]
+    configuration = configure("wf", ("/a", "/b"), outputs, routes, plan_edges(routes), KnownJobs())
+    files = {file.path: file for file in resolved(configuration).files}
+    assert (str(files["a/x"].committed), files["a/x"].file_deps) == (committed, file_deps)
+    assert set(file_deps) <= set(files)
+    assert ("a/x" in unresolved(configuration)) == (committed == "on_termination")
 
 
 @pytest.mark.parametrize(
