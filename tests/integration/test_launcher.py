@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -26,7 +28,7 @@ with open("out.txt", "w") as out:
 READ = "open('n.txt', 'w').write(str(len(open('../a/out.txt').read())))"
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_programs_under_the_real_capio_without_streamflow(bench: Bench, tmp_path: Path) -> None:
     """The reader comes first; it waits, and has all."""
     try:
@@ -46,23 +48,37 @@ def test_programs_under_the_real_capio_without_streamflow(bench: Bench, tmp_path
     text = re.sub(r"CAPIO_WORKFLOW_NAME=\S+", f"CAPIO_WORKFLOW_NAME={name}", script.read_text(), count=1)
     script.write_text(re.sub(r'"name": "[^"]*"', f'"name": "{name}"', text, count=1))
     environment = {**os.environ, "CAPIO_HOME": str(home)}
-    log = tmp_path / "log"
-    with log.open("w") as output:
-        server = subprocess.Popen(["sh", script, "server"], env=environment, stdout=output, stderr=output)
+    for attempt in range(4):
+        shutil.rmtree(directory, ignore_errors=True)
+        try:
+            run(script, environment, tmp_path / f"log{attempt}")
+            return
+        except subprocess.TimeoutExpired:  # Any program may hang under CAPIO 1.0.0, in some runs.
+            continue
+        finally:
+            assert list(Path("/dev/shm").glob(f"*{name}*")) == []
+    pytest.fail("it has hung four times")
 
-    def started(application: str, *command: str) -> subprocess.Popen[bytes]:
-        words = ["sh", str(script), "run", application, *command]
-        return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE)
 
+def run(script: Path, environment: dict[str, str], log: Path) -> None:
+    """Server, reader and writer, which must come to their ends with the right result."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start(*words: str, output: IO[bytes] | int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+        running.append(subprocess.Popen(["sh", str(script), *words], env=environment, stdout=output))
+        return running[-1]
+
+    with log.open("wb") as output:
+        start("server", output=output)
     try:
         wait_for(lambda: "successfully started" in log.read_text(), "the server")
-        reader = started("b", sys.executable, "-ISc", READ)
-        writer = started("a", sys.executable, "-ISc", WRITE)
-        assert (writer.wait(40), reader.wait(40)) == (0, 0)
+        reader = start("run", "b", sys.executable, "-ISc", READ)
+        writer = start("run", "a", sys.executable, "-ISc", WRITE)
+        assert (writer.wait(20), reader.wait(20)) == (0, 0)
         size = sum(len(f"line {number}\n") for number in range(LINES))
-        assert started("b", "cat", "n.txt").communicate(timeout=20)[0] == str(size).encode()
-        assert started("c", "true").wait(20) == 2
+        assert start("run", "b", "cat", "n.txt").communicate(timeout=20)[0] == str(size).encode()
+        assert start("run", "c", "true").wait(20) == 2
     finally:
-        server.terminate()
-        server.wait(20)
-    assert list(Path("/dev/shm").glob(f"*{name}*")) == []
+        for process in reversed(running):
+            process.terminate()
+            process.wait(20)
