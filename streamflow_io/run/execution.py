@@ -183,11 +183,17 @@ class Execution:
         self._reads_what_is_final = True
         again = f"Job {self._job.name} starts again when what it reads is final: {error}"
         logger.warning(coded(again, Code.REWRITTEN))
+        reason = coded(f"who had read it has started again: {error.how or 'it was changed'}", Code.REWRITTEN)
+        for source in (token.source for token in self._streams if token.source.job == error.job):
+            self._run.reach.fell_back(self._job.name, (source.job, source.port), reason)
 
     async def _take_replacements(self, error: ReplacedError) -> None:
         if not await self._learned.replaced(error):
             again = f"Job {self._job.name} starts again with what it reads in the end: {error}"
             logger.warning(coded(again, Code.REPLACED))
+            source = error.token.source
+            reason = coded(f"who had read it has started again: it {error.how}", Code.REPLACED)
+            self._run.reach.fell_back(self._job.name, (source.job, source.port), reason)
         jobs = self._run.streaming_jobs
         self._inputs = await with_replacements(self._step, self._job, self._inputs, jobs)
         self._streams = streams_of(self._inputs)

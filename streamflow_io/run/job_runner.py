@@ -28,6 +28,8 @@ from .seen_splits import look_for_splits
 from .stream_rates import StreamRates
 from .write_channels import WriteChannels
 
+_ASKS = coded("the command asks by path for more than its bytes, and waits for the whole file", Code.ASKS_BY_PATH)
+
 
 @dataclass
 class _Measured:
@@ -114,6 +116,8 @@ class JobRunner:
                 self._lent_cores.happened(job_name, event)
             if isinstance(event, WarningEvent):
                 self._warnings.tell(job_name, event)
+                if event.input is not None and event.port is not None:
+                    self._reach.fell_back(job_name, (event.input, event.port), _ASKS)
             if isinstance(event, MovedEvent):
                 self._limits.moved(job_name, event.bytes)
             if isinstance(event, ExitEvent):

@@ -52,7 +52,7 @@ class Reach:
         except NodeRuntimeError as error:
             where = self._runtimes.deployments.where(self._location(job_name))
             why = str(error).removeprefix(f"{where.partition(' ')[2]}: ")
-            self._fell_back(job_name, None, coded(f"no node runtime {where}: {why}", Code.NO_NODE_RUNTIME))
+            self.fell_back(job_name, None, coded(f"no node runtime {where}: {why}", Code.NO_NODE_RUNTIME))
             plain = f"Nothing streams {where}, all is as with plain StreamFlow: {why}"
             self._warn(where, coded(plain, Code.NO_NODE_RUNTIME))
             return None
@@ -86,22 +86,26 @@ class Reach:
             late = f"{pair} when they are complete, not while they are written: {obstacle}"
             self._warn(pair, coded(late, Code.OUT_OF_REACH))
             self._part(job_name, token.source.job)
-            output = posixpath.join(get_job_step_name(token.source.job), token.source.port)
             why = f"{reader.location} cannot read it from {producer.location}: {obstacle}"
-            self._fell_back(job_name, output, coded(why, Code.OUT_OF_REACH))
+            self.fell_back(job_name, (token.source.job, token.source.port), coded(why, Code.OUT_OF_REACH))
         return obstacle is None
+
+    def fell_back(self, job_name: str, source: tuple[str, str] | None, reason: str) -> None:
+        """Record that a job gets an output only when it is complete, once for each reason and step.
+
+        :param source: a job that writes it, and the output; None: all that is read
+        """
+        step = get_job_step_name(job_name)
+        output = None if source is None else posixpath.join(get_job_step_name(source[0]), source[1])
+        if (found := (step, output, reason)) not in self._recorded:
+            self._recorded.add(found)
+            self._record(FallbackRecord(time=time.time(), job=job_name, step=step, output=output, reason=reason))
 
     async def _runtime(self, job_name: str) -> NodeRuntime:
         return await self._runtimes.at(self._location(job_name), self._jobs[job_name].target.workdir)
 
     def _location(self, job_name: str) -> ExecutionLocation:
         return self._jobs[job_name].locations[0]
-
-    def _fell_back(self, job_name: str, output: str | None, reason: str) -> None:
-        step = get_job_step_name(job_name)
-        if (found := (step, output, reason)) not in self._recorded:
-            self._recorded.add(found)
-            self._record(FallbackRecord(time=time.time(), job=job_name, step=step, output=output, reason=reason))
 
     def _warn(self, about: str, message: str) -> None:
         if about not in self._told:

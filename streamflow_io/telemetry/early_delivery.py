@@ -7,6 +7,7 @@ does, in the other direction: a job starts when all those before it have ended. 
 - A job takes as long as it took, less what it has waited for bytes, and at the gate. What ran while the jobs of its
   location were to have more cores than it has, and used all of them, may have taken longer than alone: it is taken to
   need no more than its CPU time and its time in I/O.
+- Of a job that started again, because what it had read was changed, only its last try counts.
 - Nobody starts earlier, and nobody who starts later waits for a core, or for bandwidth of a storage.
 
 All of them make it rather shorter than longer: what is said to be saved is not exaggerated, as far as that is known.
@@ -14,7 +15,8 @@ All of them make it rather shorter than longer: what is said to be saved is not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from streamflow_io.graph.io_graph import Delivery
@@ -54,12 +56,16 @@ def at_termination(history: History) -> Otherwise:
     names = [job.name for job in history.jobs]
     if len(names) > len(set(names)):
         return Otherwise(unknown="jobs were repeated")
-    return _Network(history).otherwise()
+    again = _started_again(history)
+    if any(job.name in again and job.usage is None for job in history.jobs):
+        return Otherwise(unknown="jobs were repeated")
+    return _Network(history, again).otherwise()
 
 
 class _Network:
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, again: Collection[str]) -> None:
         self._history = history
+        self._again = again
         self._jobs = sorted(history.jobs, key=lambda job: (_time(job.started), _time(job.ended)))
         self._index = {job.name: index for index, job in enumerate(self._jobs)}
         self._related = RelatedJobs(self._jobs)
@@ -78,7 +84,7 @@ class _Network:
         for index, job in enumerate(self._jobs):
             started = self._starts(index)
             reads = self._reads_early(index)
-            took = _time(job.ended) - _time(job.started)
+            took = self._ran(job)
             if started > _time(job.started) or reads:
                 is_least |= index in self._crowded
                 took = self._takes(index, reads)
@@ -122,10 +128,17 @@ class _Network:
             if source in self._index and _time(self._jobs[self._index[source]].ended) > _time(job.started)
         ]
 
+    def _ran(self, job: Job) -> float:
+        """How long a job ran, in its last try."""
+        since, until = _time(job.started), _time(job.ended)
+        if job.name in self._again and (measured := self._history.measured(job)) is not None:
+            since = max(since, measured[0])
+        return until - since
+
     def _takes(self, index: int, reads: Sequence[tuple[str, Job]]) -> float:
         """How long a job takes when all is there, and it is alone, at least."""
         job = self._jobs[index]
-        took = takes = _time(job.ended) - _time(job.started)
+        took = takes = self._ran(job)
         waits = [stream.waited for stream in self._streams[job.name]]
         held = None if job.usage is None else job.usage.held_seconds
         ways = {how for how, _ in reads}
@@ -139,6 +152,12 @@ class _Network:
         if index in self._crowded:
             takes = min(takes, _worked(job))
         return max(0.0, takes)
+
+
+def _started_again(history: History) -> set[str]:
+    """The jobs that have begun more than once to read the same input, while it was written."""
+    times = Counter((reading.job, reading.input, reading.output) for reading in history.readings)
+    return {job for (job, _, _), count in times.items() if count > 1}
 
 
 def _crowded(jobs: Sequence[Job]) -> set[int]:

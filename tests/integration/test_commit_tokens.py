@@ -338,6 +338,7 @@ def test_what_was_changed_after_it_was_streamed_is_read_again(bench: Bench, scri
     assert "Job /b/0 starts again when what it reads is final: of job /a/0, from which it reads" in ours.log
     assert f"/out.txt {how}" in ours.log
     assert len(ours.times("read")) == 2
+    assert "Not delivered as asked: /a/out: who had read it has started again" in ours.log
 
 
 @pytest.mark.parametrize(

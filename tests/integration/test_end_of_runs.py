@@ -47,3 +47,14 @@ def test_what_a_run_saved_is_what_the_same_run_takes_without_hints_more(bench: B
     assert "this run" not in plain.log.lower()
     # Who asks for a run without us wants to compare with it.
     assert "Telemetry of this run is in" in baseline.log
+
+
+def test_who_asks_for_the_size_of_a_stream_is_among_what_was_not_delivered_as_asked(bench: Bench) -> None:
+    made = tool("seq 8 > out.txt; sleep 1; seq 8 >> out.txt", {}, {"out": {**found("out.txt"), "streamable": True}})
+    sized = tool(
+        "stat -c %s $file; cat $file", {"file": {"type": "File", "streamable": True}}, {"out": "stdout"}, stdout="b.txt"
+    )
+    steps: dict[str, Document] = {"a": {"run": made, "in": {}}, "b": {"run": sized, "in": {"file": "a/out"}}}
+    _, ours = bench.run_both(workflow({}, steps, {"out": "b/out"}))
+    assert "Not delivered as asked: /a/out: the command asks by path for more than its bytes" in ours.log
+    assert "Nothing was delivered later than asked" not in ours.log

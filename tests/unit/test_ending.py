@@ -132,6 +132,25 @@ def test_what_waited_for_something_else_has_saved_nothing() -> None:
     assert otherwise(*run, end=9).seconds == pytest.approx(9)
 
 
+def test_who_had_to_start_again_has_saved_nothing() -> None:
+    first, *rest = job("/b/0", 0.5, 0.5, 13, cpu=1)
+    last = rest[-1]
+    assert isinstance(last, EndedRecord)
+    assert last.usage is not None
+    again = last.model_copy(update={"usage": last.usage.model_copy(update={"started": BEGIN + 7})})
+    run = (
+        edge("/a/out", "/b/in"),
+        job("/a/0", 0, 0, 7),
+        [first, *rest[:-1], again],
+        reading("/b/0", "/a/0"),
+        reading("/b/0", "/a/0"),
+        streamed("/b/0", waited=0),
+    )
+    assert otherwise(*run, end=13).seconds == pytest.approx(13)
+    # When its last try began was not measured.
+    assert "repeated" in (otherwise(*run[:2], job("/b/0", 0.5, 0.5, 13), *run[3:], end=13).unknown or "")
+
+
 def test_who_may_have_waited_at_the_gate_is_taken_to_have_waited() -> None:
     run = (edge("/a/out", "/b/in", Delivery.GATE), job("/a/0", 0, 0, 5), reading("/b/0", "/a/0", "gate"))
     assert otherwise(*run, job("/b/0", 0, 0, 6), end=6).seconds == pytest.approx(6)
