@@ -309,10 +309,15 @@ def _load(file: str) -> CWLObject:
 
 
 def _warnings(plan: Plan, scripts: list[HintError]) -> tuple[str, ...]:
+    streams = [edge.route for edge in plan.edges if edge.delivery is Delivery.STREAM]
     edges = [
         ((route.output.step, route.output.port), (route.consumer.step, route.consumer.port))
         for route in plan.routes
-        if route.consumer is not None and {route.output.step, route.consumer.step} <= plan.annotations.keys()
+        if route.consumer is not None
+        and {route.output.step, route.consumer.step} <= plan.annotations.keys()
+        # Without hints something may stream all the same: then another table says so.
+        and route not in streams
+        and route.consumer.step not in plan.candidates
     ]
     told = [*check_both_ends(plan.annotations, edges), *scripts]
     return tuple(error.message for error in told) + (plan.storages.warnings if plan.storages else ())

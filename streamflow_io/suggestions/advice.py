@@ -10,7 +10,7 @@ from itertools import groupby, pairwise
 from streamflow_io.grouping import grouped
 from streamflow_io.telemetry.critical_path import PathSpan
 from streamflow_io.telemetry.edge_results import EdgeResult
-from streamflow_io.telemetry.history import History
+from streamflow_io.telemetry.history import History, Job
 from streamflow_io.telemetry.next_steps import Advice
 from streamflow_io.telemetry.records import OFF, WaitCause
 from streamflow_io.telemetry.waiting_words import CAUSES
@@ -57,8 +57,23 @@ def _failed(history: History) -> Iterator[Advice]:
         first = min(failed, key=lambda job: job.ended or 0.0)
         yield Advice(
             text=f"Mend {first.step}: the log has the command of {first.name} and what it has written",
-            why=f"{counted(len(failed), 'job')} failed, first {first.name} after {first.ended or 0.0:,.1f} s",
+            why=f"{counted(len(failed), 'job')} failed, first {first.name} after {first.ended or 0.0:,.1f} s"
+            + _what_it_streamed(history, first),
         )
+
+
+def _what_it_streamed(history: History, job: Job) -> str:
+    """What the last try of a job has read while it was written."""
+    began = (history.measured(job) or history.running(job) or (history.seconds,))[0]
+    over = {each.name for each in history.jobs if each.ended is not None and each.ended <= began}
+    read = {
+        reading.output: None
+        for reading in history.readings
+        if reading.job == job.name and reading.delivery == "stream" and not over.issuperset(reading.sources)
+    }
+    if not read:
+        return ""
+    return f"; it read {', '.join(read)} as a byte stream: if its command seeks, or reads twice, take `streamable` off"
 
 
 def _is_observed(history: History) -> bool:

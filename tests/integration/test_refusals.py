@@ -178,6 +178,10 @@ def test_what_is_streamable_on_one_end_only_is_told(tmp_path: Path) -> None:
     assert {uncoded(warning.message) for warning in result.warnings} == told
     assert all(warning.line is not None for warning in result.warnings)
     assert set(map(uncoded, plan_file(streamflow_file(tmp_path)).warnings["main"])) == told
+    # There it may stream all the same.
+    learned = {"streaming": "auto", "learned": str(tmp_path / "learned")}
+    auto = streamflow_file(tmp_path, scheduling={"scheduler": {"type": "io-aware", "config": learned}})
+    assert plan_file(auto).warnings["main"] == ()
 
 
 def test_a_storage_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -119,6 +119,17 @@ def test_an_attempt_before_and_a_failure() -> None:
     assert advice(found, critical_path(found), [])[0].text.startswith("Mend /a: ")
 
 
+def test_a_job_that_failed_with_a_byte_stream_is_told_with_it() -> None:
+    def why(started: float) -> str:
+        failed = [*job("/a/0", 0, 0, 3), *job("/b/0", started, started, 4, status="failed")]
+        found = history(*failed, reading("/b/0", "/a/out", "/a/0", started), status="failed")
+        return advice(found, critical_path(found), [])[0].why
+
+    assert "; it read /a/out as a byte stream: if its command seeks, or reads twice, take `streamable` off" in why(1)
+    # It has read the file.
+    assert "byte stream" not in why(3)
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 9), *[st.floats(0, 9)] * 3, st.booleans()),
