@@ -21,7 +21,7 @@ from streamflow_io.nested import parts
 
 from .errors import HintError, HintErrors, Level, Loc, Located, Source
 from .inheritance import Parameter, Scope, Step
-from .models import Hint
+from .models import HINT_CLASSES, Hint
 from .parsing import looks_ours, parse_hint
 from .yaml_files import line_in, plain, source_of
 from .yaml_text import TooMuchError, check, parse
@@ -31,6 +31,7 @@ CWLObject = Any
 _JAVASCRIPT = "InlineJavascriptRequirement"
 _VALUE_FROM = "StepInputExpressionRequirement"
 _DESCRIPTIONS = {"hints", "label", "doc", "$namespaces", "$schemas"}
+_PLACE = "under `hints` of a tool, a step or a workflow"
 _FILES = {"File": "File", "stdin": "File", "stdout": "File", "stderr": "File", "Directory": "Directory"}
 
 
@@ -89,7 +90,7 @@ def load(path: str) -> CWLObject:
     :raises schema_salad.exceptions.ValidationException: if it is no valid CWL
     :raises TooMuchError: if it is YAML that cannot be read in reasonable time
     :raises UnreadableError: if it, or its name, is not UTF-8
-    :raises HintErrors: if it has hints of ours under `requirements`
+    :raises HintErrors: if it has hints of ours elsewhere than under `hints`
     :raises OSError: if it cannot be read
     """
     file, fragment = urldefrag(path)
@@ -122,7 +123,7 @@ def read_steps(document: CWLObject) -> Walk:
     :param document: a Workflow, CommandLineTool or ExpressionTool of `cwl_utils.parser`; it is not changed
     :raises schema_salad.exceptions.ValidationException: if a file named by `run` is no valid CWL
     :raises UnreadableError: if a workflow runs itself
-    :raises HintErrors: if a file named by `run` has hints of ours under `requirements`
+    :raises HintErrors: if a file named by `run` has hints of ours elsewhere than under `hints`
     :raises OSError: if it cannot be read
     """
     walker = _Walker()
@@ -276,22 +277,33 @@ def _classes(element: CWLObject) -> frozenset[str]:
 
 
 def _check_positions(document: object, file: str) -> None:
-    """:raises HintErrors: if hints of ours stand under `requirements`, for which CWL has another message"""
+    """:raises HintErrors: if hints of ours stand elsewhere than under `hints`, where CWL ignores them, or says else"""
     errors: list[HintError] = []
+    hints: set[int] = set()
     for node in parts(document):
-        requirements = node.get("requirements") if isinstance(node, Mapping) else None
-        if isinstance(requirements, Mapping):
-            named = [(str(key), source_of(requirements, file).line(key)) for key in requirements]
-        elif isinstance(requirements, list):
+        if not isinstance(node, Mapping):
+            continue
+        written = node.get("hints")
+        hints |= {id(written), *map(id, written if isinstance(written, list) else ())}
+        requirements = node.get("requirements")
+        named: list[tuple[str, int | None]] = []
+        if isinstance(requirements, list):
             entries = [entry for entry in requirements if isinstance(entry, Mapping)]
-            named = [(str(entry.get("class")), source_of(entry, file).line("class")) for entry in entries]
-        else:
-            named = []
+            named += [(str(entry.get("class")), source_of(entry, file).line("class")) for entry in entries]
+        elif isinstance(requirements, Mapping):
+            hints.add(id(requirements))
+            named += [(str(key), source_of(requirements, file).line(key)) for key in requirements]
         errors += [
             HintError(file, line, "requirements", f"{name!r} is a hint, and no requirement", f"{name} under `hints`")
             for name, line in named
             if looks_ours(name)
         ]
+        if id(node) not in hints:
+            errors += [
+                HintError(file, source_of(node, file).line(key), str(key), "it does nothing here", _PLACE)
+                for key in node
+                if looks_ours(str(key)) and key not in HINT_CLASSES
+            ]
     if errors:
         raise HintErrors(errors)
 

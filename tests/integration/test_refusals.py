@@ -63,6 +63,11 @@ REFUSED: dict[str, tuple[Document, str]] = {
         chain({"requirements": {"sfio:Streaming": {"rules": RULE["rules"]}}}, **OURS),
         "'sfio:Streaming' is a hint, and no requirement",
     ),
+    "beside an output": (
+        {**TOOL, **OURS, "outputs": {"o": {"type": "stdout", "sfio:Streaming": RULE}}},
+        "sfio:Streaming: it does nothing here; allowed: under `hints` of a tool, a step or a workflow",
+    ),
+    "beside hints": ({**TOOL, "sfio:IOTask": {}}, "sfio:IOTask: it does nothing here"),
 }
 
 
