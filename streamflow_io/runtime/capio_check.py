@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 import aiofiles.os
 
 from streamflow_io.capio_cl.configuration import Configuration
-from streamflow_io.capio_cl.reports import parse_reports, reports_obstacle
+from streamflow_io.capio_cl.reports import Reports, parse_reports, reports_obstacle
 from streamflow_io.capio_cl.supported import COMMIT_CLOSES, held_files
 
 from .capio_guard import Guarded
 from .capio_installation import CapioError, Installation
 from .capio_server import CapioServer
 from .embedded import EmbeddedRuntime
-from .node_runtime import NodeRuntimeError
+from .node_runtime import NodeJob, NodeRuntimeError
 
 _WRITER, _READER = "sfio.writer", "sfio.reader"
+# In which a reader has opened its file, and is told of its end when that is told too soon.
+_OPEN_SECONDS = 10.0
+_END_SECONDS = 0.2
 
 
 def check_capio(installation: Installation) -> str | None:
@@ -54,7 +58,8 @@ async def _try(installation: Installation) -> str | None:
         await server.client("wait", file, application=_WRITER)
         guarded = Guarded(read, inputs=(PurePosixPath(file),))
         reader = await server.start_client("show", file, application=_READER, stdout=seen, guarded=guarded)
-        await asyncio.sleep(0.2)
+        await _until_opened(reader, read)
+        await asyncio.sleep(_END_SECONDS)
         if reader.exit.done():
             raise CapioError("a reader is given an end of file before there is one")
         await server.client(
@@ -73,6 +78,15 @@ async def _try(installation: Installation) -> str | None:
         await runtime.close()
 
 
+async def _until_opened(reader: NodeJob, reports: Path) -> None:
+    """Wait until a reader has opened its file, as far as the guard sees that, or has ended."""
+    deadline = time.monotonic() + _OPEN_SECONDS
+    while not reader.exit.done() and time.monotonic() < deadline:
+        if (await asyncio.to_thread(_reported, reports)).opened:
+            return
+        await asyncio.sleep(0.02)
+
+
 async def _check_reports(server: CapioServer, written: Path, read: Path, copy: Path) -> None:
     """Look whether the guard has seen what was written and read: the run relies on it.
 
@@ -80,8 +94,13 @@ async def _check_reports(server: CapioServer, written: Path, read: Path, copy: P
     """
     content = await asyncio.to_thread(server.guard.content, copy)
     for path in (written, read):
-        reports = parse_reports(await asyncio.to_thread(path.read_text) if path.exists() else "")
+        reports = await asyncio.to_thread(_reported, path)
         contents = [*reports.contents.values(), *(reading.content for reading in reports.read)]
         why = reports_obstacle(reports, reports.opened)
         if why is not None or contents != [content]:
             raise CapioError(f"the guard in front of CAPIO does not see what programs do: {why or contents}")
+
+
+def _reported(path: Path) -> Reports:
+    """What programs have reported; nothing if there is no report."""
+    return parse_reports(path.read_text(encoding="utf-8") if path.exists() else "")

@@ -4,8 +4,10 @@
  * libsyscall_intercept calls `intercept_hook_point` for each system call of the C library. CAPIO sets it; this library,
  * loaded after it, puts itself in front. A file of CAPIO is written once, from its beginning to its end, by one thread;
  * its readers have it as a FIFO. What is not possible with a FIFO gets the error that it gets there; everything else that
- * CAPIO does not do as Linux does ends the program, and says why ("unfit"). All bytes that are written and read are
- * counted and digested, and reported when a file is closed: who reads the reports compares them.
+ * CAPIO does not do as Linux does ends the program, and says why ("unfit"). So does who asks by path for the type or size
+ * of what it reads: it would be told of a FIFO. Of what is open nearly every program asks, for a size of buffers: it is
+ * told. All bytes that are written and read are counted and digested, and reported when a file is closed: who reads the
+ * reports compares them.
  *
  * CAPIO sees no call that has nothing to do with its files, and none with a relative path.
  *
@@ -34,6 +36,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -225,22 +228,47 @@ static int exists(const char *path) {
 /* The path of the same file in another directory; false: it is in no directory that stands for that one. */
 static int instead(const char *path, const char *from, const char *to, char *out) {
     size_t length = strlen(from);
-    if (!length || !*to || strncmp(path, from, length) != 0 || path[length] != '/' || strchr(path + length + 1, '/')) return 0;
-    return snprintf(out, PATH_MAX, "%s%s", to, path + length) < LONGEST;
+    if (!length || !*to || strncmp(path, from, length) != 0 || path[length] != '/') return 0;
+    return snprintf(out, PATH_MAX, "%s%s", to, path + length) < PATH_MAX;
+}
+
+/* Ends a program that looks in the directory that stands for its output directory for what it has made in that. */
+static void not_beside(const char *path) {
+    char other[PATH_MAX];
+    if (instead(path, own, beside, other) && RAW(SYS_faccessat, AT_FDCWD, other, F_OK, 0) == 0)
+        unfit("it uses %s by two paths", shown(path));
+}
+
+/* Files of CAPIO are `/dev/null` for the kernel. */
+static void not_by_descriptor(const char *path) {
+    static const char *const standard[] = {"/dev/stdin", "/dev/stdout", "/dev/stderr"};
+    if (!path || !atomic_load(&open_files)) return;
+    for (int fd = 0; fd < 3; fd++)
+        if (strcmp(path, standard[fd]) == 0 && atomic_load(&files[fd].kind)) unfit("it uses %s", path);
+    if (strncmp(path, "/dev/fd", 7) != 0 && !(strncmp(path, "/proc/", 6) == 0 && strstr(path, "/fd"))) return;
+    const char *number = strrchr(path, '/') + 1;
+    char *end;
+    long fd = strtol(number, &end, 10);
+    /* The directory of all of them, or one of CAPIO's. */
+    if (end == number || *end || (fd >= 0 && fd < FILES && atomic_load(&files[fd].kind))) unfit("it uses %s", path);
 }
 
 static enum place place_of(long directory, const char *path, char *out) {
     size_t length = strlen(root);
     char other[PATH_MAX];
+    not_by_descriptor(path);
     if (!resolve(directory, path, out)) return OUTSIDE;
-    if (instead(out, beside, own, other) && exists(other)) unfit("it looks for %s by two paths", shown(other));
+    if (instead(out, beside, own, other) && strlen(other) < LONGEST && !strchr(other + strlen(own) + 1, '/') && exists(other))
+        unfit("it uses %s by two paths", shown(other));
     if (strncmp(out, root, length) != 0) return OUTSIDE;
     if (!out[length]) return DIRECTORY;
     if (out[length] != '/') return OUTSIDE;
     if (!strchr(out + length + 1, '/')) return DIRECTORY;
     if (strlen(out) >= LONGEST) return UNKNOWN;
-    if (*own && strncmp(out, own, strlen(own)) == 0 && out[strlen(own)] == '/')
+    if (*own && strncmp(out, own, strlen(own)) == 0 && out[strlen(own)] == '/') {
+        not_beside(out);
         return strchr(out + strlen(own) + 1, '/') ? UNKNOWN : OWN;
+    }
     for (const char *line = inputs; *line; line += strcspn(line, "\n"), line += *line == '\n') {
         size_t size = strcspn(line, "\n");
         if (size == strlen(out) && memcmp(line, out, size) == 0) return INPUT;
@@ -266,18 +294,11 @@ static int enter(long fd, enum kind kind, const char *path, long *result) {
     return give(result, fd);
 }
 
-/* Files of CAPIO are `/dev/null` for the kernel. */
-static int names_descriptors(const char *path) {
-    return strncmp(path, "/dev/fd", 7) == 0 || strncmp(path, "/dev/std", 8) == 0
-        || (strncmp(path, "/proc/", 6) == 0 && strstr(path, "/fd"));
-}
-
 static int opening(long directory, const char *path, int flags, long mode, long *result) {
-    char place[PATH_MAX], other[PATH_MAX];
+    char place[PATH_MAX];
     int reads = (flags & O_ACCMODE) == O_RDONLY;
     switch (place_of(directory, path, place)) {
     case OUTSIDE:
-        if (path && atomic_load(&open_files) && names_descriptors(path)) unfit("it opens %s", path);
         if (path && *beside && reads && resolve(directory, path, place) && strcmp(place, beside) == 0)
             unfit("it opens its output directory");
         return 1;
@@ -286,13 +307,13 @@ static int opening(long directory, const char *path, int flags, long mode, long 
     case OWN:
         if (exists(place)) unfit("it opens %s a second time", shown(place));
         if (reads || !(flags & O_CREAT)) return give(result, -ENOENT);
-        if (instead(place, own, beside, other) && RAW(SYS_access, other, F_OK, 0, 0) == 0)
-            unfit("it writes %s by two paths", shown(place));
         if (ask(SYS_openat, AT_FDCWD, (long)place, O_WRONLY | O_CREAT | O_TRUNC | (flags & O_CLOEXEC), mode, result))
             unfit("CAPIO does not take %s", shown(place));
         return enter(*result, WRITING, place, result);
     case INPUT:
         if (!reads) unfit("it writes into its input %s", shown(place));
+        if (flags & O_PATH) unfit("it opens %s without reading it", shown(place));
+        if (flags & O_DIRECTORY) return give(result, -ENOTDIR);
         if (ask(SYS_openat, AT_FDCWD, (long)place, O_RDONLY | (flags & O_CLOEXEC), 0, result))
             unfit("CAPIO does not give %s", shown(place));
         return enter(*result, READING, place, result);
@@ -393,9 +414,9 @@ static int status_of(long directory, const char *path, int empty, void *status, 
     } else {
         switch (place_of(directory, path, place)) {
         case INPUT:
-            break;
+            unfit("it asks for the type or size of its input %s", shown(place));
         case OWN:
-            if (exists(place)) unfit("it asks for the status of %s, which it has written", shown(place));
+            if (exists(place)) unfit("it asks for the type or size of %s, which it has written", shown(place));
             return give(result, -ENOENT);
         case UNKNOWN:
             return give(result, -ENOENT);
@@ -414,9 +435,10 @@ static int accessing(long directory, const char *path, long mode, long *result) 
     char place[PATH_MAX];
     switch (place_of(directory, path, place)) {
     case INPUT:
-        return give(result, mode & (W_OK | X_OK) ? -EACCES : 0);
+        if (mode & (W_OK | X_OK)) unfit("it asks whether it may write or execute its input %s", shown(place));
+        return give(result, 0);
     case OWN:
-        if (exists(place)) unfit("it asks for %s, which it has written", shown(place));
+        if (exists(place)) unfit("it asks for the existence of %s, which it has written", shown(place));
         return give(result, -ENOENT);
     case UNKNOWN:
         return give(result, -ENOENT);
@@ -429,6 +451,14 @@ static int accessing(long directory, const char *path, long mode, long *result) 
 static int outside(long directory, const char *path, const char *what) {
     char place[PATH_MAX];
     if (place_of(directory, path, place) != OUTSIDE) unfit("it %s %s", what, shown(place));
+    return 1;
+}
+
+/* Of a file that is not there the kernel says so. */
+static int not_of_capio(long directory, const char *path, const char *what) {
+    char place[PATH_MAX];
+    enum place found = place_of(directory, path, place);
+    if (found == INPUT || (found == OWN && exists(place))) unfit("it %s %s", what, shown(place));
     return 1;
 }
 
@@ -446,6 +476,10 @@ static int nothing_open(const char *what) {
 
 static int becoming(long number, long a, long b, long c, long d, long e, long *result) {
     nothing_open("becomes another program");
+    if (number == SYS_execve)
+        not_of_capio(AT_FDCWD, (const char *)a, "executes");
+    else
+        not_of_capio(a, (const char *)b, "executes");
     report("exec");
     *result = raw(number, a, b, c, d, e, 0);
     report("noexec");
@@ -466,6 +500,25 @@ static int controlling(struct file *file, long command, long argument, long *res
         break;
     }
     unfit("it calls fcntl %ld for %s", command, shown(file->path));
+}
+
+static const char *what_is_done(long number) {
+    static char other[48];
+    switch (number) {
+    case SYS_dup: case SYS_dup2: case SYS_dup3:
+        return "duplicates its descriptor of";
+    case SYS_pwrite64: case SYS_pwritev: case SYS_pwritev2: case SYS_pread64: case SYS_preadv: case SYS_preadv2:
+        return "goes to and fro in";
+    case SYS_ftruncate: case SYS_fallocate:
+        return "sets the size of";
+    case SYS_flock:
+        return "locks";
+    case SYS_fchmod: case SYS_fchown: case SYS_futimesat: case SYS_utimensat: case SYS_fsetxattr: case SYS_fremovexattr:
+        return "changes the mode, times or attributes of";
+    default:
+        snprintf(other, sizeof other, "uses the system call %ld for", number);
+        return other;
+    }
 }
 
 /* Calls for an open file of CAPIO's, which is their first argument. */
@@ -517,7 +570,7 @@ static int on_file(struct file *file, long number, long a, long b, long c, long 
     default:
         break;
     }
-    unfit("it uses the system call %ld for %s", number, shown(file->path));
+    unfit("it %s %s", what_is_done(number), shown(file->path));
 }
 
 static int descriptor(long number, long a, long b, long c, long *result) {
@@ -599,6 +652,14 @@ static int guard(long number, long a, long b, long c, long d, long e, long f, lo
         char place[PATH_MAX];
         return place_of(AT_FDCWD, (const char *)a, place) == OUTSIDE ? 1 : give(result, -ENOTSUP);
     }
+    case SYS_chdir:
+        return not_of_capio(AT_FDCWD, (const char *)a, "changes into");
+    case SYS_statfs:
+        return not_of_capio(AT_FDCWD, (const char *)a, "asks for the file system of");
+    case SYS_bind:
+        return ((const struct sockaddr *)b)->sa_family == AF_UNIX && *((const struct sockaddr_un *)b)->sun_path
+            ? outside(AT_FDCWD, ((const struct sockaddr_un *)b)->sun_path, "makes")
+            : 1;
     case SYS_inotify_add_watch:
         return outside(AT_FDCWD, (const char *)b, "watches");
     case SYS_sendmsg:

@@ -28,6 +28,12 @@ from .protocol import Event, ExitEvent, JobSpec, OpenedEvent
 _IDLE_SECONDS = 14.0
 _LOOK_SECONDS = 2.0
 _COLLECT_SECONDS = 24 * 3600.0
+# When what feeds a program fails, or is killed, the program is, too, while it still waits: it must not have an end of
+# file. $0 is a file for its number.
+_FEED = """
+{ %(feeding)s || { until read pid < "$0"; do :; done 2> /dev/null; kill -KILL "$pid"; }; } |
+{ shift %(count)d; exec /bin/sh -c 'echo $$ > "$0"; exec "$@"' "$0" "$@"; }
+"""
 
 
 class UnfitProgramError(CapioError):
@@ -108,7 +114,8 @@ class CapioJob(NodeJob):
         # A program of ours reads it: what opens it would have to hand it on, which CAPIO cannot.
         feeding = client_command("feed", path)
         words = " ".join(f'"${number}"' for number in range(1, len(feeding) + 1))
-        return ["/bin/sh", "-c", f'{words} | {{ shift {len(feeding)}; exec "$@"; }}', "sh", *feeding]
+        script = _FEED % {"feeding": words, "count": len(feeding)}
+        return ["/bin/sh", "-c", script, str(Path(self.directory, "fed")), *feeding]
 
     async def wrap(self, spec: JobSpec) -> list[str]:
         watched = tuple(output for output in spec.outputs if output.port not in self._outputs.streamed)

@@ -43,7 +43,7 @@ _CLIENT_SECONDS = 20.0
 _PROBE_SECONDS = 5.0
 _SHARED_MEMORY = Path("/dev/shm")
 _PREFIX = "sfio"
-_NAME = re.compile(rf"{_PREFIX}-(\d+)-[0-9a-f]{{8}}")
+_NAME = re.compile(rf"{_PREFIX}-(\d+)-([0-9a-f]{{4}})[0-9a-f]{{4}}")
 # What a program with open files has there while it becomes another one is named after its thread only.
 _SNAPSHOT = re.compile(r"capio_snapshot_(?:path_)?(\d+)")
 # A request to the server has room for 256 characters, and is not checked.
@@ -68,11 +68,25 @@ exit $code
 """
 
 
+def server_name() -> str:
+    """A new name for the server of a run: by it one knows whether the run is over."""
+    return f"{_PREFIX}-{os.getpid()}-{_namespace()}{os.urandom(2).hex()}"
+
+
+def _namespace() -> str:
+    """That of the numbers of processes: containers may share the memory, and number their processes by themselves."""
+    return f"{os.stat('/proc/self/ns/pid').st_ino & 0xFFFF:04x}"
+
+
 def remove_leftovers() -> None:
-    """Remove from shared memory what is left of runs that were killed with all that was to clean up after them."""
+    """Remove from shared memory what is left of runs that were killed with all that was to clean up after them.
+
+    A server whose names are removed ends, with exit code 1. So those of another namespace of processes stay: nobody
+    here knows whether their run is over.
+    """
     for entry in _SHARED_MEMORY.glob(f"*{_PREFIX}-*"):
         match = _NAME.search(entry.name)
-        if match is not None and not Path("/proc", match[1]).exists():
+        if match is not None and match[2] == _namespace() and not Path("/proc", match[1]).exists():
             _unlink(entry)
     _remove_snapshots()
 
@@ -139,7 +153,7 @@ class CapioServer:
 
     @classmethod
     async def _start(cls, installation: Installation, runtime: EmbeddedRuntime, configure: Configure) -> CapioServer:
-        name = f"{_PREFIX}-{os.getpid()}-{os.urandom(4).hex()}"
+        name = server_name()
         job = await runtime.create_job("capio")
         server = cls(installation, runtime, name, job, await asyncio.to_thread(Guard.build, Path(job.directory)))
         await aiofiles.os.mkdir(server.directory)
@@ -166,7 +180,7 @@ class CapioServer:
 
     def why_ended(self) -> str:
         """One sentence: how it ended, with the last that it said."""
-        return f"{SERVER} has ended{self._how()}: {self._last_words()}"
+        return f"{SERVER} has ended{_how(self._job)}: {self._last_words()}"
 
     async def wait_for_end(self) -> None:
         """Return when the server has ended, which it does not by itself."""
@@ -257,8 +271,10 @@ class CapioServer:
         if not job.exit.done():
             raise CapioError(self.why_ended() if self.has_ended else f"CAPIO does not answer ({what})")
         if not (event := job.exit.result()).success:
+            if event.signal == signal.SIGALRM:
+                raise CapioError(f"CAPIO does not answer ({what})")
             text = (await asyncio.to_thread(_read, Path(job.directory, "said"))).strip()
-            raise CapioError(f"with CAPIO's library, `{what}` fails: {text[-500:] or event}")
+            raise CapioError(f"with CAPIO's library, `{what}` has ended{_how(job)}: {text[-500:] or 'it says nothing'}")
 
     async def close(self) -> None:
         """End the server; nothing of it is left in shared memory, nor its directory. May be called twice."""
@@ -287,16 +303,6 @@ class CapioServer:
         version = _VERSION.search(text)
         self.version = version[1] if version else None
 
-    def _how(self) -> str:
-        if not self._job.exit.done() or self._job.exit.exception() is not None:
-            return ""
-        event = self._job.exit.result()
-        number = event.signal if event.code is None else event.code - _SIGNALLED
-        if number is not None and number > 0:
-            with contextlib.suppress(ValueError):
-                return f" by {signal.Signals(number).name}"
-        return "" if event.code is None else f" with exit code {event.code}"
-
     def _last_words(self) -> str:
         lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in _read(self._log).splitlines()]
         return " / ".join([line for line in lines if line][-3:])[-500:] or "it says nothing"
@@ -305,6 +311,18 @@ class CapioServer:
 def client_command(*arguments: str) -> list[str]:
     """The words of a command that does something with CAPIO's library: see :mod:`.capio_client`."""
     return [sys.executable, "-I", "-S", str(_CLIENT), *arguments]
+
+
+def _how(job: NodeJob) -> str:
+    """By which signal, or with which exit code, a job has ended; with "" if that is not known."""
+    if not job.exit.done() or job.exit.exception() is not None:
+        return ""
+    event = job.exit.result()
+    number = event.signal if event.code is None else event.code - _SIGNALLED
+    if number is not None and number > 0:
+        with contextlib.suppress(ValueError):
+            return f" by {signal.Signals(number).name}"
+    return "" if event.code is None else f" with exit code {event.code}"
 
 
 async def _exit_of(job: NodeJob) -> None:

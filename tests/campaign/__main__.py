@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import secrets
 import shutil
 import sys
@@ -22,10 +23,23 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from laboratories import capio
 from laboratories.laboratory import LaboratoryError
 from tests.cwl import Run
 
-from .cases import CONTAINER_FAULTS, CONTAINER_SPAN, FAULTS, HOST_FAULTS, LOCAL_FAULTS, SPAN, Case, Fault, choose
+from .capio import CAPIO, CAPIO_SPAN
+from .cases import (
+    CAPIO_FAULTS,
+    CONTAINER_FAULTS,
+    CONTAINER_SPAN,
+    FAULTS,
+    HOST_FAULTS,
+    LOCAL_FAULTS,
+    SPAN,
+    Case,
+    Fault,
+    choose,
+)
 from .containers import Engine, engine
 from .disk import can_loop, can_mount
 from .hosts import Hosts, hosts
@@ -46,7 +60,8 @@ def main() -> int:
     try:
         trials = run(numbers, faults, directory, options)
     except LaboratoryError as error:
-        sys.exit(f"There can be no {'containers' if options.containers else 'hosts'} here: {error}")
+        what = "CAPIO" if options.capio else "containers" if options.containers else "hosts"
+        sys.exit(f"There can be no {what} here: {error}")
     Console(width=120).print(summary(trials))
     broken = [trial for trial in trials if trial.verdict.violations]
     if broken:
@@ -62,6 +77,8 @@ def chosen_faults(options: argparse.Namespace) -> Sequence[Fault]:
     """Those that make sense where the jobs run."""
     if options.hosts:
         return HOST_FAULTS
+    if options.capio:
+        return CAPIO_FAULTS
     if options.containers:
         # Without dockerd, there are no containers of other trials either.
         return [fault for fault in CONTAINER_FAULTS if fault.victim != "dockerd" or options.jobs == 1]
@@ -86,7 +103,9 @@ def possible_faults(directory: Path, faults: Sequence[Fault], victims: Collectio
 
 def run(numbers: Sequence[int], faults: Sequence[Fault], directory: Path, options: argparse.Namespace) -> list[Trial]:
     """Run all trials, and report each."""
-    span = CONTAINER_SPAN if options.containers else SPAN
+    span = CAPIO_SPAN if options.capio else CONTAINER_SPAN if options.containers else SPAN
+    if options.capio:
+        os.environ["CAPIO_HOME"] = str(capio.home())
     trials = []
     with place(options) as where:
         plain = run_workloads(directory, options, where)
@@ -114,6 +133,8 @@ def run_workloads(directory: Path, options: argparse.Namespace, where: Hosts | E
     """What plain StreamFlow makes of each workload. Of the random ones, those are left out that it cannot run."""
     if isinstance(where, Engine):
         return {name: run_plain(directory / f"plain-{name}", name, where) for name in options.workloads}
+    if options.capio:
+        return {CAPIO: run_plain(directory / f"plain-{CAPIO}", CAPIO)}
     plain = {name: run_plain(directory / f"plain-{name}", name) for name in options.workloads}
     for name in random_names(options.seed, options.random):
         with contextlib.suppress(RuntimeError):
@@ -168,6 +189,9 @@ def _options() -> argparse.Namespace:
     )
     elsewhere.add_argument(
         "--containers", action="store_true", help="in containers of a laboratory; dockerd dies only with --jobs 1"
+    )
+    elsewhere.add_argument(
+        "--capio", action="store_true", help="with CAPIO itself, whose server dies, too (installed, or CAPIO_SOURCES)"
     )
     parser.add_argument("--jobs", type=int, default=1, help="trials at the same time (default: %(default)s)")
     parser.add_argument("--directory", type=Path, help="where all of it happens (default: a temporary one)")

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-Victim = Literal["producer", "consumer", "exec", "serve", "driver", "disk", "clock", "hosts", "container", "dockerd"]
+Victim = Literal[
+    "producer", "consumer", "exec", "serve", "driver", "disk", "clock", "hosts", "container", "dockerd", "capio"
+]  # fmt: skip
 Kind = Literal["KILL", "TERM", "STOP", "frozen", "size", "files", "memory", "full", "stuck", "jump", "network", "pause"]
 
 
@@ -18,7 +20,8 @@ class Fault:
 
     :ivar victim: the processes of a producer's or a consumer's command, `sfio-node exec` or `serve`, `streamflow run`;
         the disk that holds the job directories and the run directory; the clock of the driver; two SSH hosts on
-        which all jobs run; or a container in which some of them do, and the daemon of all containers
+        which all jobs run; a container in which some of them do, and the daemon of all containers; or the server of
+        CAPIO
     :ivar kind: a signal to one process; STOP (until CONT), and `frozen`: by its cgroup, with all of its job; a limit of
         the size of files (EFBIG), of open files (EMFILE) or of memory (ENOMEM), for all processes of the victim; a disk
         that is full (ENOSPC), or does nothing for a while; a clock that jumps; a network that is down for a while; a
@@ -68,7 +71,9 @@ CONTAINER_FAULTS = (
     Fault("container", "pause"),
     Fault("dockerd", "KILL"),
 )
-FAULTS = tuple(dict.fromkeys((*LOCAL_FAULTS, *HOST_FAULTS, *CONTAINER_FAULTS)))
+#: And these CAPIO itself.
+CAPIO_FAULTS = tuple(Fault(victim, "KILL") for victim in ("capio", "producer", "consumer", "driver"))
+FAULTS = tuple(dict.fromkeys((*LOCAL_FAULTS, *HOST_FAULTS, *CONTAINER_FAULTS, *CAPIO_FAULTS)))
 #: For how many seconds the network is down: shorter and longer than a reader tries to come back.
 OUTAGES = (10.0, 75.0)
 #: A random workload is named so.

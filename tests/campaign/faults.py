@@ -17,6 +17,7 @@ from tests.e2e.container_support import Containers
 from tests.forked import Driver
 
 from . import containers
+from .capio import CAPIO
 from .cases import Case
 from .containers import Engine
 from .disk import fill
@@ -53,7 +54,12 @@ def strike(case: Case, driver: Driver, place: Place) -> str | None:
     def jobs_run() -> bool:
         if isinstance(place.where, Hosts):
             return bool(place.where.jobs())
-        return any(process.is_exec or process.roles for process in of_run(place.temporary))
+        processes = of_run(place.temporary)
+        if case.workload == CAPIO:
+            # Its server, and that of its trial, are jobs, too; and its readers start late.
+            wanted = "consumer" if case.fault.victim == "consumer" else "producer"
+            return any(wanted in process.roles for process in processes)
+        return any(process.is_exec or process.roles for process in processes)
 
     if not case.early and not _wait(jobs_run, driver):
         return None
@@ -190,6 +196,8 @@ def _victims(case: Case, driver: Driver, processes: list[Process]) -> list[Proce
             return [process for process in processes if process.is_serve]
         case "exec":
             return [process for process in processes if process.is_exec]
+        case "capio":
+            return [process for process in processes if process.is_capio]
         case role:
             return [process for process in processes if role in process.roles]
 

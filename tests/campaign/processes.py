@@ -30,6 +30,11 @@ class Process:
         return self.command[1:3] == ("serve", "--directory")
 
     @property
+    def is_capio(self) -> bool:
+        """Whether it is the server of CAPIO."""
+        return os.path.basename(self.command[0]) == "capio_server"
+
+    @property
     def is_exec(self) -> bool:
         """Whether it runs a job; the reader of a read session is one, too."""
         return self.command[1:3] in (("exec", "--job"), ("read", "--job"))

@@ -16,6 +16,7 @@ from tests.cwl import Bench, Run
 from tests.e2e.container_support import Containers
 from tests.forked import Driver
 
+from .capio import CAPIO, CAPIO_SECONDS, left_by_capio
 from .cases import Case, Fault
 from .containers import Engine
 from .disk import mounts, real_disk, small_disk
@@ -92,7 +93,8 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | No
     if case.fault.victim == "clock":
         environment = {"PYTHONPATH": str(_CLOCK), "CAMPAIGN_JUMP": str(place.jump)}
     # A network that comes back late is part of the trial.
-    seconds = RUN_SECONDS + (case.relief or 0) + (_CONTAINERS_SECONDS if isinstance(where, Engine) else 0)
+    longest = CAPIO_SECONDS if case.workload == CAPIO else RUN_SECONDS
+    seconds = longest + (case.relief or 0) + (_CONTAINERS_SECONDS if isinstance(where, Engine) else 0)
     began = time.monotonic()
     left: list[str] = []
     with (
@@ -105,7 +107,7 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | No
         hung = not _ends(process, seconds)
         if beside is not None and other is not None:
             left += _wrong_beside(bench, beside, other, plain)
-        left += _leftovers(bench, path.parent, case, hung)
+        left += _leftovers(bench, path.parent, case, hung, process.pid)
         _kill(place.temporary)
     if isinstance(bench, Containers):
         bench.remove_containers()
@@ -158,13 +160,14 @@ def _ends(process: Driver, seconds: float) -> bool:
     return True
 
 
-def _leftovers(bench: Bench, place: Path, case: Case, hung: bool) -> list[str]:
+def _leftovers(bench: Bench, place: Path, case: Case, hung: bool, driver: int) -> list[str]:
     """What is left for longer than the runtime may take to leave, and should not be.
 
     The containers of a driver that has ended stay, as without us, but nothing runs in them, and one that was paused
     while StreamFlow deployed it, which it gives up then; what a killed container has left, a later run removes.
 
     :param place: the directory of the run
+    :param driver: its process
     """
     temporary = place / "tmp"
     is_dead = case.fault.victim == "driver" and not hung
@@ -177,6 +180,7 @@ def _leftovers(bench: Bench, place: Path, case: Case, hung: bool) -> list[str]:
         # What is below `streamflow` is StreamFlow's: the directories of its jobs.
         left += [str(path) for path in temporary.iterdir() if path.name not in ("streamflow", "filler")]
         left += [str(path) for path in mounts() if path.is_relative_to(bench.directory) and path != temporary]
+        left += left_by_capio(driver) if case.workload == CAPIO else []
         left = [what for what in left if not allowed.search(what)]
         if not left or time.monotonic() > end:
             return sorted(set(left))

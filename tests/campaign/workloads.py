@@ -15,6 +15,7 @@ from tests.cwl import Document, found, streamable, streaming, tool, workflow
 from tests.random_workflows.document import document, job
 from tests.random_workflows.generate import generate
 
+from .capio import CAPIO, capio_streams
 from .cases import RANDOM
 
 # By these, processes of a tool are told from others, also where StreamFlow runs it by itself.
@@ -322,6 +323,7 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "shared": {"storages": [{"name": "disk", "path": "/", "write": 20, "read": 20}], "ioExecutors": 8},
     "unhinted": _AUTO,
     "rehearsed": _AUTO,
+    CAPIO: {"runtime": "capio"},
 }
 #: Those beside which another run of ours goes on, whatever becomes of the first.
 BESIDE = frozenset({"shared"})
@@ -356,6 +358,8 @@ def make(name: str, files: Path) -> tuple[Document, Mapping[str, Any]]:
 
     :param files: a directory for what it is given
     """
+    if name == CAPIO:
+        return capio_streams(), {}
     if not name.startswith(RANDOM):
         return WORKLOADS[name](), {}
     seed, number = map(int, name.removeprefix(RANDOM).split("-"))

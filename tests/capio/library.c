@@ -174,9 +174,12 @@ __attribute__((destructor)) static void leave(void) {
 #define STAT(name, type) \
     int name(const char *path, type *status) { return (int)CALLED(SYS_newfstatat, AT_FDCWD, path, status, 0); }
 
+#define LSTAT(name, type) \
+    int name(const char *path, type *status) { return (int)CALLED(SYS_newfstatat, AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW); }
+#define FSTATAT(name, type) \
+    int name(int at, const char *path, type *status, int flags) { return (int)CALLED(SYS_newfstatat, at, path, status, flags); }
 OPEN(open) OPEN(open64) OPENAT(openat) OPENAT(openat64) STAT(stat, struct stat) STAT(stat64, struct stat64)
-int lstat(const char *path, struct stat *status) { return (int)CALLED(SYS_newfstatat, AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW); }
-int fstatat(int at, const char *path, struct stat *status, int flags) { return (int)CALLED(SYS_newfstatat, at, path, status, flags); }
+LSTAT(lstat, struct stat) LSTAT(lstat64, struct stat64) FSTATAT(fstatat, struct stat) FSTATAT(fstatat64, struct stat64)
 int fstat(int fd, struct stat *status) { return (int)CALLED(SYS_fstat, fd, status, 0, 0); }
 int fstat64(int fd, struct stat64 *status) { return (int)CALLED(SYS_fstat, fd, status, 0, 0); }
 int access(const char *path, int mode) { return (int)CALLED(SYS_access, path, mode, 0, 0); }

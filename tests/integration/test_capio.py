@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
 from datetime import datetime
@@ -18,6 +19,7 @@ from streamflow_io.commands.plan import plan_file
 from tests.capio.support import install, left_in_shared_memory, shared_memory_of
 from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 from tests.node_support import wait_for
+from tests.processes import of_processes
 
 CAPIO = {"runtime": "capio"}
 RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
@@ -123,7 +125,7 @@ UNFIT = {
     ),
     "asks for its size": (
         'open("out.txt", "w").write("line 1")\nopen("other.txt", "w").write(str(os.stat("out.txt").st_size))\n',
-        "it asks for the status of a-1/out.txt, which it has written",
+        "it asks for the type or size of a-1/out.txt, which it has written",
     ),
     "renames": (
         'open("new.txt", "w").write("line 1")\nos.rename("new.txt", "out.txt")\n',
@@ -131,7 +133,7 @@ UNFIT = {
     ),
     "looks for its file by two paths": (
         'open("out.txt", "w").write("line 1")\nopen(os.environ["HOME"] + "/out.txt", "a").write("line 2")\n',
-        "it looks for a-1/out.txt by two paths",
+        "it uses a-1/out.txt by two paths",
     ),
 }
 
@@ -146,6 +148,30 @@ def test_a_producer_that_does_what_capio_cannot_starts_again_without(bench: Benc
 
 
 DOES = "CAPIO cannot do what its program does:"
+# A FIFO would give each of them another answer, and they would succeed with it.
+ASKING = {
+    "its type": (
+        "os.lstat(path).st_mode & 0o170000 == 0o010000",
+        "it asks for the type or size of its input a-1/out.txt",
+    ),
+    "its size": ("os.path.getsize(path)", "it asks for the type or size of its input a-1/out.txt"),
+    "whether it may write": (
+        "os.access(path, os.W_OK)",
+        "it asks whether it may write or execute its input a-1/out.txt",
+    ),
+    "what it has open by path": ("os.stat(f'/dev/fd/{file}').st_size", "it uses /dev/fd/3"),
+}
+
+
+@pytest.mark.parametrize(
+    "what", [next(iter(ASKING)), *(pytest.param(name, marks=pytest.mark.long) for name in [*ASKING][1:])]
+)
+def test_a_reader_that_asks_for_more_than_bytes_starts_again_without(bench: Bench, what: str) -> None:
+    asking, why = ASKING[what]
+    script = f"path = os.environ['file']\nfile = os.open(path, os.O_RDONLY)\nprint({asking}, os.read(file, 100))\n"
+    _, ours = bench.run_both(pipeline(producer(lines()), reader("b", script)), config=CAPIO)
+    assert f"CAPIO is not used any more for the jobs of /b, they run without it: {DOES} {why}" in ours.log
+    assert left_in_shared_memory() == []
 
 
 @pytest.mark.long
@@ -233,6 +259,34 @@ def test_a_standard_input_is_opened_with_the_library(bench: Bench) -> None:
     )
     _, ours = bench.run_both(pipeline(producer(lines("b")), second), config=CAPIO)
     assert_served(ours, "b")
+
+
+def test_a_killed_feeder_is_no_end_of_file(bench: Bench) -> None:
+    """What hands the file on to a standard input is a process of its own, and may be killed."""
+    second = program(
+        READ.replace('open(os.environ["file"])', "sys.stdin").replace('os.environ["name"]', "'b'"),
+        {"file": streamable()},
+        {"out": "stdout"},
+        stdin="$(inputs.file.path)",
+        stdout="b.txt",
+    )
+    document = pipeline(producer(lines("b") + "time.sleep(0.5)"), second)
+    plain = bench.run(document, io=False)
+    path = bench.write(document, {}, True, CAPIO)
+    process = bench.start(path)
+    trace = path.parent / "trace"
+    wait_for(lambda: trace.exists() and "b line 1" in trace.read_text(), "the first line", 60)
+    for pid, (command,) in of_processes("cmdline"):
+        # The shell around it has its words, too.
+        is_feeder = command.startswith(os.fsencode(sys.executable)) and b"capio_client.py\0feed" in command
+        if is_feeder and str(bench.directory).encode() in command:
+            os.kill(pid, signal.SIGKILL)
+    ours = bench.finish(process, path)
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert len(ours.times("b line 1")) == 2
+    assert len(ours.times("b all")) == 1
+    assert bench.leftovers() == left_in_shared_memory() == []
 
 
 def test_what_is_written_past_capio_is_delivered_at_the_end(bench: Bench) -> None:
@@ -450,6 +504,54 @@ def test_a_reader_that_hangs_under_the_real_capio(bench: Bench, program_name: st
     assert left_in_shared_memory() == []
 
 
+WRONG_BYTES = {
+    **UNFIT,
+    "writes from several threads": (
+        'import threading\nout = open("out.txt", "w")\n'
+        "def say(what): print(what, file=out, flush=True)\n"
+        "for i in range(3):\n    t = threading.Thread(target=say, args=[i])\n    t.start()\n    t.join()\n",
+        "it uses one opening of a-1/out.txt in several threads",
+    ),
+    "writes from a forked child": (
+        'out = open("out.txt", "w", buffering=1)\nprint(1, file=out)\n'
+        "if os.fork() == 0:\n    print(2, file=out)\n    os._exit(0)\nos.wait()\nprint(3, file=out)\n",
+        "it starts a process while it has a-1/out.txt open",
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize("what", WRONG_BYTES)
+def test_what_gave_other_bytes_starts_again_without_the_real_capio(bench: Bench, what: str) -> None:
+    script, why = WRONG_BYTES[what]
+    _, ours = bench.run_both(pipeline(producer(script), reader("b")), config=CAPIO)
+    assert f"CAPIO is not used any more for the jobs of /a, they run without it: {DOES} {why}" in ours.log
+
+
+COPYING = {
+    "cp": 'cp -rL "$0" copy; cat copy',
+    "archive": 'cp -a "$0" copy; cat copy',
+    "rsync": 'rsync -aL "$0" copy; cat copy',
+    "tar": 'cd "$(dirname "$0")"; tar ch "$(basename "$0")" | tar xO',
+    "test": '[ -f "$0" ] && [ -s "$0" ] && cat "$0"',
+    "find": 'find -L "$0" -type f -size +1k | wc -l',
+    "du": 'du -bL "$0" | cut -f 1',
+}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize("how", COPYING)
+def test_a_reader_that_copies_a_fifo_as_such_starts_again_without_the_real_capio(bench: Bench, how: str) -> None:
+    if how == "rsync" and shutil.which(how) is None:
+        pytest.skip("rsync is not installed")
+    script = f"os.execvp('sh', ['sh', '-c', {COPYING[how]!r}, os.environ['file']])"
+    _, ours = bench.run_both(pipeline(producer(lines(script=BIG)), reader("b", script)), config=CAPIO)
+    assert f"CAPIO is not used any more for the jobs of /b, they run without it: {DOES}" in ours.log
+    assert left_in_shared_memory() == []
+
+
 @pytest.mark.usefixtures("real")
 @pytest.mark.parametrize("death", ["sys.exit(3)", "os.kill(os.getpid(), 9)"])
 def test_a_failed_producer_under_the_real_capio(bench: Bench, death: str) -> None:
@@ -510,6 +612,63 @@ def test_when_the_real_server_is_killed_all_goes_on_without_it(bench: Bench) -> 
     assert bench.leftovers() == left_in_shared_memory() == []
 
 
+# More than what is on the way to the server.
+MORE = """
+    for _ in range(100):
+        out.write(("y" * 99 + "\\n") * 2_000)
+        time.sleep(0.02)
+"""
+STOPPED = {
+    "while it is written": (
+        "b line 1",
+        lines("b", script=BIG).replace(END, MORE + END),
+        "as if its program hung under CAPIO",
+    ),
+    "when it has been written": ("end", lines("b", script=BIG), "CAPIO does not answer (collect)"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("real")
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("when", STOPPED)
+def test_when_the_real_server_hangs_all_goes_on_without_it(bench: Bench, when: str) -> None:
+    """It answers nobody any more: that is seen in 20 s."""
+    moment, script, why = STOPPED[when]
+    document = pipeline(producer(script), reader("b", BIG_READ))
+    plain = bench.run(document, io=False)
+    path = bench.write(document, {}, True, CAPIO)
+    process = bench.start(path)
+    trace = path.parent / "trace"
+    wait_for(lambda: trace.exists() and moment in trace.read_text(), moment, 60)
+    for pid in servers_of(path.parent):
+        os.kill(pid, signal.SIGSTOP)
+    stopped = datetime.now().timestamp()
+    ours = bench.finish(process, path)
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    (line,) = [line for line in ours.log.splitlines() if "CAPIO is not used any more in this run" in line]
+    assert why in line
+    assert datetime.fromisoformat(line.partition(" WARNING")[0].strip()).timestamp() - stopped < 22
+    assert bench.leftovers() == left_in_shared_memory() == []
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("real")
+def test_two_runs_with_the_real_capio_at_the_same_time(bench: Bench) -> None:
+    """Each has a server of its own, and is served by it to its end."""
+    document = pipeline(producer(lines("b", script=BIG)), reader("b", BIG_READ))
+    plain = bench.run(document, io=False)
+    for _ in range(4):
+        runs = bench.run_all([bench.write(document, {}, True, CAPIO) for _ in range(2)])
+        assert [(run.ok, run.results) for run in runs] == [(True, plain.results)] * 2
+        assert bench.leftovers() == left_in_shared_memory() == []
+        if not any("CAPIO is not used any more" in run.log for run in runs):
+            break
+    for run in runs:
+        assert_served(run, "b")
+
+
 @pytest.mark.usefixtures("real")
 def test_nothing_is_left_of_a_killed_driver_under_the_real_capio(bench: Bench) -> None:
     document = pipeline(producer(lines("b", script=BIG) + "time.sleep(60)"), reader("b", BIG_READ))
@@ -517,7 +676,9 @@ def test_nothing_is_left_of_a_killed_driver_under_the_real_capio(bench: Bench) -
     process = bench.start(path)
     trace = path.parent / "trace"
     wait_for(lambda: trace.exists() and "b line 1" in trace.read_text(), "the first line", 30)
-    assert servers_of(path.parent) != []
+    (server,) = servers_of(path.parent)
+    # CAPIO-CL would listen to the network for commits of others.
+    assert not [fd for fd in os.listdir(f"/proc/{server}/fd") if "socket:" in os.readlink(f"/proc/{server}/fd/{fd}")]
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     wait_for(lambda: bench.leftovers() == shared_memory_of(process.pid) == [], "the end of all", 30)

@@ -189,8 +189,8 @@ async def test_attempts_have_directories_of_their_own(home: Path) -> None:
     ("left", "kept"),
     [
         (
-            ("sfio-{dead}-0123abcd", "sem.sfio-{dead}-0123abcd_x"),
-            ("sfio-{own}-0123abcd", "sfio-{dead}-of-somebody-else"),
+            ("sfio-{dead}-{namespace}abcd", "sem.sfio-{dead}-{namespace}abcd_x"),
+            ("sfio-{own}-{namespace}abcd", "sfio-{dead}-of-somebody-else", "sfio-{dead}-{another}abcd"),
         ),
         (
             ("capio_snapshot_{dead}", "capio_snapshot_path_{dead}_3"),
@@ -202,12 +202,14 @@ async def test_attempts_have_directories_of_their_own(home: Path) -> None:
 def test_what_the_killed_have_left_is_removed(left: tuple[str, ...], kept: tuple[str, ...]) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    entries = [SHARED / name.format(dead=dead.pid, own=os.getpid()) for name in (*left, *kept)]
+    namespace = os.stat("/proc/self/ns/pid").st_ino & 0xFFFF
+    numbers = {"dead": dead.pid, "own": os.getpid(), "namespace": f"{namespace:04x}", "another": f"{namespace ^ 1:04x}"}
+    entries = [SHARED / name.format(**numbers) for name in (*left, *kept)]
     try:
         for entry in entries:
             entry.touch()
         remove_leftovers()
-        assert [entry.exists() for entry in entries] == [False, False, True, True]
+        assert [entry.exists() for entry in entries] == [False] * len(left) + [True] * len(kept)
     finally:
         for entry in entries:
             entry.unlink(missing_ok=True)

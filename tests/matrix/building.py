@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.matrix.data import DATA, TOOLS, Built
 
 SOURCES = Path(__file__).parent / "sources"
-BUILD_TIMEOUT = 60.0
+BUILD_TIMEOUT = 300.0
 
 
 class MissingError(Exception):

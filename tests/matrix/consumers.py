@@ -284,7 +284,7 @@ _TOOLS = [
     *_named("patch", 'cp "$DATA/words.txt" copy; patch -s copy {}', "patch", data="patch", stream=WAITS),
     *_named("xargs -a", "xargs -a {} -n 3000 echo"),
     Consumer(name="xargs <", script="xargs -n 3000 echo", needs=("xargs",), stdin=True),
-    *_named("tar c", "tar -h --mtime=@1 -cf - {} | tar -xOf -", "tar", stream=WAITS),
+    *_named("tar c", "tar -h --mtime=@1 -cf - {} 2> /dev/null | tar -xOf -", "tar", stream=WAITS),
     *_named("tar x", "tar -xf {}", data="tar"),
     *_named("tar xz", "tar -xzf {}", "tar", "gzip", data="tar.gz", stream=WAITS),
     Consumer(name="tar x <", script="tar -xf -", needs=("tar",), data="tar", stdin=True),
