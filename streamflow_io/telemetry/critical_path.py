@@ -3,13 +3,15 @@
 At each time one thing is on the path: a job that ran, what a job waited for, or StreamFlow between two jobs. The path
 goes from a job to that whose result it got last; from one that waited for the bytes of another more than that for it,
 or was held at the gate, to this other one, at the last byte or commit. Who had a core while a job waited for one is not
-followed: the path goes on with the data.
+followed: the path goes on with the data; but StreamFlow submits the jobs of a step one after the other, each when that
+before it has a place, so that it goes from one that had to wait for its turn to that before it.
 
 Times are seconds since the start of the run.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Literal
@@ -26,6 +28,8 @@ from .records import ReadingRecord, WaitCause
 _SOON = 0.05
 # StreamFlow itself starts a job sooner than that.
 _LONG = 2.0
+# It submits the next job of a step so soon when the one before has a place.
+_TURN = 0.5
 
 #: `ran`: a job ran; `tail`: it went on after the last byte that it had waited for; `waited`: it waited to be started;
 #: `between`: what it reads was there, and it was not submitted yet; `begin`, `end` of the run.
@@ -71,8 +75,15 @@ class _Path:
         self._jobs = history.jobs
         self._related = RelatedJobs(self._jobs)
         self._attempts: defaultdict[str, list[int]] = defaultdict(list)
+        # By step, when its jobs got a place.
+        self._turns: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         for index, job in enumerate(self._jobs):
             self._attempts[job.name].append(index)
+            placed = job.started if job.admitted is None else job.admitted
+            if placed is not None:
+                self._turns[job.step].append((placed, index))
+        for turns in self._turns.values():
+            turns.sort()
         self._readings = grouped(history.readings, lambda reading: reading.job)
         self._streams = grouped(history.streamed, lambda stream: stream.job)
         self._committed = grouped(history.committed, lambda commit: commit.job)
@@ -188,10 +199,24 @@ class _Path:
             given = self._gave(other, job, submitted, is_read_early=other in sources)
             if given is not None:
                 found.append((min(given, submitted), other))
+        if (turn := self._turn(index, submitted, seen)) is not None:
+            found.append(turn)
         if not found:
             return None
         given, other = max(found)
         return other, given
+
+    def _turn(self, index: int, submitted: float, seen: set[int]) -> tuple[float, int] | None:
+        """When a job had its turn to be submitted, and the one of its step that had waited for a place till then."""
+        turns = self._turns[self._jobs[index].step]
+        for place in range(bisect_right(turns, (submitted + _SOON, len(self._jobs))) - 1, -1, -1):
+            placed, other = turns[place]
+            if placed < submitted - _TURN:
+                break
+            begun = self._jobs[other].submitted
+            if other != index and other not in seen and begun is not None and begun < min(submitted, placed - _SOON):
+                return min(placed, submitted), other
+        return None
 
     def _gave(self, other: int, job: Job, submitted: float, *, is_read_early: bool) -> float | None:
         """When a job gave another what that was submitted with; none: it gave nothing before."""

@@ -107,6 +107,20 @@ def test_the_gate_and_a_commit() -> None:
     assert spans(history(*early)) == [("ran", "/a/0", 3), ("between", "/b/0", 0.5), ("ran", "/b/0", 6.5)]
 
 
+def test_a_job_that_waits_for_its_turn_is_behind_the_one_before_it() -> None:
+    # StreamFlow submits the second when the first has a place, and so on.
+    turns = [(0.0, 0.5, 3.0), (0.5, 3.0, 5.5), (3.0, 5.5, 8.0), (5.6, 8.0, 10.5)]
+    jobs = [one for number, times in enumerate(turns) for one in job(f"/a/0.{number}", *times)]
+    assert spans(history(*jobs)) == [
+        ("waited", "/a/0.0", 0.5),
+        ("waited", "/a/0.1", 2.5),
+        ("waited", "/a/0.2", 2.5),
+        ("between", "/a/0.3", 0.1),
+        ("waited", "/a/0.3", 2.4),
+        ("ran", "/a/0.3", 2.5),
+    ]
+
+
 def test_an_attempt_before_and_a_failure() -> None:
     again = [*job("/a/0", 0, 0, 2, status="failed"), *job("/a/0", 2.5, 2.5, 5)]
     assert spans(history(*again)) == [("ran", "/a/0", 2), ("between", "/a/0", 0.5), ("ran", "/a/0", 2.5)]
