@@ -30,6 +30,7 @@ _CONTEXT.set_forkserver_preload(["tests.preloaded"])
 _PROGRAMS = {
     "streamflow": ("streamflow.main", "main"),
     "streamflow believing": ("tests.believing", "main"),
+    "streamflow believing later": ("tests.believing", "main_later"),
     "streamflow-io": ("streamflow_io.cli", "main"),
     "cwltool": ("cwltool.main", "main"),
     "runtime driver": ("tests.e2e.runtime_driver", "command"),

@@ -37,6 +37,7 @@ def proof_to_json(proof: Proof) -> dict[str, Any]:
         "bytes": proof.bytes,
         "closes": proof.closes,
         "jobs": proof.runs,
+        "failures": proof.failures,
     }
 
 
@@ -77,4 +78,7 @@ def _outcome(proof: Proof) -> str:
     if proof.closes is not None:
         when = f"when it is closed {counted(proof.closes, 'time')}" if proof.closes else "when its job has ended"
         return f"complete {when}"
-    return "proven" if proof.is_proven else f"not streamed: {proof.reason}"
+    if proof.is_proven:
+        return "proven"
+    again = " (it is rehearsed again)" if proof.may_be_tried_again else ""
+    return f"not streamed: {proof.reason}{again}"

@@ -17,7 +17,7 @@ from streamflow_io.files import stranger
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.telemetry.directories import data_directory
 
-VERSION = 7
+VERSION = 8
 _APPLICATION = 0x5346494F  # "SFIO"
 
 _VERDICTS = """
@@ -63,6 +63,14 @@ _PROOFS = """
         UNIQUE (tool, kind, port, options)
     )
 """
+# How often it has failed in a row, of what is refused or proven; 0: it is refused for good, or has never failed.
+_FAILURES = "ALTER TABLE proofs ADD COLUMN failures INTEGER NOT NULL DEFAULT 0"
+_HAVE_FAILED = """
+    UPDATE proofs SET failures = 1 WHERE way IS NULL AND kind = 'reads' AND (
+        reason LIKE 'it fails with a stream%' OR reason LIKE 'it does not run twice: %'
+        OR reason LIKE '% when it reads a stream'
+    )
+"""
 _FORMAT = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
 # The rollback journal, not WAL: home directories of clusters are network file systems, where WAL does not work.
 _SCHEMA = (
@@ -86,6 +94,7 @@ _SCHEMA = (
     _WINDOWS,
     _BURST_BYTES,
     _PROOFS,
+    _FAILURES,
     f"PRAGMA application_id = {_APPLICATION}",
 )
 # What changes a file of each version into one of the next.
@@ -101,6 +110,7 @@ _UPGRADES = {
     4: (_WINDOWS,),
     5: (_BURST_BYTES,),
     6: (_PROOFS,),
+    7: (_FAILURES, _HAVE_FAILED),
 }
 
 
@@ -239,9 +249,11 @@ def _known_version(path: Path, application: int, version: int, tables: int) -> i
     return 0
 
 
-def known_rows(path: Path, table: str, select: str) -> list[sqlite3.Row]:
+def known_rows(path: Path, table: str, select: str, **added: str) -> list[sqlite3.Row]:
     """What a table has; nothing if there is no file, or no such table in it. Nothing is changed.
 
+    :param select: with the columns in braces that older files have not
+    :param added: these columns, with what stands for them then
     :raises LearnedLimitsError: if it cannot be read, or another user could have written it
     """
     if not path.exists():
@@ -250,8 +262,9 @@ def known_rows(path: Path, table: str, select: str) -> list[sqlite3.Row]:
     with errors(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
         application, version, tables = (int(connection.execute(sql).fetchone()[0]) for sql in _FORMAT)
         _known_version(path, application, version, tables)
-        is_there = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
-        return connection.execute(select).fetchall() if is_there else []
+        columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+        chosen = {name: name if name in columns else instead for name, instead in added.items()}
+        return connection.execute(select.format(**chosen)).fetchall() if columns else []
 
 
 def check_own(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import sqlite3
@@ -20,8 +21,10 @@ from .database import LearnedDatabase, LearnedLimitsError, known_rows
 #: `pipe`, as an input that is declared `streamable`.
 Way = Literal["net", "pipe"]
 
-_COLUMNS = "tool, kind, port, options, step, found, way, reason, bytes, runs, closes"
+_COLUMNS = "tool, kind, port, options, step, found, way, reason, bytes, runs, closes, failures"
 _SELECT = f"SELECT {_COLUMNS} FROM proofs ORDER BY step, kind, port, found"
+# What has failed so often stays refused: once may be an accident.
+_MOST_FAILURES = 3
 
 
 def _refusal(row: str) -> str:
@@ -29,12 +32,14 @@ def _refusal(row: str) -> str:
     return f"CASE WHEN {row}.way IS NOT NULL OR {row}.closes > 0 THEN 0 WHEN {row}.closes = 0 THEN 1 ELSE 2 END"
 
 
-# Another run may have found out the same, or that it is not so, meanwhile.
+# Another run may have found out the same, or that it is not so, meanwhile. Who has failed may be found to be able to,
+# by who knows that.
 _INSTEAD = f"""
     ON CONFLICT (tool, kind, port, options) DO UPDATE SET step = excluded.step, found = excluded.found,
     way = excluded.way, reason = excluded.reason, bytes = excluded.bytes, runs = max(proofs.runs, excluded.runs),
-    closes = excluded.closes
+    closes = excluded.closes, failures = excluded.failures
     WHERE {_refusal("excluded")} >= {_refusal("proofs")}
+        OR (proofs.failures BETWEEN 1 AND {_MOST_FAILURES - 1} AND excluded.failures >= proofs.failures)
 """
 _IS = "tool = ? AND kind = ? AND port = ? AND options = ?"
 
@@ -71,6 +76,8 @@ class Proof:
     :ivar runs: in how many jobs it has streamed since, without a difference
     :ivar closes: of an output: when it was closed after writing so often it is complete, as far as it was seen; 0: that
         was wrong, and it is complete only when its job has ended; None: nothing is known of it
+    :ivar failures: how often it has failed with a stream, or in a rehearsal; 0: it has not, or it is refused because
+        it makes something else
     """
 
     key: ProofKey
@@ -81,6 +88,12 @@ class Proof:
     bytes: int = 0
     runs: int = 0
     closes: int | None = None
+    failures: int = 0
+
+    @property
+    def may_be_tried_again(self) -> bool:
+        """Whether it is refused only because it has failed, and not often enough to be no accident."""
+        return self.is_refused and 0 < self.failures < _MOST_FAILURES
 
     @property
     def is_refused(self) -> bool:
@@ -100,12 +113,15 @@ class Proofs(LearnedDatabase):
         return tuple(map(_proof, await self._rows(_SELECT)))
 
     async def save(self, proof: Proof) -> None:
-        """Keep a proof instead of the one with the same key; but what is refused stays so, until it is forgotten."""
-        about = (proof.way, proof.reason, proof.bytes, proof.runs, proof.closes)
+        """Keep a proof instead of the one with the same key.
+
+        But what is refused stays so, until it is forgotten; unless it :attr:`~Proof.may_be_tried_again`.
+        """
+        about = (proof.way, proof.reason, proof.bytes, proof.runs, proof.closes, proof.failures)
         values = (*astuple(proof.key), proof.step, proof.found, *about)
         async with self._transaction("IMMEDIATE") as connection:
             await connection.execute(
-                f"INSERT INTO proofs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_INSTEAD}", values
+                f"INSERT INTO proofs ({_COLUMNS}) VALUES ({', '.join('?' * len(values))}) {_INSTEAD}", values
             )
 
     async def streamed(self, keys: Iterable[ProofKey]) -> None:
@@ -124,7 +140,9 @@ def known_proofs(path: Path) -> tuple[Proof, ...]:
 
     :raises LearnedLimitsError: if it cannot be read, or another user could have written it
     """
-    return tuple(map(_proof, known_rows(path, "proofs", _SELECT)))
+    # Older files do not say what has failed.
+    select = _SELECT.replace("failures", "{failures}")
+    return tuple(map(_proof, known_rows(path, "proofs", select, failures="0")))
 
 
 class RememberedProofs:
@@ -139,15 +157,31 @@ class RememberedProofs:
     def __init__(self, path: Path, known: Iterable[Proof] | None) -> None:
         self._path = path
         self._known = {proof.key: proof for proof in known or ()}
+        self._news = asyncio.Event()
         self._file: Proofs | None = None
         self._failed = known is None
 
     def of(self, key: ProofKey) -> Proof | None:
         return self._known.get(key)
 
+    def is_read(self, tool: str, port: str) -> bool:
+        """Whether an input is proven to be read as a stream, with some options."""
+        about = tool, "reads", port
+        return any(proof.is_proven and (key.tool, key.kind, key.port) == about for key, proof in self._known.items())
+
+    def failures(self, key: ProofKey) -> int:
+        """How often what has this key has failed, as far as that may have been an accident."""
+        return 0 if (known := self.of(key)) is None else known.failures
+
+    async def news(self) -> None:
+        """Wait for the next proof."""
+        await self._news.wait()
+
     async def remember(self, proof: Proof) -> None:
         """Keep a proof, for this run and later ones."""
         self._known[proof.key] = proof
+        news, self._news = self._news, asyncio.Event()
+        news.set()
         if (file := await self._open()) is not None:
             await self._try(file.save(proof))
 

@@ -8,7 +8,6 @@ import json
 import sqlite3
 import time
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from streamflow.log_handler import logger
 from streamflow_io.bandwidth.expectations import Learned
 from streamflow_io.messages import Code, coded
 
-from .database import LearnedDatabase, LearnedLimitsError, check_own, errors
+from .database import LearnedDatabase, LearnedLimitsError, known_rows
 from .store import size_class_of
 
 _SELECT = """
@@ -149,14 +148,8 @@ def _known_windows(path: Path) -> tuple[LearnedWindow, ...]:
 
     :raises LearnedLimitsError: if it cannot be read, or another user could have written it
     """
-    if not path.exists():
-        return ()
-    check_own(path)
-    with errors(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-        columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('windows')")}
-        # Older files have none of bursts.
-        select = _SELECT.format(bytes="bytes" if "bytes" in columns else "NULL")
-        return tuple(map(_window, connection.execute(select))) if columns else ()
+    # Older files have none of bursts.
+    return tuple(map(_window, known_rows(path, "windows", _SELECT, bytes="NULL")))
 
 
 def _window(row: sqlite3.Row) -> LearnedWindow:

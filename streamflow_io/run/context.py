@@ -22,6 +22,7 @@ from streamflow.workflow.step import ExecuteStep
 from streamflow.workflow.token import TerminationToken
 
 from streamflow_io.bandwidth.windows import Windows
+from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.database import learned_path
 from streamflow_io.learned.limits import RememberedLimits
@@ -34,6 +35,7 @@ from streamflow_io.telemetry.retention import remove_old_runs
 from streamflow_io.telemetry.runs import TELEMETRY_FILE, create_run_directory
 
 from .attempts import StreamingJobs
+from .awaited_streams import AwaitedStreams
 from .coordination_record import CoordinationRecord
 from .deploying import GangDeployment
 from .deployment_sites import Sites
@@ -86,6 +88,7 @@ class Run:
     :ivar verdicts: which declared splits are trusted
     :ivar proofs: what streams without a hint
     :ivar learned_streams: which inputs of jobs do
+    :ivar awaited: which outputs do as soon as that is proven
     :ivar reach: where there are node runtimes, and which jobs can read the streams of which
     :ivar runner: gives the commands of jobs to the node runtimes
     :ivar recorder: records what jobs do
@@ -111,7 +114,9 @@ class Run:
         self.verdicts = RememberedVerdicts(learned, plan.verdicts)
         self.proofs = RememberedProofs(learned, plan.proofs)
         self._programs = Programs()
-        self.learned_streams = LearnedStreams(plan.candidates, plan.contents, plan.proven, self.proofs, self._programs)
+        self.learned_streams = LearnedStreams(
+            plan.candidates, plan.contents, plan.proven, self.proofs, self._programs, plan.wiring.awaited
+        )
         self._runtimes = NodeRuntimes(
             scheduler.context, self.config.tls, start_here, self.config.containers == "on", plan.mixed_hosts
         )
@@ -119,6 +124,8 @@ class Run:
             self._runtimes.deployments.deploy_ahead, plan.workflow.steps, plan.gangs if plan.streams else ()
         )
         self.streaming_jobs = StreamingJobs()
+        here = {path for path, step in plan.steps.items() if step.site.kind is SiteKind.LOCAL}
+        self.awaited = AwaitedStreams(self.learned_streams, self.streaming_jobs, here)
         self.warnings = JobWarnings()
         self.gangs = GangPlacement(scheduler.job_allocations, scheduler.hardware_locations, plan.gang_cores)
         self.reach = Reach(self._runtimes, scheduler.job_allocations, self.gangs.keep_together, self._record)
@@ -242,6 +249,11 @@ class Run:
             self.config.oversubscribe != "never"
             and any(self.streaming_jobs.is_running(token.source.job) for token in streams_of(job.inputs))
         )
+
+    async def ready(self, job: Job) -> None:
+        """Wait until a job that has its input can be scheduled: what it cannot read as a stream is a file then."""
+        if await self.awaited.ready(job):
+            self.gangs.join(job.name)
 
     def submitted(self, job: Job, targets: Sequence[Target]) -> None:
         """A job has all its input, and is to be scheduled to one of some targets."""

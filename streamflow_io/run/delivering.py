@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import glob
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any, Literal
@@ -33,6 +33,7 @@ from .delivery import (
     Effect,
     Instruction,
     JobDelivery,
+    Permitted,
     Put,
     PutOrder,
     Settle,
@@ -78,15 +79,23 @@ class Deliverer:
         self._attempt, attempt.committed = attempt, self._delivery.committed
 
     async def follow(
-        self, attempt: Attempt, events: AsyncIterator[Event], producers: Producers, queued: bool = False
+        self,
+        attempt: Attempt,
+        events: AsyncIterator[Event],
+        producers: Producers,
+        queued: bool = False,
+        permitted: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         """Deliver what the events of the attempt say; what is committed, when all that it reads of others is final.
 
         Returns when it has ended, and all that can be is delivered.
 
         :param queued: it is in the queue of a queue manager
+        :param permitted: waits until an output may be streamed which is so only when that is proven
         :raises NodeRuntimeError: if the node runtime ends before it
         """
+        awaited = [output.port for output in self._outputs.values() if output.when_proven]
+        permits = [asyncio.create_task(self._permit(port, permitted)) for port in awaited if permitted is not None]
         commits: asyncio.Queue[Instruction | None] = asyncio.Queue()
         committing = asyncio.create_task(self._commit(attempt, producers, commits))
         try:
@@ -105,8 +114,13 @@ class Deliverer:
             commits.put_nowait(None)
             await committing
         finally:
-            committing.cancel()
-            await asyncio.wait([committing])
+            for task in (committing, *permits):
+                task.cancel()
+            await asyncio.wait([committing, *permits])
+
+    async def _permit(self, port: str, permitted: Callable[[str], Awaitable[None]]) -> None:
+        await permitted(port)
+        await self._handle(Permitted(port))
 
     async def _commit(self, attempt: Attempt, producers: Producers, commits: asyncio.Queue[Instruction | None]) -> None:
         """Execute what follows of commits, one after the other; nobody who reads early waits for that."""

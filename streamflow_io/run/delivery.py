@@ -1,9 +1,9 @@
 """What one job delivers before its end, over all of its attempts: events in, instructions out. Pure.
 
 **Events** are those of the node runtime (:mod:`streamflow_io.runtime.protocol`), those of who runs the job
-(:class:`Begun`, :data:`Moment`, :class:`Succeeded`), and :class:`Answer`. **Instructions** ask for something
-(:class:`Collect`), or have an effect: :class:`Put` and :class:`PutOrder` deliver, :class:`Settle` wakes readers,
-:class:`Warn` and :class:`Fail` tell; what follows after :class:`Fail` is void.
+(:class:`Begun`, :data:`Moment`, :class:`Permitted`, :class:`Succeeded`), and :class:`Answer`. **Instructions** ask for
+something (:class:`Collect`), or have an effect: :class:`Put` and :class:`PutOrder` deliver, :class:`Settle` wakes
+readers, :class:`Warn` and :class:`Fail` tell; what follows after :class:`Fail` is void.
 
 Invariants, in whatever order events come, and however many attempts there are:
 
@@ -58,6 +58,13 @@ class Begun:
     directory: str
     globs: Mapping[str, tuple[str, ...]]
     certain: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Permitted:
+    """It is proven that an output may be streamed which is so only then (:attr:`EarlyOutput.when_proven`)."""
+
+    port: str
 
 
 @dataclass(frozen=True)
@@ -127,7 +134,7 @@ class Settle:
     path: str | None = None
 
 
-Event = Begun | Moment | StartedEvent | OpenedEvent | PartEvent | CommitEvent | Answer | Succeeded
+Event = Begun | Moment | StartedEvent | OpenedEvent | PartEvent | CommitEvent | Permitted | Answer | Succeeded
 Effect = Put | PutOrder | Settle | Warn | Fail
 Instruction = Collect | Effect
 
@@ -141,8 +148,13 @@ class JobDelivery:
 
     def __init__(self, outputs: Iterable[EarlyOutput]) -> None:
         self.committed: set[tuple[str, str | None]] = set()
+        outputs = tuple(outputs)
         self._outputs = {output.port: DeliveredOutput(output) for output in outputs}
         self._begun = Begun("", {}, {})
+        # By output that must not be streamed yet: what could be, and how.
+        self._kept_back: dict[str, dict[str, tuple[Delivery, ...]]] = {
+            output.port: {} for output in outputs if output.when_proven
+        }
         # None: the barrier is lifted.
         self._held: list[CommitEvent] | None = []
         self._values: Mapping[str, Value] = {}
@@ -163,6 +175,9 @@ class JobDelivery:
                     self._held.append(event)
             case PartEvent():
                 yield from self._part(event)
+            case Permitted(port):
+                for path, deliveries in self._kept_back.pop(port, {}).items():
+                    yield from self._early(port, path, *deliveries)
             case Answer(asked, Value() as value):
                 yield from self._collected(asked.source, asked.deliveries, value)
             case "barrier lifted":
@@ -173,6 +188,8 @@ class JobDelivery:
                 self.committed, self._held, self._begun = set(), [], event
                 for port, delivered in self._outputs.items():
                     delivered.begin(event.globs.get(port, ()))
+                for kept_back in self._kept_back.values():
+                    kept_back.clear()
             case "submitted":
                 yield from self._certain(Delivery.STREAM)
                 yield from self._certain(Delivery.GATE)
@@ -238,7 +255,9 @@ class JobDelivery:
             yield from self._early(port, path, delivery)
 
     def _early(self, port: str, path: str, *deliveries: Delivery) -> Iterator[Collect]:
-        if waiting := self._outputs[port].waiting(path, *deliveries):
+        if (kept_back := self._kept_back.get(port)) is not None:
+            kept_back[path] = (*kept_back.get(path, ()), *deliveries)
+        elif waiting := self._outputs[port].waiting(path, *deliveries):
             yield Collect(Source(port, path, "early"), waiting)
 
     def _opened(self, event: OpenedEvent) -> Iterator[Collect]:

@@ -30,6 +30,7 @@ from streamflow_io.runtime import (
 )
 
 from .attempts import Attempt, ProducerFailedError, StreamingJob, StreamingJobs
+from .awaited_streams import AwaitedStreams
 from .barrier import Producers, RewrittenError, check_read, settled
 from .delivering import Deliverer
 from .ending import GaveWayError, JobFailedError, ProducerRestartError, blaming, check_exit, exit_of
@@ -97,6 +98,7 @@ class StreamingRun(Protocol):
     recorder: JobRecorder
     stream_rates: StreamRates
     learned_streams: LearnedStreams
+    awaited: AwaitedStreams
     failure: Failure
 
     @property
@@ -268,8 +270,9 @@ class Execution:
         await sessions.split(self._job.name, split, runtime)
         events = sessions.told(self._job.name, split.told(runner.events(self._job.name, node_job)))
         events = self._writes.told(events)
+        permitted = partial(self._run.awaited.permitted, self._job.name)
         following = asyncio.gather(
-            self._deliverer.follow(attempt, events, producers, queued=runtime.wrapper == "run"),
+            self._deliverer.follow(attempt, events, producers, runtime.wrapper == "run", permitted),
             self._give_way(node_job, attempt, producers),
             *(self._end_with(node_job, *producer) for producer in producers),
         )

@@ -35,9 +35,14 @@ class GangPlacement:
         self._together = together
         self._borrowed = BorrowedCores()
         self._apart: set[tuple[str, str]] = set()
+        self._joining: set[str] = set()
 
     def concerns(self, job_name: str) -> bool:
-        return get_job_step_name(job_name) in self._together
+        return job_name in self._joining or get_job_step_name(job_name) in self._together
+
+    def join(self, job_name: str) -> None:
+        """A job reads from others while they run, though its step is in no gang that was known before."""
+        self._joining.add(job_name)
 
     def ordered(self, job: Job, binding: BindingConfig) -> BindingConfig:
         """The targets of a job, those first that are on the deployments, or the hosts, of the jobs that it reads from.
@@ -70,7 +75,7 @@ class GangPlacement:
             return self._free_cores(locations[name])
 
         partners = [location.name for location in self._partners(job)]
-        together = self._together[get_job_step_name(job.name)]
+        together = self._together.get(get_job_step_name(job.name), cores)
         chosen = set(candidates(list(locations), partners, cores, together, free_cores, self._apart))
         return {key: location for key, location in available.items() if location.name in chosen}
 
@@ -81,6 +86,7 @@ class GangPlacement:
 
     def ended(self, job_name: str) -> None:
         self._borrowed.give_back(job_name)
+        self._joining.discard(job_name)
 
     def keep_together(self, reader: str, producer: str) -> None:
         """No job where one job runs can read the stream of one where another runs: no more of them are parted so.

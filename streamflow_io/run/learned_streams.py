@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Token
@@ -13,6 +13,7 @@ from streamflow.log_handler import logger
 from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.graph.candidates import Candidate
+from streamflow_io.graph.later import Reader
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs, Way
 from streamflow_io.messages import Code, coded
@@ -27,6 +28,7 @@ from .proof_key import proof_key
 from .reach import Reach
 from .replacing import ReplacedError, with_finals
 from .tokens import StreamToken, stream_tokens
+from .wants import is_want
 
 # Characters of what a job says that has failed.
 _REASON = 200
@@ -41,6 +43,7 @@ class LearnedStreams:
     :ivar streamed: the outputs that are streamed without a hint, by name
     :ivar proofs: what is known
     :ivar programs: which programs are other ones where jobs run
+    :ivar awaited: the outputs that are streamed as soon as it is proven that their readers can read them so, by name
     """
 
     candidates: Mapping[str, Candidate]
@@ -48,14 +51,25 @@ class LearnedStreams:
     streamed: Collection[str]
     proofs: RememberedProofs
     programs: Programs
+    awaited: Mapping[str, Collection[Reader]] = field(default_factory=dict)
 
     def is_learned(self, token: StreamToken) -> bool:
         """Whether a stream was not asked for by a hint."""
-        return self.is_streamed(token.source.job, token.source.port)
+        name = port_path(get_job_step_name(token.source.job), token.source.port)
+        return name in self.streamed or name in self.awaited
 
     def is_streamed(self, job: str, port: str) -> bool:
         """Whether an output of a job is streamed without a hint."""
-        return port_path(get_job_step_name(job), port) in self.streamed
+        name = port_path(get_job_step_name(job), port)
+        return name in self.streamed or (name in self.awaited and self.may_stream(name))
+
+    def may_stream(self, name: str) -> bool:
+        """Whether an output may be streamed by now that could not be when the run began."""
+        step, _, port = name.rpartition("/")
+        written = self.proofs.of(ProofKey(self.tools[step or "/"], "writes", port))
+        return (written is None or not written.is_refused) and all(
+            self.proofs.is_read(self.candidates[reader].tool, of) for reader, of in self.awaited[name]
+        )
 
     def closes(self, token: StreamToken) -> int | None:
         """When a stream that no hint has asked for was closed so often it is taken to be complete; None: at the end."""
@@ -202,7 +216,7 @@ class LearnedReads:
         if not self.streams:
             return False
         why = " ".join((str(error).partition("with error:")[2] or str(error)).split())
-        if not error.is_from_outside:
+        if not error.is_from_outside and not is_want(str(error)):
             self._blamed = self.streams
         self._why = why[:_REASON]
         self._as_files |= self.streams
@@ -220,5 +234,6 @@ class LearnedReads:
                 logger.warning(coded(declared, Code.NOT_AS_DECLARED))
             else:
                 logger.info(f"{port_path(step, name)} is not read any more while it is written: {reason}")
-                await proofs.remember(Proof(key, step, time.time(), reason=reason))
+                failures = proofs.failures(key) + 1
+                await proofs.remember(Proof(key, step, time.time(), reason=reason, failures=failures))
         await proofs.streamed(self._keys[name] for name in self.streams if name in self._keys)

@@ -53,6 +53,7 @@ class EarlyOutput(BaseModel):
     :ivar declared: where it cuts, if its program does not say it
     :ivar fixed_name: more depends on its name than those that read it before its job has ended
     :ivar fixed: more depends on whether there is one
+    :ivar when_proven: it streams only when it is proven, while the run goes on, that its readers can read it so
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -67,6 +68,7 @@ class EarlyOutput(BaseModel):
     declared: Declaration | None = None
     fixed_name: bool = False
     fixed: bool = False
+    when_proven: bool = False
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -123,7 +125,7 @@ class EarlyOutput(BaseModel):
                 )
                 for rule in rules
             ),
-            phases=True if Delivery.STREAM in (*self.deliveries, *self.elements) else None,
+            phases=True if Delivery.STREAM in (*self.deliveries, *self.elements) and not self.when_proven else None,
         )
 
 

@@ -16,6 +16,7 @@ from streamflow_io.capio_cl.from_graph import configure, stricter_than_served
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Delivery, Input, InputRoute, Output, Route, Step, StreamEdge
+from streamflow_io.graph.later import Wiring
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import LOCAL, SiteKind
@@ -50,6 +51,7 @@ class Plan:
     :ivar proven: the outputs that are streamed by them, by name
     :ivar contents: digests of all that is known of tools before they run, by step path, where these may stream so
     :ivar delivered: those of files and of names, as they are served
+    :ivar later: how the workflow is wired for what may be proven in its run; None: nothing may
     :ivar streams: whether files are delivered early in this run
     :ivar unavailable: why they are not, though some are to be
     :ivar outputs: of all tools
@@ -78,6 +80,7 @@ class Plan:
     proven: frozenset[str] = frozenset()
     contents: Mapping[str, str] = field(default_factory=dict)
     delivered: tuple[StreamEdge, ...] = ()
+    later: Wiring | None = None
     gangs: tuple[Gang, ...] = ()
     streams: bool = False
     unavailable: str | None = None
@@ -127,6 +130,11 @@ class Plan:
     def configuration(self) -> Configuration:
         """The coordination configuration, as far as it is known before the run."""
         return self.configure(self.jobs)
+
+    @property
+    def wiring(self) -> Wiring:
+        """How the workflow is wired."""
+        return self.later or Wiring(self.routes, self.names, self.delivered)
 
     @property
     def read_early(self) -> frozenset[tuple[str, str]]:

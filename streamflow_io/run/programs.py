@@ -38,6 +38,11 @@ class Programs:
             task.cancel()
         await asyncio.gather(*self._asked.values(), return_exceptions=True)
 
+    def known(self, candidate: Candidate) -> set[OtherPrograms]:
+        """Those of a tool at all places where they were looked for already."""
+        asked = [task for (_, of), task in self._asked.items() if of == candidate and _has_answer(task)]
+        return {found for task in asked if (found := task.result()) is not None}
+
     async def of(self, runtime: NodeRuntime, candidate: Candidate) -> OtherPrograms | None:
         """Those of a tool that are other ones than on the driver's node; None: that cannot be told."""
         if runtime.is_here or not candidate.programs:
@@ -45,6 +50,10 @@ class Programs:
         if (key := (runtime, candidate)) not in self._asked:
             self._asked[key] = asyncio.create_task(_ask(runtime, candidate))
         return await asyncio.shield(self._asked[key])
+
+
+def _has_answer(task: asyncio.Task[OtherPrograms | None]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
 
 
 async def _ask(runtime: NodeRuntime, candidate: Candidate) -> OtherPrograms | None:

@@ -41,6 +41,7 @@ from .shadow import shadow_of
 from .steps import StreamingExecuteStep
 from .tasks import to_the_end
 from .tokens import file_tokens, file_value, with_own_value
+from .wants import is_want
 
 _ASK_SECONDS = 60.0
 
@@ -224,7 +225,8 @@ class Rehearsal:
                 raise _NoGateError(seen.no_gate)
             said = _said(exit_event)
             if not exit_event.success or output.status is not Status.COMPLETED:
-                return seen.ran(exit_event, False, said)
+                ran = seen.ran(exit_event, False, said)
+                return replace(ran, is_from_outside=ran.is_from_outside or is_want(str(output.value or "")))
             is_elsewhere = spec.mounts is None or seen.is_elsewhere
             if not is_elsewhere and await _names_paths(performance.runtime, job, output):
                 raise _NotDisguisedError

@@ -100,12 +100,14 @@ class Finding:
     :ivar reason: why not, or why that is not known
     :ivar is_known: false: it is as if it had not been rehearsed
     :ivar is_of_place: nothing can be rehearsed where it ran
+    :ivar has_failed: the reason is that it has failed, which may be an accident
     """
 
     way: Way | None = None
     reason: str | None = None
     is_known: bool = True
     is_of_place: bool = False
+    has_failed: bool = False
 
 
 def unknown(reason: str) -> Finding:
@@ -207,7 +209,7 @@ def _with_its_twin(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) 
     """What a job shows that may have made something else only because it was elsewhere."""
     *before, (manner, streamed), (_, twin) = so_far
     if not twin.succeeded:
-        return Finding(None, f"it does not run twice: {twin.said}")
+        return Finding(None, f"it does not run twice: {twin.said}", has_failed=True)
     if twin.difference is not None:
         return "again"
     return next_manner([*before, (manner, replace(streamed, difference=None))], size, cpu)
@@ -216,11 +218,11 @@ def _with_its_twin(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) 
 def _with_the_file_again(streamed: Ran, ran: Ran) -> Finding:
     """What a job shows by itself which has made something else of a stream than of the file."""
     if not ran.succeeded:
-        return Finding(None, f"it does not run twice: {ran.said}")
+        return Finding(None, f"it does not run twice: {ran.said}", has_failed=True)
     if ran.difference is not None:
         return Finding(None, f"its outputs differ from run to run: {ran.difference}")
     if not streamed.succeeded:
-        return Finding(None, f"{streamed.said} when it reads a stream")
+        return Finding(None, f"{streamed.said} when it reads a stream", has_failed=True)
     return Finding(None, f"its outputs differ when it reads a stream: {streamed.difference}")
 
 

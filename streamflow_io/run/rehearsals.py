@@ -206,13 +206,17 @@ class Rehearsals:
     ) -> None:
         values = {name: get_token_value(token) for name, token in performance.inputs.items()}
         keys = {port: proof_key(candidate, port, values, programs) for port in ports}
-        new = [(port, key) for port, key in keys.items() if key not in self._seen and self._proofs.of(key) is None]
+        new = [(port, key) for port, key in keys.items() if key not in self._seen and self._is_wanted(key)]
         if not new:
             return
         waiting = self._waiting.setdefault(_host(place), [])
         for port, key in new[: max(0, _MOST_WAITING - len(waiting))]:
             self._seen.add(key)
             waiting.append((Rehearsal(performance, port, key, self._config.verify), place))
+
+    def _is_wanted(self, key: ProofKey) -> bool:
+        known = self._proofs.of(key)
+        return known is None or known.may_be_tried_again
 
     def _leave_queue_alone(self, deployment: str) -> None:
         """Nobody has granted a core of a queue manager's nodes to a rehearsal, nor is it a job that anybody wants."""
@@ -285,9 +289,13 @@ class Rehearsals:
         if not finding.is_known:
             return
         step = rehearsal.performance.step.name
-        await self._proofs.remember(
-            Proof(rehearsal.key, step, time.time(), finding.way, finding.reason, rehearsal.size)
-        )
+        failures = self._proofs.failures(rehearsal.key)
+        if finding.has_failed:
+            failures += 1
+        elif finding.way is None:
+            failures = 0  # It is refused for good.
+        way, reason, size = finding.way, finding.reason, rehearsal.size
+        await self._proofs.remember(Proof(rehearsal.key, step, time.time(), way, reason, size, failures=failures))
 
     def _tell(self, rehearsal: Rehearsal, finding: Finding, seconds: float) -> None:
         performance, name = rehearsal.performance, rehearsal.name

@@ -127,6 +127,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         from .room_check import check_room
 
         if (run := self.run) is not None:
+            await run.ready(job)
             run.submitted(job, binding_config.targets)
             binding_config = run.gangs.ordered(job, binding_config)
         try:

@@ -17,6 +17,7 @@ from streamflow.workflow.port import JobPort
 from streamflow.workflow.token import ListToken
 
 from .attempts import ProducerFailedError, StreamingJobs
+from .awaited_streams import AwaitedStreams
 from .early_inputs import EarlyInputToken
 from .paths import job_path
 from .reach import Reach
@@ -31,6 +32,7 @@ class Streams(Protocol):
 
     streaming_jobs: StreamingJobs
     reach: Reach
+    awaited: AwaitedStreams
 
 
 class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
@@ -103,6 +105,8 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
         return cast(Streams, self.workflow.context.scheduler.run)
 
     async def _is_read_early(self, job: Job, token: StreamToken) -> bool:
+        if self._streams.awaited.comes_late(job.name, token):
+            return False
         try:
             producer = self._streams.streaming_jobs.get(token.source.job)
         except ProducerFailedError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from os import stat_result
-from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
+from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGXCPU, SIGXFSZ
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, TypeAdapter, model_validator
@@ -716,8 +716,8 @@ class ExitEvent(_Event):
         return self.reason in ("cancelled", "driver", "lost") or self.signal in _KILLING or self.code in codes
 
 
-# What nobody sends to himself for a mistake.
-_KILLING = frozenset({SIGHUP, SIGINT, SIGKILL, SIGTERM})
+# What nobody sends to himself for a mistake; the kernel sends the last two for a limit of the user's.
+_KILLING = frozenset({SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGXCPU, SIGXFSZ})
 
 Event = Annotated[
     StartedEvent

@@ -41,7 +41,7 @@ from .inspect import io_graph, standard_outputs
 from .known_files import known_files
 from .known_jobs import known_jobs
 from .known_tokens import KnownTokens
-from .proving import find_candidates, known_to, prove, steps_kept_out
+from .proving import Proving, find_candidates, known_to, repeated_steps, steps_kept_out
 from .storage_checks import find_storages
 from .tool_contents import content_digests, named_programs, networked
 
@@ -95,7 +95,8 @@ def make_plan(
     path = learned_path(config, Path(scheduler.context.config["path"]))
     proofs = known_to(path, annotations) if is_auto else ()
     candidates = find_candidates(graph, kept_out, contents, programs, alone) if is_auto and proofs is not None else {}
-    proved = prove(graph, candidates, contents, proofs or (), kept_out) if is_auto else Proved(graph, graph)
+    proving = Proving(graph, candidates, contents, proofs or (), kept_out)
+    proved = proving.now() if is_auto else Proved(graph, graph)
     graph = proved.graph
     edges = proved.edges() if hinted or is_auto else ()
     declared = declarations(workflow, rules, contents)
@@ -129,6 +130,7 @@ def make_plan(
         proven=proved.streamed,
         contents=contents if is_auto else {},
         delivered=delivered,
+        later=proving.later(proved, repeated_steps(workflow), parts) if candidates else None,
         gangs=gangs,
         streams=wanted and unavailable is None,
         unavailable=unavailable,

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import posixpath
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from streamflow.core.workflow import Workflow
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
+from streamflow.workflow.step import ScatterStep
 
 from streamflow_io.graph.candidates import Candidate, Proved, Stamp, candidate_inputs, with_proofs
 from streamflow_io.graph.io_graph import IOGraph
+from streamflow_io.graph.later import Reader, Wiring, hoped_readers, wire_for_later
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.learned.database import LearnedLimitsError
 from streamflow_io.learned.proofs import Proof, ProofKey, known_proofs
@@ -77,27 +82,78 @@ def find_candidates(
     }
 
 
-def prove(
-    graph: IOGraph,
-    candidates: Mapping[str, Candidate],
-    tools: Mapping[str, str],
-    proofs: Iterable[Proof],
-    kept_out: Collection[str] = (),
-) -> Proved:
-    """The graph of a workflow, with what is proven of its steps.
+@dataclass(frozen=True)
+class Proving:
+    """A graph, and what is known of its steps.
 
-    An input that hints declare `streamable` needs no proof. One that is proven with some options counts: whether that
-    holds for a job is seen when it starts.
+    :ivar graph: with all obstacles
+    :ivar candidates: the steps that may read streams without a hint, by path
+    :ivar tools: the digests of all that is known of the tools, by step path
+    :ivar proofs: what is known
+    :ivar kept_out: the steps that neither read nor write such streams
     """
-    proofs = list(proofs)
-    read = {(proof.key.tool, proof.key.port) for proof in proofs if proof.is_proven and proof.key.kind == "reads"}
-    rewritten = {
-        (proof.key.tool, proof.key.port) for proof in proofs if proof.key.kind == "writes" and proof.is_refused
-    }
-    readers = [route.consumer for route in graph.routes if route.consumer is not None]
-    proven = {(reader.step, reader.port) for reader in readers if reader.streamable and reader.step not in kept_out}
-    for step, each in candidates.items():
-        proven |= {(step, port) for port in each.inputs if (each.tool, port) in read}
-    refused = {output.name for output in graph.outputs if (tools.get(output.step), output.port) in rewritten}
-    refused |= {output.name for output in graph.outputs if output.step in kept_out}
-    return with_proofs(graph, proven, refused, kept_out)
+
+    graph: IOGraph
+    candidates: Mapping[str, Candidate]
+    tools: Mapping[str, str]
+    proofs: Collection[Proof]
+    kept_out: Collection[str] = ()
+
+    def now(self) -> Proved:
+        """The graph with what is proven.
+
+        An input that hints declare `streamable` needs no proof. One that is proven with some options counts: whether
+        that holds for a job is seen when it starts.
+        """
+        return with_proofs(self.graph, self._proven, self._refused, self.kept_out)
+
+    def later(self, now: Proved, repeated: Collection[str], virtual: Collection[str]) -> Wiring | None:
+        """How the workflow is wired so that what is proven in its run streams in it; None: nothing will.
+
+        :param repeated: the steps that may have many jobs
+        :param virtual: the outputs that nobody writes, by name
+        """
+        known = {(proof.key.tool, proof.key.port) for proof in self.proofs if proof.key.kind == "reads"}
+        settled = {(step, port) for step, port in self._inputs if (self.candidates[step].tool, port) in known}
+        readers = hoped_readers(now, self.candidates, repeated, settled)
+        once = {output.name for output in self.graph.outputs if output.step not in repeated} - now.streamed
+        hoped = with_proofs(self.graph, self._proven | readers, self._refused | once, self.kept_out)
+        return wire_for_later(now, hoped, readers, virtual)
+
+    @property
+    def _inputs(self) -> Iterator[Reader]:
+        return ((step, port) for step, each in self.candidates.items() for port in each.inputs)
+
+    @cached_property
+    def _proven(self) -> set[Reader]:
+        read = {(proof.key.tool, proof.key.port) for proof in self.proofs if _is_read(proof)}
+        readers = [route.consumer for route in self.graph.routes if route.consumer is not None]
+        declared = {
+            (reader.step, reader.port) for reader in readers if reader.streamable and reader.step not in self.kept_out
+        }
+        return declared | {(step, port) for step, port in self._inputs if (self.candidates[step].tool, port) in read}
+
+    @cached_property
+    def _refused(self) -> set[str]:
+        proofs = (proof for proof in self.proofs if proof.key.kind == "writes" and proof.is_refused)
+        rewritten = {(proof.key.tool, proof.key.port) for proof in proofs}
+        return {
+            output.name
+            for output in self.graph.outputs
+            if (self.tools.get(output.step), output.port) in rewritten or output.step in self.kept_out
+        }
+
+
+def _is_read(proof: Proof) -> bool:
+    return proof.is_proven and proof.key.kind == "reads"
+
+
+def repeated_steps(workflow: Workflow) -> frozenset[str]:
+    """The tools of a translated workflow that may have many jobs: they are scattered, or in what is."""
+    scattered = {posixpath.dirname(step.name) for step in workflow.steps.values() if isinstance(step, ScatterStep)}
+
+    def is_repeated(path: str) -> bool:
+        return path in scattered or (path not in ("", "/") and is_repeated(posixpath.dirname(path)))
+
+    tools = (step.name for step in workflow.steps.values() if isinstance(step, CWLExecuteStep))
+    return frozenset(filter(is_repeated, tools))

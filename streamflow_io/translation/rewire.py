@@ -19,6 +19,7 @@ from streamflow.workflow.step import GatherStep
 
 from streamflow_io.graph.io_graph import Delivery, HopKind, Route, StreamEdge
 from streamflow_io.grouping import grouped
+from streamflow_io.hints.inheritance import port_path
 from streamflow_io.run.collection import confirm_results
 from streamflow_io.run.defaults import DefaultByTagTransformer
 from streamflow_io.run.output_globs import file_processor
@@ -81,8 +82,10 @@ class _Rewiring:
     def __init__(self, plan: Plan) -> None:
         self._workflow = plan.workflow
         self._readers = readers_of(plan.workflow)
-        self._routes = [*plan.routes, *plan.names]
-        self._edges = {edge.route: edge for edge in plan.delivered if not edge.is_plain}
+        wiring = plan.wiring
+        self._routes = [*wiring.routes, *wiring.names]
+        self._edges = {edge.route: edge for edge in wiring.delivered if not edge.is_plain}
+        self._awaited = wiring.awaited
         self._parts = {(each.step, each.port): each.of for each in plan.partitions if each.is_served}
         self._declared = plan.declared
         self._candidates = plan.candidates
@@ -95,7 +98,9 @@ class _Rewiring:
                 processor = file_processor(self._workflow.steps[step].output_processors[port])
                 secondary = tuple(file.pattern for file in processor.secondary_files) if processor else ()
                 declared = self._declared.get((step, port)) if output.of is not None else None
-                early[step].append(output.model_copy(update={"secondary": secondary, "declared": declared}))
+                is_awaited = port_path(step, port) in self._awaited
+                more = {"secondary": secondary, "declared": declared, "when_proven": is_awaited}
+                early[step].append(output.model_copy(update=more))
         read = [edge for edge in self._edges.values() if edge.delivery.joins or edge.delivery is Delivery.PART]
         consumers = {edge.route.consumer.step for edge in read if edge.route.consumer and not edge.route.by_name}
         for path in sorted({*early, *consumers, *self._candidates}):

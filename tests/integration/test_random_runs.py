@@ -25,10 +25,12 @@ def test_results_are_those_of_plain_streamflow(tmp_path: Path, number: int) -> N
     assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
 
 
+@pytest.mark.parametrize("later", ["", " later"])
 @pytest.mark.parametrize(
     "number", [*range(1), *(pytest.param(number, marks=pytest.mark.long) for number in range(1, 10))]
 )
-def test_results_are_the_same_where_all_is_taken_for_proven(tmp_path: Path, number: int) -> None:
-    make = functools.partial(Bench, program="streamflow believing")
+def test_results_are_the_same_where_all_is_taken_for_proven(tmp_path: Path, number: int, later: str) -> None:
+    """From the beginning, or while the run goes on."""
+    make = functools.partial(Bench, program=f"streamflow believing{later}")
     trial = run_trial(tmp_path / "trial", unhinted(generate(SEED, number, STEPS)), make=make)
     assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"

@@ -31,6 +31,8 @@ from .reduce import reduce
 from .trial import Trial, run_trial
 from .unhinted import unhinted
 
+_PROGRAMS = {"believing": "streamflow believing", "later": "streamflow believing later"}
+
 
 def main() -> int:
     options = _options()
@@ -44,7 +46,7 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | None) -> int:
     numbers = options.only or range(options.first, options.first + options.count)
     print(f"seed {options.seed}, {len(numbers)} workflows, in {directory}", flush=True)
 
-    program = "streamflow believing" if options.unhinted == "believing" else Bench.program
+    program = _PROGRAMS.get(options.unhinted, Bench.program)
     run: Callable[[Path, Blueprint], Trial] = functools.partial(
         run_trial, make=functools.partial(Bench, program=program)
     )
@@ -105,8 +107,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--containers", action="store_true", help="in containers of a laboratory (root), all mixtures")
     parser.add_argument(
         "--unhinted",
-        choices=("learning", "believing"),
-        help="without hints, with `streaming: auto`: three runs that learn, or that take all for proven",
+        choices=("learning", "believing", "later"),
+        help="without hints, with `streaming: auto`: three runs that learn, or that take all for proven, from the "
+        "beginning or later in the run",
     )
     parser.add_argument("--directory", type=Path, help="where all of it happens (default: a temporary one)")
     parser.add_argument("--keep", action="store_true", help="keep what was the same, too")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
 
-from streamflow_io.graph.candidates import candidate_inputs, with_proofs
+from streamflow_io.graph.candidates import Candidate, candidate_inputs, with_proofs
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, IOGraph, Output, OutputKind, Route
+from streamflow_io.graph.later import Reader, hoped_readers, wire_for_later
 from streamflow_io.hints.models import StreamingRule
 
 OUT = Output("/a", "out", OutputKind.FILE, globs=("out.txt",))
@@ -137,3 +139,51 @@ def test_elements_that_go_together(route: Route) -> None:
 @pytest.mark.parametrize("step", ["/a", "/b"])
 def test_elements_of_a_step_whose_time_counts(step: str) -> None:
     assert with_proofs(graph(Route(OUT, (GATHER, SCATTER), FILE)), (), (), {step}).edges() == ()
+
+
+CANDIDATES = {"/b": Candidate("b1", ("file",)), "/c": Candidate("c1", ("file",))}
+MANY = {"/a", "/b", "/c"}
+
+
+def later(
+    tested: IOGraph, repeated: Collection[str] = MANY, proven: Collection[Reader] = (), refused: Collection[Reader] = ()
+) -> dict[str, tuple[Reader, ...]]:
+    """The outputs of a graph that stream as soon as that is proven."""
+    now = with_proofs(tested, proven)
+    readers = hoped_readers(now, CANDIDATES, repeated, {*proven, *refused})
+    wiring = wire_for_later(now, with_proofs(tested, {*proven, *readers}), readers)
+    if wiring is None:
+        return {}
+    assert all(edge.route in wiring.routes for edge in wiring.delivered)
+    return dict(wiring.awaited)
+
+
+B, C = ("/b", "file"), ("/c", "file")
+
+
+def test_what_may_be_proven_in_the_run_is_wired_for_it() -> None:
+    one_by_one = graph(Route(OUT, (GATHER, SCATTER), FILE), Route(OUT, (GATHER,), None))
+    assert later(one_by_one) == {"/a/out": (B,)}
+    assert later(graph(Route(OUT, (), FILE), Route(OUT, (), OTHER))) == {"/a/out": (B, C)}
+    assert later(one_by_one, repeated={"/a"}) == {}
+    assert later(one_by_one, proven={B}) == {}
+    assert later(one_by_one, refused={B}) == {}
+
+
+def test_who_would_get_with_others_what_is_not_proven_of_him_waits_for_another_run() -> None:
+    both = graph(Route(OUT, (), FILE), Route(OUT, (), OTHER))
+    assert later(both, proven={B}) == {}
+    # He may read another file as well.
+    more = replace(OUT, port="more")
+    assert later(graph(*both.routes, Route(more, (), OTHER)), proven={B}) == {}
+    assert later(both, refused={B}) == {"/a/out": (C,)}
+
+
+def test_what_hints_ask_for_is_wired_as_they_say() -> None:
+    hinted = replace(OUT, port="hinted", rules=(StreamingRule(port="hinted"),))
+    tested = graph(Route(OUT, (), FILE), Route(hinted, (), OTHER))
+    now = with_proofs(tested, ())
+    wiring = wire_for_later(now, with_proofs(tested, {B}), {B})
+    assert wiring is not None
+    assert wiring.awaited == {"/a/out": (B,)}
+    assert [edge for edge in wiring.delivered if edge.route.output == hinted] == list(now.edges())

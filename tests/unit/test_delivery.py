@@ -23,6 +23,7 @@ from streamflow_io.run.delivery import (
     Event,
     Instruction,
     JobDelivery,
+    Permitted,
     Put,
     PutOrder,
     Settle,
@@ -53,10 +54,10 @@ def output(
 class Played:
     """Plays a job by a script, answers what is asked, and writes down what follows.
 
-    Words: `begin`, `submit`, `start`, `lift` (the barrier), `fail`; `+a` opened, `=a` committed, `!a:2` closed twice,
-    `~a` written again, `-a` removed, `#` complete; `;a` and `;` committed and complete at the end only; `end:a,b` the
-    job has succeeded with these. `a@x` is the file `a` with the content `x`; before a port other than `out` stands its
-    name, as in `log=a`.
+    Words: `begin`, `submit`, `start`, `lift` (the barrier), `permit`, `fail`; `+a` opened, `=a` committed, `!a:2`
+    closed twice, `~a` written again, `-a` removed, `#` complete; `;a` and `;` committed and complete at the end only;
+    `end:a,b` the job has succeeded with these. `a@x` is the file `a` with the content `x`; before a port other than
+    `out` stands its name, as in `log=a`.
 
     :ivar said: `stream:a`, `gate:a`, `commit:a`: it is delivered so; `commit[1]:a` as an element with this number;
         `order:1,0`; `settle:a`; `?a` is collected; `!...` a failure; `warn ...`
@@ -92,6 +93,8 @@ class Played:
             yield Begun(self.directory, self._globs, self._certain)
         elif word == "start":
             yield told("started", pid=1)
+        elif word == "permit":
+            yield Permitted("out")
         elif word.startswith("end:"):
             yield Succeeded(dict(self._final(word.removeprefix("end:"))))
             if not self.said or not self.said[-1].startswith("!"):
@@ -318,6 +321,25 @@ def test_what_has_a_certain_name_is_delivered_before_it_is_there(
     tested: EarlyOutput, script: str, expected: str
 ) -> None:
     assert played(f"begin {script}", tested, globs=("f",), certain="f") == words(expected)
+
+
+WHEN_PROVEN = output(FILE, STREAM, rule="on_termination", when_proven=True)
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("lift +f end:f", "final-stream:*"),
+        ("lift +f permit end:f", "stream:f"),
+        ("lift permit +f end:f", "stream:f"),
+        # What a former attempt has opened is not there any more.
+        ("lift +f fail begin permit lift +g end:g", "stream:g"),
+        ("lift permit fail begin +f lift end:f", "stream:f"),
+        ("lift +f end:f permit", "final-stream:*"),
+    ],
+)
+def test_what_streams_when_that_is_proven(script: str, expected: str) -> None:
+    assert played(f"begin {script}", WHEN_PROVEN) == words(expected)
 
 
 @pytest.mark.parametrize("kind", [FILE, FILES])
@@ -595,7 +617,7 @@ def test_what_is_compared_of_what_was_delivered(early: Item, final: Item, expect
 
 STEPS = st.sampled_from(
     [f"{what}{name}" for what in "+=!~" for name in ("a", "b", "c")]
-    + ["#", "submit", "start", "lift", "retry", "cancel"]
+    + ["#", "submit", "start", "lift", "permit", "retry", "cancel"]
 )
 OUTPUTS = st.sampled_from(
     [
@@ -605,6 +627,7 @@ OUTPUTS = st.sampled_from(
         for rule in ("on_close", "on_n_files", "on_termination", "on_close:2")
         if kind is not FILE or rule != "on_n_files"
     ]
+    + [WHEN_PROVEN]
 )
 
 

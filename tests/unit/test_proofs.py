@@ -16,6 +16,7 @@ from streamflow_io.graph.candidates import Candidate
 from streamflow_io.learned.database import VERSION, LearnedLimitsError
 from streamflow_io.learned.proofs import Proof, ProofKey, Proofs, RememberedProofs, known_proofs
 from streamflow_io.run.proof_key import OtherPrograms, proof_key
+from streamflow_io.run.wants import is_want
 
 KEY = ProofKey("a1", "reads", "text", "5d")
 READER = Candidate("a1", ("text", "other"))
@@ -48,6 +49,55 @@ def test_what_is_refused_stays_so_whatever_another_run_has_found(tmp_path: Path)
     asyncio.run(remember(path, refused))
     asyncio.run(remember(path, PROVEN))
     assert known_proofs(path) == (refused,)
+
+
+def test_who_has_failed_is_tried_twice_more(tmp_path: Path) -> None:
+    """By who knows that he has; what is refused by a difference stays so."""
+    path, failed = tmp_path / "learned.db", replace(PROVEN, way=None, reason="exit code 1 when it reads a stream")
+    again = [replace(failed, failures=number).may_be_tried_again for number in range(5)]
+    assert again == [False, True, True, False, False]
+    assert not replace(PROVEN, failures=1).may_be_tried_again
+    asyncio.run(remember(path, replace(failed, failures=1)))
+    asyncio.run(remember(path, PROVEN))
+    assert known_proofs(path) == (replace(failed, failures=1),), "found before it failed"
+    for known in (replace(PROVEN, failures=1), replace(failed, failures=2), replace(PROVEN, failures=2)):
+        asyncio.run(remember(path, known))
+        assert known_proofs(path) == (known,)
+    last = replace(failed, failures=3)
+    asyncio.run(remember(path, last))
+    asyncio.run(remember(path, replace(PROVEN, failures=3)))
+    assert known_proofs(path) == (last,)
+
+
+def test_a_file_of_the_version_before_knows_what_has_failed(tmp_path: Path) -> None:
+    path = tmp_path / "learned.db"
+    reasons = ["it fails with a stream, and not with the file: exit code 3", "signal 11 when it reads a stream"]
+    reasons += ["its outputs differ when it reads a stream: out", "it seeks in it"]
+    refused = [replace(PROVEN, key=replace(KEY, options=each), way=None, reason=each) for each in reasons]
+    asyncio.run(remember(path, *refused))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("ALTER TABLE proofs DROP COLUMN failures; PRAGMA user_version = 7;")
+    assert {proof.reason for proof in known_proofs(path)} == {*reasons}
+    asyncio.run(remember(path, PROVEN))
+    assert [proof.failures for proof in known_proofs(path)] == [1, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("said", "is_wanting"),
+    [
+        ("cat: write error: No space left on device", True),
+        ("MemoryError", True),
+        ("terminate called after throwing an instance of 'std::bad_alloc'", True),
+        ("java.lang.OutOfMemoryError: Java heap space", True),
+        ("fork: Cannot allocate memory", True),
+        ("sort: memory exhausted", True),
+        ("error: in.txt: Illegal seek", False),
+        ("read error: Resource temporarily unavailable", False),
+        ("", False),
+    ],
+)
+def test_who_fails_for_want_of_something_says_nothing_of_streams(said: str, is_wanting: bool) -> None:
+    assert is_want(said) is is_wanting
 
 
 @pytest.mark.parametrize("order", [*itertools.permutations(range(3))])

@@ -99,7 +99,8 @@ def test_of_a_small_file_nothing_can_be_told_of_a_pipe() -> None:
     ],
 )
 def test_who_makes_something_else_is_run_with_the_file_again(streamed: Ran, again: Ran, reason: str) -> None:
-    assert found(("net", streamed), ("file", again)) == Finding(None, reason)
+    has_failed = again is FAILED or (streamed is FAILED and again.difference is None)
+    assert found(("net", streamed), ("file", again)) == Finding(None, reason, has_failed=has_failed)
 
 
 ELSEWHERE = ran(difference="out.txt", is_elsewhere=True)
@@ -128,7 +129,7 @@ def test_who_writes_its_paths_is_compared_with_a_run_that_has_them(runs: list[tu
     ],
 )
 def test_who_makes_something_else_of_the_same_paths_is_refused(twins: list[tuple[Manner, Ran]], reason: str) -> None:
-    assert found(("net", ELSEWHERE), *twins) == Finding(None, reason)
+    assert found(("net", ELSEWHERE), *twins) == Finding(None, reason, has_failed=twins[-1][1] is FAILED)
 
 
 @pytest.mark.parametrize("ended", ["cancelled", "driver", "lost", "producer", "rewritten", "error"])

@@ -1,0 +1,104 @@
+"""Adapter: outputs that stream as soon as it is proven that they can, while the run goes on.
+
+Until then all is as if they did not: what is written comes when its job has ended. Afterwards it comes while it is
+written, to jobs for which the proof holds; others wait for it before they ask for a place, and so hold nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+
+from streamflow.core.exception import UnrecoverableWorkflowException
+from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Job, Token
+from streamflow.workflow.token import ListToken
+from streamflow.workflow.utils import get_token_value
+
+from streamflow_io.graph.candidates import Candidate
+from streamflow_io.hints.inheritance import port_path
+
+from .attempts import ProducerFailedError, StreamingJobs
+from .learned_streams import LearnedStreams
+from .proof_key import proof_key
+from .tokens import StreamSource, StreamToken, stream_tokens
+
+
+class AwaitedStreams:
+    """
+    :param learned: what is proven
+    :param jobs: those that may be read while they run
+    :param here: the steps whose jobs all run on the driver's node
+    """
+
+    def __init__(self, learned: LearnedStreams, jobs: StreamingJobs, here: Collection[str]) -> None:
+        self._learned = learned
+        self._jobs = jobs
+        self._here = here
+        # What a job gets when it is complete, which came while it was written.
+        self._late: set[tuple[str, StreamSource]] = set()
+
+    async def permitted(self, job_name: str, port: str) -> None:
+        """Wait until an output of a job may be read while it is written."""
+        name = port_path(get_job_step_name(job_name), port)
+        while not self._learned.may_stream(name):
+            await self._learned.proofs.news()
+
+    async def ready(self, job: Job) -> bool:
+        """Wait until a job can be scheduled: what it is not proven to read as a stream is complete, and a file.
+
+        :return: whether it reads a stream, of which that was not known when the run began
+        """
+        awaited = {name for name, token in job.inputs.items() if any(map(self._is_awaited, stream_tokens(token)))}
+        candidate = self._learned.candidates.get(get_job_step_name(job.name))
+        if candidate is None or not awaited:
+            return False
+        while late := [name for name in sorted(awaited) if not self._is_proven(job, candidate, name)]:
+            news = asyncio.ensure_future(self._learned.proofs.news())
+            files = asyncio.ensure_future(self._complete(job.inputs[name] for name in late))
+            try:
+                await asyncio.wait({news, files}, return_when=asyncio.FIRST_COMPLETED)
+                if files.done():
+                    self._take(job, late, files.result())
+                    return len(late) < len(awaited)
+            except (ProducerFailedError, UnrecoverableWorkflowException):
+                return False  # The job itself will tell so.
+            finally:
+                news.cancel()
+                files.cancel()
+                await asyncio.gather(news, files, return_exceptions=True)
+        return True
+
+    def comes_late(self, job_name: str, token: StreamToken) -> bool:
+        """Whether a job gets what it was to read as a stream when it is complete."""
+        return (job_name, token.source) in self._late
+
+    def _is_awaited(self, token: StreamToken) -> bool:
+        return port_path(get_job_step_name(token.source.job), token.source.port) in self._learned.awaited
+
+    def _is_proven(self, job: Job, candidate: Candidate, name: str) -> bool:
+        programs = [()] if get_job_step_name(job.name) in self._here else self._learned.programs.known(candidate)
+        values = {port: get_token_value(token) for port, token in job.inputs.items()}
+        keys = (proof_key(candidate, name, values, there) for there in programs)
+        proofs = (self._learned.proofs.of(key) for key in keys)
+        return any(proof is not None and proof.is_proven for proof in proofs)
+
+    async def _complete(self, tokens: Iterable[Token]) -> dict[StreamSource, Token]:
+        """The files that some inputs are in the end, when they are complete."""
+        sources = [stream.source for token in tokens for stream in stream_tokens(token)]
+        final = (self._jobs.get(source.job).final(source.port, source.path) for source in sources)
+        return dict(zip(sources, await asyncio.gather(*final), strict=True))
+
+    def _take(self, job: Job, names: Iterable[str], files: Mapping[StreamSource, Token]) -> None:
+        self._late |= {(job.name, source) for source in files}
+        job.inputs = {**job.inputs, **{name: _with_files(job.inputs[name], files) for name in names}}
+
+
+def _with_files(token: Token, files: Mapping[StreamSource, Token]) -> Token:
+    if isinstance(token, StreamToken):
+        file = files[token.source].retag(token.tag)
+        file.persistent_id = files[token.source].persistent_id
+        return file
+    if isinstance(token, ListToken):
+        return token.update([_with_files(element, files) for element in token.value])
+    return token
