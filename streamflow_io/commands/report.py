@@ -127,7 +127,7 @@ def _show_steps(console: Console, steps: Sequence[StepResult]) -> None:
 
 def _edge_text(edge: EdgeResult) -> str:
     """What there is to say of an edge: a terminal has no room for a table of it."""
-    way, delivered, streams, _, before_end, waited, reasons = edge_row(edge)
+    way, delivered, streams, _, before_end, waited, _ = edge_row(edge)
     told = [delivered]
     if streams:
         told.append(counted(edge.streamed, "byte stream") + (f" of {size_text(edge.bytes)}" if edge.bytes else ""))
@@ -135,8 +135,10 @@ def _edge_text(edge: EdgeResult) -> str:
         told.append(f"{before_end} s before the end of its job")
     if waited:
         told.append(f"its reader waited {waited} s")
-    if reasons:
-        told.append(f"not as asked: {reasons}")
+    if edge.capio:
+        told.append(edge.capio)
+    if edge.reasons:
+        told.append(f"not as asked: {'; '.join(edge.reasons)}")
     return f"  {way}: {', '.join(told)}"
 
 

@@ -12,7 +12,7 @@ class Code(str, Enum):
     """What a message is about.
 
     The letter: `S`, streams and commits; `N`, the node runtime; `B`, storage bandwidth, cores and memory; `L`, what is
-    learned; `P`, parts of files; `T`, telemetry.
+    learned; `P`, parts of files; `T`, telemetry; `C`, CAPIO.
     """
 
     NOT_STREAMABLE = "SFIO-S001"
@@ -62,6 +62,11 @@ class Code(str, Enum):
     CHANGED_SINCE_CUT = "SFIO-P006"
 
     TELEMETRY_ENDS = "SFIO-T001"
+
+    NO_CAPIO = "SFIO-C001"
+    CAPIO_NOT_FOR_EDGE = "SFIO-C002"
+    CAPIO_NOT_FOR_STEP = "SFIO-C003"
+    CAPIO_GIVEN_UP = "SFIO-C004"
 
 
 def coded(text: str, code: Code) -> str:

@@ -15,6 +15,7 @@ _GROUPS = {
     "L": "What is learned",
     "P": "Parts of files",
     "T": "Telemetry",
+    "C": "CAPIO",
 }
 _HEAD = """\
 # Message codes

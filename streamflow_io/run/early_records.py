@@ -14,7 +14,7 @@ from streamflow.log_handler import logger
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.runtime import Event, InputStream, JobSpec
-from streamflow_io.runtime.protocol import CommittedEvent, FedEvent, StreamEvent
+from streamflow_io.runtime.protocol import CarriedEvent, CommittedEvent, FedEvent, StreamEvent
 from streamflow_io.telemetry.records import CommittedRecord, ReadingRecord, Record, StreamedRecord
 
 from .outputs import relative_or_absolute
@@ -49,11 +49,13 @@ class _Stream:
 class _Job:
     """
     :ivar streams: by what the node runtime calls them
+    :ivar read: what may be read of CAPIO, by path
     :ivar commits: by port
     """
 
     directory: str
     streams: dict[str, _Stream]
+    read: dict[str, _Stream]
     commits: dict[str, _Commits] = field(default_factory=dict)
 
 
@@ -79,7 +81,8 @@ class EarlyRecords:
             for stream in spec.inputs
             if isinstance(stream, InputStream)
         }
-        self._jobs[job.name] = _Job(job.output_directory, streams)
+        held = {token.value["path"]: _Stream(name, _edge(token)[0], token.source.job) for name, token in read}
+        self._jobs[job.name] = _Job(job.output_directory, streams, held)
         step = get_job_step_name(job.name)
         for name, stream in streams.items():
             port = None if stream.input is None else port_path(step, stream.input)
@@ -94,6 +97,8 @@ class EarlyRecords:
         if isinstance(event, StreamEvent):
             self._progress.ended(job_name, event.id or event.name)
             self._streamed(job_name, job, event)
+        elif isinstance(event, CarriedEvent):
+            self._carried(job_name, job, event)
         elif isinstance(event, FedEvent):
             self._progress.fed(job_name, event)
         elif isinstance(event, CommittedEvent) and not event.at_end:
@@ -174,6 +179,30 @@ class EarlyRecords:
                 waited=event.waited,
                 behind=event.behind,
                 lag=event.lag,
+            )
+        )
+
+    def _carried(self, job_name: str, job: _Job, event: CarriedEvent) -> None:
+        if (stream := job.read.get(event.path)) is None:
+            return
+        step = get_job_step_name(job_name)
+        port = None if stream.input is None else port_path(step, stream.input)
+        if event.bytes is None:
+            self._progress.reads(job_name, event.path, stream.source, stream.output, port)
+            return
+        self._progress.ended(job_name, event.path)
+        self._record(
+            StreamedRecord(
+                time=event.time,
+                job=job_name,
+                step=step,
+                input=port,
+                outputs=(stream.output,),
+                source=stream.source,
+                bytes=event.bytes,
+                first=event.first,
+                last=event.last,
+                capio=True,
             )
         )
 

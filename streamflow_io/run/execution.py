@@ -146,6 +146,7 @@ class Execution:
                     return
                 except AttemptLostError as error:
                     logger.info(f"Job {self._job.name} starts again without {error.without}: {error}")
+                    self._run.reach.fell_back(self._job.name, None, str(error), error.without)
                     await deliverer.failed()
                 except ProducerRestartError:
                     self._lost_a_producer = True

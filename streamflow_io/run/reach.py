@@ -90,16 +90,18 @@ class Reach:
             self.fell_back(job_name, (token.source.job, token.source.port), coded(why, Code.OUT_OF_REACH))
         return obstacle is None
 
-    def fell_back(self, job_name: str, source: tuple[str, str] | None, reason: str) -> None:
+    def fell_back(self, job_name: str, source: tuple[str, str] | None, reason: str, without: str | None = None) -> None:
         """Record that a job gets an output only when it is complete, once for each reason and step.
 
         :param source: a job that writes it, and the output; None: all that is read
+        :param without: what an attempt was in vain with, which is made again without it
         """
         step = get_job_step_name(job_name)
         output = None if source is None else posixpath.join(get_job_step_name(source[0]), source[1])
         if (found := (step, output, reason)) not in self._recorded:
             self._recorded.add(found)
-            self._record(FallbackRecord(time=time.time(), job=job_name, step=step, output=output, reason=reason))
+            fallback = {"job": job_name, "step": step, "output": output, "reason": reason, "without": without}
+            self._record(FallbackRecord(time=time.time(), **fallback))
 
     async def _runtime(self, job_name: str) -> NodeRuntime:
         return await self._runtimes.at(self._location(job_name), self._jobs[job_name].target.workdir)

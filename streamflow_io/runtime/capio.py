@@ -13,6 +13,7 @@ from streamflow.core.utils import get_job_step_name
 
 from streamflow_io.capio_cl.names import application_name
 from streamflow_io.capio_cl.supported import CapioMapping, HeldOutputs, capio_configuration
+from streamflow_io.messages import Code, coded
 
 from .capio_installation import Installation, UnfitPathError
 from .capio_job import CapioJob
@@ -107,7 +108,8 @@ class CapioRuntime(EmbeddedRuntime):
         """Do not use CAPIO again in this run; one warning says why."""
         if self._trouble is None:
             self._trouble = reason
-            logger.warning(f"CAPIO is not used any more in this run, its jobs run without it: {reason}")
+            message = f"CAPIO is not used any more in this run, its jobs run without it: {reason}"
+            logger.warning(coded(message, Code.CAPIO_GIVEN_UP))
 
     def probe(self, server: CapioServer, application: str) -> None:
         """Ask a server soon whether it still answers; if not, it is ended, and what uses it was in vain."""
@@ -127,7 +129,8 @@ class CapioRuntime(EmbeddedRuntime):
     def give_up_step(self, step: str, reason: str) -> None:
         """Do not use CAPIO again for the jobs of a step; one warning says why."""
         if step not in self._without and self._trouble is None:
-            logger.warning(f"CAPIO is not used any more for the jobs of {step}, they run without it: {reason}")
+            message = f"CAPIO is not used any more for the jobs of {step}, they run without it: {reason}"
+            logger.warning(coded(message, Code.CAPIO_NOT_FOR_STEP))
         self._without.add(step)
 
     async def close(self) -> None:

@@ -18,6 +18,7 @@ from streamflow_io.capio_cl.supported import COMMIT_CLOSES, HeldOutputs
 from .activity import wait_until_idle
 from .capio_guard import Guarded
 from .capio_installation import CapioError
+from .capio_readings import Readings
 from .capio_server import CapioServer, Collected, client_command
 from .embedded import EmbeddedRuntime
 from .node_runtime import AttemptLostError, NodeJob, NodeRuntimeError, Waiting
@@ -91,6 +92,7 @@ class CapioJob(NodeJob):
         self._telling: asyncio.Task[None] | None = None
         self._failure: str | None = None
         self._root = ""
+        self._readings = Readings(identifier, self._reports, super().receive)
 
     @property
     def _reports(self) -> Path:
@@ -122,6 +124,8 @@ class CapioJob(NodeJob):
         words = await super().wrap(spec.model_copy(update={"outputs": watched}))
         self._root = next((output.root for output in spec.outputs if output not in watched), "")
         watches = [self._watch_server(), self._watch_activity()]
+        if self._seen:
+            watches.append(self._readings.follow(self._server.directory))
         watches += [self._announce(port, name) for port, name in self._outputs.streamed.items()]
         self._watches = [asyncio.create_task(self._until_it_fails(watch)) for watch in watches]
         if self._directory is not None:
@@ -195,6 +199,8 @@ class CapioJob(NodeJob):
             await self._compare_reading(reading)
         if self._directory is not None:
             await self._collect(self._directory, reports)
+        for reading in reports.read:
+            super().receive(self._readings.ended(reading, self._server.directory))
 
     async def _compare_reading(self, reading: Reading) -> None:
         written = self._server.collected.get(reading.path)

@@ -641,6 +641,22 @@ class FedEvent(_Event):
     waits: WaitsFor | None = None
 
 
+class CarriedEvent(_Event):
+    """A file that CAPIO holds is read: told by the driver's side of the job that reads it, and by no `sfio-node`.
+
+    :ivar path: in CAPIO
+    :ivar bytes: that were read; None: it was opened, and is read
+    :ivar first: when it was seen to be opened
+    :ivar last: when it was seen to be closed
+    """
+
+    event: Literal["carried"] = "carried"
+    path: str
+    bytes: int | None = None
+    first: float
+    last: float | None = None
+
+
 class WarningEvent(_Event):
     """Something does not work here, and what is done instead.
 
@@ -738,6 +754,7 @@ Event = Annotated[
     | PhaseEvent
     | DrainedEvent
     | FedEvent
+    | CarriedEvent
     | WarningEvent
     | ExitEvent,
     Field(discriminator="event"),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.grouping import grouped
+from streamflow_io.wording import counted
 
 from .history import History
 from .numbers import Result
-from .records import EdgeRecord, StreamedRecord
+from .records import SERVED, EdgeRecord, StreamedRecord
 
 
 class EdgeResult(Result):
@@ -23,6 +24,7 @@ class EdgeResult(Result):
     :ivar before_end: seconds from when its first byte was given to a reader, or from its first commit, until the end of
         the job that writes it, in the mean; none: not known
     :ivar waited: seconds in which a reader had taken all that there was, in the mean; none: not known
+    :ivar capio: with `runtime: capio`, whether CAPIO carried them, or why not; for people
     :ivar reasons: why files, or some of them, were not delivered as the rule asks
     """
 
@@ -33,6 +35,7 @@ class EdgeResult(Result):
     bytes: int | None
     before_end: float | None
     waited: float | None
+    capio: str | None = None
     reasons: list[str]
 
 
@@ -58,9 +61,11 @@ def _edges(history: History) -> Iterator[EdgeResult]:
                 if each.source in ends and each.first is not None
             ]
         waited = [each.waited for each in streams if each.waited is not None]
+        lost = [each.reason for each in history.fallbacks if each.without is not None and each.step in steps]
         found = [
             each.reason
             for each in history.fallbacks
+            if each.without is None
             if (each.output is None and each.step in steps) or (each.output == edge.output and each.step == consumer)
         ]
         yield EdgeResult(
@@ -71,8 +76,21 @@ def _edges(history: History) -> Iterator[EdgeResult]:
             bytes=None if any(len(each.outputs) > 1 for each in streams) else sum(each.bytes for each in streams),
             before_end=max(0.0, fmean(early)) if early else None,
             waited=fmean(waited) if waited else None,
+            capio=_capio(edge, streams, lost),
             reasons=list(dict.fromkeys([*([edge.fallback] if edge.fallback else []), *found])),
         )
+
+
+def _capio(edge: EdgeRecord, streams: Sequence[StreamedRecord], lost: Sequence[str]) -> str | None:
+    """
+    :param lost: why jobs of either end were started again without it
+    """
+    if edge.capio in (None, SERVED) and not lost:
+        return None if edge.capio is None else "by CAPIO"
+    if edge.capio != SERVED:
+        return None if edge.capio is None else f"not by CAPIO: {edge.capio}"
+    carried = sum(bool(each.capio) for each in streams)
+    return f"{carried:,} of {counted(len(streams), 'byte stream')} by CAPIO: {'; '.join(dict.fromkeys(lost))}"
 
 
 def _is_of(stream: StreamedRecord, edge: EdgeRecord) -> bool:

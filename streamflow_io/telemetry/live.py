@@ -15,6 +15,7 @@ from streamflow_io.series import covered
 
 from .numbers import MB
 from .records import (
+    SERVED,
     AdmittedRecord,
     ChoiceRecord,
     EdgeRecord,
@@ -207,8 +208,11 @@ class LiveRun:
                 self._hints[record.step] = record
             case EdgeRecord() if record.fallback is not None:
                 self._fallbacks.setdefault(f"{record.output}: {record.fallback}")
+            case EdgeRecord() if record.capio not in (None, SERVED):
+                self._fallbacks.setdefault(f"{record.output}: not by CAPIO: {record.capio}")
             case FallbackRecord():
-                self._fallbacks.setdefault(f"{record.output or record.step}: {record.reason}")
+                without = "" if record.without is None else f"without {record.without}: "
+                self._fallbacks.setdefault(f"{record.output or record.step}: {without}{record.reason}")
             case StreamedRecord():
                 self._streamed += 1
                 self._streamed_bytes += record.bytes

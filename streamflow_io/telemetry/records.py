@@ -23,6 +23,8 @@ from .base_record import BaseRecord
 from .session_records import ArrivedRecord, ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
 
 VERSION: Literal[1] = 1
+#: What is said of an edge that CAPIO serves.
+SERVED = "served"
 #: Why nothing is delivered early in a run that is to be a baseline.
 OFF = "`runtime: off`"
 
@@ -243,6 +245,9 @@ class EdgeRecord(BaseRecord):
     input: str | None = Field(None, description="as /step/port; none: an output of the workflow")
     delivery: Delivery
     fallback: str | None = Field(None, description="why it is not delivered as the rule asks, if so")
+    capio: str | None = Field(
+        None, description="with `runtime: capio`: `served`, or why the embedded node runtime serves it"
+    )
 
 
 class FallbackRecord(JobRecord):
@@ -251,6 +256,7 @@ class FallbackRecord(JobRecord):
     event: Literal["fallback"] = "fallback"
     output: str | None = Field(None, description="as /step/port: what it has got when it was complete; none: all")
     reason: str
+    without: str | None = Field(None, description="it started again without this, `CAPIO`; none: it fell back at once")
 
 
 class ReadingRecord(JobRecord):
@@ -278,6 +284,9 @@ class StreamedRecord(JobRecord):
     waited: float | None = Field(None, description="for so many seconds the job had taken all that there was")
     behind: float | None = Field(None, description="for so many it had not taken what it was given")
     lag: int | None = Field(None, description="so many bytes there were at most that it had not been given")
+    capio: bool | None = Field(
+        None, description="CAPIO carried it: what it was given is what it read, and it is not known how it waited"
+    )
 
 
 class CommittedRecord(JobRecord):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import shutil
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -18,34 +19,50 @@ from streamflow.log_handler import logger
 from streamflow_io.capio_cl.supported import CapioMapping, CapioOutput, CapioStep, map_to_capio
 from streamflow_io.graph.io_graph import StreamEdge
 from streamflow_io.hints.globs import is_pattern
+from streamflow_io.messages import Code, coded
 from streamflow_io.run.output_globs import file_processor
 from streamflow_io.run.outputs import is_early_port
 from streamflow_io.runtime.capio import CapioRuntime
 from streamflow_io.runtime.capio_check import check_capio
 from streamflow_io.runtime.capio_installation import CapioError, find_capio
 from streamflow_io.runtime.node_runtimes import StartRuntime
+from streamflow_io.telemetry.records import SERVED
 
 
-def choose_capio(workflow: Workflow, edges: Sequence[StreamEdge]) -> StartRuntime | None:
+@dataclass(frozen=True)
+class CapioChoice:
+    """What CAPIO does in a run.
+
+    :ivar start: what starts the node runtime of the driver's node; None: the embedded one is used
+    :ivar edges: of each edge that is to be early :data:`~.records.SERVED`, or why CAPIO does not serve it
+    """
+
+    start: StartRuntime | None = None
+    edges: Mapping[StreamEdge, str] = field(default_factory=dict)
+
+
+def choose_capio(workflow: Workflow, edges: Sequence[StreamEdge]) -> CapioChoice:
     """Decide what CAPIO does in a run, and warn of each edge that was to be early and that it does not serve.
 
     Tries CAPIO when there is something for it, which takes about a second.
-
-    :return: what starts the node runtime of the driver's node; None: the embedded one is used
     """
     mapping = capio_mapping(workflow, edges)
     try:
         installation = find_capio()
         for edge, reason in mapping.refused.items():
-            logger.warning(f"{edge.name} is served by the embedded node runtime: {reason}")
+            logger.warning(
+                coded(f"{edge.name} is served by the embedded node runtime: {reason}", Code.CAPIO_NOT_FOR_EDGE)
+            )
         if not mapping.served:
-            return None
+            return CapioChoice(edges=mapping.refused)
         version = check_capio(installation)
     except CapioError as error:
-        logger.warning(f"`runtime: capio`: the embedded node runtime is used for all: {error}")
-        return None
+        message = f"`runtime: capio`: the embedded node runtime is used for all: {error}"
+        logger.warning(coded(message, Code.NO_CAPIO))
+        return CapioChoice(edges={**dict.fromkeys(mapping.served, str(error)), **mapping.refused})
     logger.info(f"CAPIO {version or 'of unknown version'} serves {', '.join(edge.name for edge in mapping.served)}")
-    return partial(CapioRuntime.start_with, installation, mapping)
+    served = dict.fromkeys(mapping.served, SERVED)
+    return CapioChoice(partial(CapioRuntime.start_with, installation, mapping), {**served, **mapping.refused})
 
 
 def capio_mapping(workflow: Workflow, edges: Sequence[StreamEdge]) -> CapioMapping:

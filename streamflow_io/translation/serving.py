@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from streamflow.log_handler import logger
 
 from streamflow_io.run.plan import Plan
 from streamflow_io.run.scheduler import IOAwareScheduler
 
-from .capio import choose_capio
+from .capio import CapioChoice, choose_capio
 from .early_inputs import wire_early_inputs
 from .rewire import observe_jobs, rewire
 
@@ -17,13 +19,14 @@ def apply(plan: Plan, scheduler: IOAwareScheduler) -> None:
     config = scheduler.config
     for warning in plan.warnings:
         logger.warning(warning)
-    start_here = None
+    capio = CapioChoice()
     if plan.streams:
         if config.runtime == "capio":
-            start_here = choose_capio(plan.workflow, plan.edges)
+            capio = choose_capio(plan.workflow, plan.edges)
+            plan = replace(plan, capio=capio.edges)
         rewire(plan)
     wire_early_inputs(plan)
     if any(plan.annotations.values()) or plan.candidates or config.observe or config.runtime == "off":
-        scheduler.begin(plan, start_here)
+        scheduler.begin(plan, capio.start)
     if config.observe:
         observe_jobs(plan.workflow)

@@ -108,6 +108,12 @@ def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
     _, ours = bench.run_both(pipeline(producer(lines("b")), reader("b")), config=CAPIO)
     assert_served(ours, "b")
     assert ours.time("b all") > ours.time("end")
+    (edge,) = [record for record in bench.telemetry() if record["event"] == "edge"]
+    assert edge["capio"] == "served"
+    (stream,) = [record for record in bench.telemetry() if record["event"] == "streamed"]
+    assert (stream["input"], stream["outputs"], stream["source"]) == ("/b/file", ["/a/out"], "/a/0")
+    assert (stream["bytes"], stream["capio"]) == (sum(len(f"line {i}\n") for i in range(1, 6)), True)
+    assert stream["first"] < ours.time("end") < stream["last"]
 
 
 UNFIT = {
@@ -145,6 +151,8 @@ def test_a_producer_that_does_what_capio_cannot_starts_again_without(bench: Benc
     script, why = UNFIT[what]
     _, ours = bench.run_both(pipeline(producer(script), reader("b")), config=CAPIO)
     assert f"CAPIO is not used any more for the jobs of /a, they run without it: {DOES} {why}" in ours.log
+    (lost,) = [record for record in bench.telemetry() if record["event"] == "fallback" and record["step"] == "/a"]
+    assert (lost["without"], lost["reason"]) == ("CAPIO", f"{DOES} {why}")
 
 
 DOES = "CAPIO cannot do what its program does:"
@@ -437,6 +445,8 @@ def test_an_edge_that_capio_cannot_serve_is_served_all_the_same(bench: Bench) ->
     first = program(LINES + END, {}, {"out": found("out.txt")}, rule)
     _, ours = bench.run_both(pipeline(first, reader("b")), config=CAPIO)
     assert "/a/out -> /b/file is served by the embedded node runtime: CAPIO tells the size" in ours.log
+    (edge,) = [record for record in bench.telemetry() if record["event"] == "edge"]
+    assert edge["capio"].startswith("CAPIO tells the size of a file")
 
 
 # So much that CAPIO's library, which gathers what is written, passes it on.

@@ -56,6 +56,24 @@ def test_what_has_streamed() -> None:
     ]
 
 
+def test_what_capio_has_carried() -> None:
+    why = "CAPIO does not implement `on_file`"
+    found = rows(
+        edge(capio="served"),
+        edge("/c/in", capio="served"),
+        edge("/d/in", capio=why),
+        streamed("/b/0", 1_000_000).model_copy(update={"capio": True, "input": "/b/in"}),
+        streamed("/c/0", 1_000_000).model_copy(update={"capio": True, "input": "/c/in"}),
+        streamed("/c/1", 1_000_000).model_copy(update={"input": "/c/in"}),
+        fallback("/c/1", "it seeks", None).model_copy(update={"without": "CAPIO"}),
+    )
+    assert [row[-1] for row in found] == [
+        "by CAPIO",
+        "1 of 2 byte streams by CAPIO: it seeks",
+        f"not by CAPIO: {why}",
+    ]
+
+
 def ended(job: str, at: float) -> EndedRecord:
     return EndedRecord(time=BEGIN + at, job=job, step=job.rpartition("/")[0], status="completed")
 
