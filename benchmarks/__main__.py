@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .auto import AUTO
+from .capio_chain import CAPIO_CHAIN
 from .chain import CHAIN
 from .checkpoints import CHECKPOINTS
 from .cluster import CLUSTER
@@ -49,6 +50,7 @@ WORKLOADS = {
     workload.name: workload
     for workload in (
         CHAIN,
+        CAPIO_CHAIN,
         AUTO,
         FANOUT,
         OVERHEAD,

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from streamflow_io.runtime.capio_installation import CapioError, find_capio
+
 from .pattern_ways import Output, Pattern, outcome
 from .processes import CommandError, run
 from .workload import Outcome
 
-_SERVER = "capio_server"
-_LIBRARY = "libcapio_posix.so"
 _STARTED = "successfully started"
 _START_SECONDS = 10.0
 # A consumer of a file that never comes waits for ever.
@@ -29,7 +28,11 @@ _TIME_LIMIT = 120
 
 def capio_missing() -> str | None:
     """Why CAPIO cannot be run here; none if it can."""
-    return None if shutil.which(_SERVER) else f"{_SERVER} is not on the PATH"
+    try:
+        find_capio()
+    except CapioError as error:
+        return str(error)
+    return None
 
 
 def run_capio(pattern: Pattern, directory: Path) -> Outcome:
@@ -74,11 +77,8 @@ def capio_cl(pattern: Pattern, name: str, directory: Path) -> dict[str, object]:
 
 def _preloaded(application: str) -> list[str]:
     """Only the final program has the library."""
-    server = shutil.which(_SERVER)
-    assert server is not None
-    beside = Path(server).resolve().parent.parent / "lib" / _LIBRARY
-    library = str(beside) if beside.exists() else _LIBRARY
-    return ["timeout", str(_TIME_LIMIT), "env", f"CAPIO_APP_NAME={application}", f"LD_PRELOAD={library}"]
+    libraries = ":".join(map(str, find_capio().preloaded))
+    return ["timeout", str(_TIME_LIMIT), "env", f"CAPIO_APP_NAME={application}", f"LD_PRELOAD={libraries}"]
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def _server(config: Path, directory: Path, environment: dict[str, str]) -> Itera
     log = directory / "capio-server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [_SERVER, "-c", str(config)],
+            [find_capio().server, "-c", str(config)],
             cwd=directory,
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
@@ -98,7 +98,7 @@ def _server(config: Path, directory: Path, environment: dict[str, str]) -> Itera
         deadline = time.monotonic() + _START_SECONDS
         while _STARTED not in log.read_text(errors="replace"):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise CommandError(f"{_SERVER} does not start: {log.read_text(errors='replace')[-500:]}")
+                raise CommandError(f"CAPIO's server does not start: {log.read_text(errors='replace')[-500:]}")
             time.sleep(0.01)
         yield
     finally:

@@ -27,19 +27,19 @@ _PIECE_BYTES = 2**18
 _CALLS_AT_A_TIME = 100
 
 
-def chain_source(chunks: int, chunk_bytes: int, work: Callable[[], None]) -> None:
-    """Write chunks to standard output, each after some work."""
+def chain_source(chunks: int, chunk_bytes: int, work: Callable[[], None], descriptor: int = _STANDARD_OUTPUT) -> None:
+    """Write chunks to a file, or standard output, each after some work."""
     for index in range(chunks):
         work()
-        _write(chunk(index, chunk_bytes))
+        _write(chunk(index, chunk_bytes), descriptor)
 
 
-def chain_transform(chunk_bytes: int, work: Callable[[], None]) -> None:
-    """Copy standard input to standard output with every byte changed; some work for each chunk."""
+def chain_transform(chunk_bytes: int, work: Callable[[], None], descriptor: int = _STANDARD_OUTPUT) -> None:
+    """Copy standard input to a file, or standard output, with every byte changed; some work for each chunk."""
     table = bytes(value ^ 0x5A for value in range(256))
     while chunk := sys.stdin.buffer.read(chunk_bytes):
         work()
-        _write(chunk.translate(table))
+        _write(chunk.translate(table), descriptor)
 
 
 def chain_sum(chunk_bytes: int, work: Callable[[], None]) -> None:
@@ -267,8 +267,14 @@ def main(arguments: list[str]) -> None:
     match arguments:
         case ["chain-source", chunks, chunk_bytes, work]:
             chain_source(int(chunks), int(chunk_bytes), work_of(work))
+        case ["chain-source", chunks, chunk_bytes, work, path]:
+            with open(path, "wb", buffering=0) as file:
+                chain_source(int(chunks), int(chunk_bytes), work_of(work), file.fileno())
         case ["chain-transform", chunk_bytes, work]:
             chain_transform(int(chunk_bytes), work_of(work))
+        case ["chain-transform", chunk_bytes, work, path]:
+            with open(path, "wb", buffering=0) as file:
+                chain_transform(int(chunk_bytes), work_of(work), file.fileno())
         case ["chain-sum", chunk_bytes, work]:
             chain_sum(int(chunk_bytes), work_of(work))
         case ["sum-blocks", block_bytes, work]:

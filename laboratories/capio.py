@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -66,17 +67,24 @@ def build(prefix: Path) -> None:
         raise LaboratoryError(f"CAPIO cannot be built: {what}")
     partial = prefix.with_name(f"{prefix.name}.{os.getpid()}")
     try:
-        done = subprocess.run(
+        with subprocess.Popen(
             ["bash", str(_SCRIPT), str(partial)],
-            check=False,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=_BUILD_SECONDS,
-        )
-        if done.returncode != 0:
-            raise LaboratoryError(f"CAPIO cannot be built: {done.stdout.strip()[-1000:]}")
+            start_new_session=True,
+        ) as building:
+            try:
+                said, _ = building.communicate(timeout=_BUILD_SECONDS)
+            except BaseException as error:
+                # What compiles is ended, too; the shell removes its directory.
+                os.killpg(building.pid, signal.SIGTERM)
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise LaboratoryError(f"CAPIO cannot be built in {_BUILD_SECONDS:.0f} s") from None
+                raise
+        if building.returncode != 0:
+            raise LaboratoryError(f"CAPIO cannot be built: {said.strip()[-1000:]}")
         if prefix.exists():
             shutil.rmtree(prefix)
         partial.rename(prefix)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -65,7 +67,9 @@ def run(script: Path, environment: dict[str, str], log: Path) -> None:
     running: list[subprocess.Popen[bytes]] = []
 
     def start(*words: str, output: IO[bytes] | int = subprocess.PIPE) -> subprocess.Popen[bytes]:
-        running.append(subprocess.Popen(["sh", str(script), *words], env=environment, stdout=output))
+        running.append(
+            subprocess.Popen(["sh", str(script), *words], env=environment, stdout=output, start_new_session=True)
+        )
         return running[-1]
 
     with log.open("wb") as output:
@@ -80,5 +84,6 @@ def run(script: Path, environment: dict[str, str], log: Path) -> None:
         assert start("run", "c", "true").wait(20) == 2
     finally:
         for process in reversed(running):
-            process.terminate()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
             process.wait(20)
