@@ -103,6 +103,7 @@ def test_goals_are_those_to_reach() -> None:
     }
     assert goals == {
         "chain": [0.70, 1.10],
+        "capio-chain": [],
         "fanout": [0.65, 0.65],
         "auto": [1.03, 1.05] * 2,
         "overhead": [1.03, 1.15, 3.0, 5.0, 1.02, 0.1],
