@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from laboratories.deployments import podman_environment
 from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory
+from laboratories.laboratory import Laboratory, podman_obstacle
 from streamflow_io.learned.proofs import Proof, known_proofs
 from tests.cwl import Bench, Document, Run, tool, workflow
-from tests.e2e.container_support import Containers, contained
+from tests.e2e.container_support import BUSYBOX, Containers, contained
 from tests.e2e.support import Site, apart, hosts_site, slurm_site
 from tests.e2e.test_laboratory import login
 from tests.e2e.test_streaming import check_gone
@@ -141,15 +142,33 @@ def test_nothing_is_rehearsed_in_a_queue(slurm_laboratory: Laboratory, tmp_path:
     check_gone(site)
 
 
-def test_in_containers(docker: Containers, tmp_path: Path) -> None:
-    """Where nothing can be mounted, as docker has it, also of who writes down where it was."""
-    learning = Learning(tmp_path, contained(chain("sh", "-c", 'pwd; echo "$0"; tail -n +2 "$0"')))
-    runs = [learning.run(docker) for _ in range(2)]
+#: Writes down where it was.
+WHERE = ("sh", "-c", 'pwd; echo "$0"; tail -n +2 "$0"')
+
+
+def check_in_containers(bench: Containers, learning: Learning) -> None:
+    """What is proven in a container in the first run streams in the second, and nothing is left of either."""
+    runs = [learning.run(bench)]
+    told = [line for line in runs[0].log.splitlines() if "/b/file" in line]
+    assert learning.known == [("net", None, 0)], told
+    runs.append(learning.run(bench))
     assert READS in runs[1].log
     assert learning.known == [("net", None, 1)]
     numbers = [run.files["read.txt"].splitlines()[2:] for run in runs]
     assert numbers[0] == numbers[1] != []
-    assert docker.leftovers() == []
+    assert bench.leftovers() == []
+
+
+def test_in_containers(docker: Containers, tmp_path: Path) -> None:
+    """Where nothing can be mounted, as docker has it, also of who writes down where it was."""
+    check_in_containers(docker, Learning(tmp_path, contained(chain(*WHERE))))
+
+
+def test_in_containers_of_podman(docker: Containers, tmp_path: Path) -> None:
+    if (reason := podman_obstacle()) is not None:
+        pytest.skip(reason)
+    podman = replace(docker, environment=podman_environment(docker.laboratory))
+    check_in_containers(podman, Learning(tmp_path, contained(chain(*WHERE), a=BUSYBOX, b=BUSYBOX)))
 
 
 @pytest.mark.long

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from laboratories.laboratory import Laboratory, start_containers
+from laboratories.laboratory import Laboratory, start_containers, start_hosts
 from tests.cwl import Bench
 from tests.e2e.container_support import docker_bench, make_user_image
 
@@ -27,6 +27,7 @@ from .blueprint import Blueprint
 from .containers import contain, run_contained
 from .document import document
 from .generate import generate
+from .hosts import run_on_hosts, spread
 from .reduce import reduce
 from .trial import Trial, run_trial
 from .unhinted import unhinted
@@ -36,12 +37,13 @@ _PROGRAMS = {"believing": "streamflow believing", "later": "streamflow believing
 
 def main() -> int:
     options = _options()
-    with start_containers() if options.containers else contextlib.nullcontext() as laboratory:
+    start = start_containers if options.containers else start_hosts if options.hosts else contextlib.nullcontext
+    with start() as laboratory:
         return run_all(options, laboratory)
 
 
 def run_all(options: argparse.Namespace, laboratory: Laboratory | None) -> int:
-    """:param laboratory: where steps run in containers; none: all run on the driver's node"""
+    """:param laboratory: where steps run in containers, or its hosts; none: all run on the driver's node"""
     directory: Path = options.directory or Path(tempfile.mkdtemp(prefix="sfio-random-"))
     numbers = options.only or range(options.first, options.first + options.count)
     print(f"seed {options.seed}, {len(numbers)} workflows, in {directory}", flush=True)
@@ -50,7 +52,7 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | None) -> int:
     run: Callable[[Path, Blueprint], Trial] = functools.partial(
         run_trial, make=functools.partial(Bench, program=program)
     )
-    if laboratory is not None:
+    if laboratory is not None and options.containers:
         make_user_image(docker_bench(laboratory, directory))
         run = functools.partial(run_contained, laboratory, program=program)
 
@@ -59,11 +61,15 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | None) -> int:
         blueprint = generate(options.seed, number, options.steps)
         if options.unhinted:
             blueprint = unhinted(blueprint, rehearse="wait" if options.unhinted == "learning" else "never")
-        if laboratory is not None:
+        run_one = run
+        if laboratory is not None and options.containers:
             blueprint = contain(blueprint, options.seed, number)
-        trial = run(place, blueprint)
+        elif laboratory is not None:
+            blueprint = spread(blueprint)
+            run_one = functools.partial(run_on_hosts, laboratory, options.seed, number, program=program)
+        trial = run_one(place, blueprint)
         if not trial.is_harmless and options.reduce:
-            reduced(place, blueprint, trial, run)
+            reduced(place, blueprint, trial, run_one)
         elif trial.is_harmless and not options.keep:
             # A node runtime whose run has failed may be removing its own at the same time.
             while place.exists():
@@ -104,7 +110,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31), help="(default: another each time)")
     parser.add_argument("--steps", type=int, default=12, help="at most so many steps (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="workflows at the same time (default: %(default)s)")
-    parser.add_argument("--containers", action="store_true", help="in containers of a laboratory (root), all mixtures")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--containers", action="store_true", help="in containers of a laboratory (root), all mixtures")
+    place.add_argument("--hosts", action="store_true", help="on two SSH hosts of a laboratory (root), and the driver's")
     parser.add_argument(
         "--unhinted",
         choices=("learning", "believing", "later"),

@@ -19,7 +19,7 @@ from .trial import Trial, run_trial
 SECONDS: Final = 120.0
 _BOX: Final = "box"
 _OWN: Final = "/tmp/own"
-# Names that plain StreamFlow cannot copy into a container, and others instead.
+# Names that plain StreamFlow cannot copy into a container or to a host, and others instead.
 _NAMES: Final = {"a$b": "it's", "-dash": "dash"}
 _ENGINE: Final[Sequence[tuple[tuple[str, Any], ...]]] = (
     *[()] * 6,
@@ -33,33 +33,34 @@ def contain(blueprint: Blueprint, seed: int, number: int) -> Blueprint:
     random = Random(f"{seed}:{number}:containers")
     box = random.choice(("", "", SHARED, _OWN))
     inherited = None
-    if not box and random.random() < 0.4 and not any(map(_is_local, blueprint.steps)):
+    if not box and random.random() < 0.4 and not any(map(is_local, blueprint.steps)):
         inherited = _container(random, (DEBIAN,))
     share = random.choice((0.3, 0.7, 1.0))
     steps = [_place(random, step, share, box, inherited) for step in blueprint.steps]
-    given = {name: replace(value, value=_renamed(value.value)) for name, value in blueprint.given.items()}
+    given = {name: replace(value, value=renamed(value.value)) for name, value in blueprint.given.items()}
     return replace(
         blueprint, given=given, steps=tuple(steps), container=inherited, box=box, engine=random.choice(_ENGINE)
     )
 
 
-def _renamed(value: Any) -> Any:
+def renamed(value: Any) -> Any:
+    """A given value, without names of files that plain StreamFlow cannot copy to another place."""
     if isinstance(value, list):
-        return [_renamed(element) for element in value]
+        return [renamed(element) for element in value]
     if not isinstance(value, dict):
         return value
     name = value["name"]
     for other, instead in _NAMES.items():
         name = name.replace(other, instead)
-    return {**value, "name": name, **({"files": _renamed(value["files"])} if "files" in value else {})}
+    return {**value, "name": name, **({"files": renamed(value["files"])} if "files" in value else {})}
 
 
 def _place(random: Random, step: Step, share: float, box: str, inherited: Container | None) -> Step:
-    if box and random.random() < 0.5 and not _is_local(step):
+    if box and random.random() < 0.5 and not is_local(step):
         return replace(step, boxed=True)
     if step.wrap == "expression" or random.random() > share:
         return step
-    if _is_local(step):
+    if is_local(step):
         return step
     # What is inherited as a requirement goes before a hint; and then the shell is that of the other image.
     images = [DEBIAN, DEBIAN, *([] if inherited else [BUSYBOX])]
@@ -71,8 +72,8 @@ def _place(random: Random, step: Step, share: float, box: str, inherited: Contai
     return replace(step, container=own)
 
 
-def _is_local(step: Step) -> bool:
-    """Whether plain StreamFlow cannot do it in a container, because of links that lead elsewhere there."""
+def is_local(step: Step) -> bool:
+    """Whether plain StreamFlow cannot do it elsewhere than on the driver's node: its links lead elsewhere there."""
     return "stages" in step.extras or any(output.writer == "linked" for output in step.outputs)
 
 
