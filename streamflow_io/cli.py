@@ -51,7 +51,7 @@ GROUPS = {
     },
     "a run, and what it has shown": {
         "watch": _Entry("show a run while it goes on", ("", "last --web")),
-        "runs": _Entry("list the runs that have telemetry"),
+        "runs": _Entry("list the runs that have telemetry", ("",)),
         "report": _Entry(
             "show where the time of runs went", ("last", "plain auto -o compared.html", "last --format perfetto")
         ),
@@ -73,22 +73,17 @@ GROUPS = {
     },
 }
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
-_EXAMPLES = """\
-examples:
-  streamflow-io plan streamflow.yml       what will stream?
-  streamflow-io watch                     in another terminal, while it runs
-  streamflow-io report last               what has it gained, and why not more?
-  streamflow-io COMMAND --help            the options of a command
-"""
+_EXAMPLES = "examples: streamflow-io plan streamflow.yml; streamflow-io report last\n"
 
 
 class _Program(argparse.ArgumentParser):
     """Shows its commands in groups."""
 
     def format_help(self) -> str:
-        lines = [self.format_usage(), f"{self.description}\n"]
+        # Without empty lines: a terminal has 24.
+        lines = [f"usage: {self.prog} [--version] COMMAND ...", f"{self.description}; COMMAND --help: its options"]
         for title, group in GROUPS.items():
-            lines += [f"{title}:", *(f"  {name:<14}{entry.text}" for name, entry in group.items()), ""]
+            lines += [f"{title}:", *(f"  {name:<14}{entry.text}" for name, entry in group.items())]
         return "\n".join([*lines, _EXAMPLES])
 
 

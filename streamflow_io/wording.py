@@ -13,3 +13,15 @@ def size_text(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" or size >= 99.95 else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:,.1f} TB"
+
+
+def displayed(text: str) -> str:
+    """A text with names of others, without what a terminal would obey, and what turns the order of characters."""
+    return text.translate(_NOT_DISPLAYED)
+
+
+# Control characters, but for those that end lines and columns; marks, embeddings and overrides of a direction.
+_NOT_DISPLAYED = dict.fromkeys(
+    [*range(9), *range(11, 32), *range(127, 160), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)],
+    "\N{REPLACEMENT CHARACTER}",
+)

@@ -63,6 +63,7 @@ def job(
     usage: Usage | None = None,
     status: str = "completed",
     storage: Storage = STORAGE,
+    queue: bool = False,
 ) -> list[Record]:
     """The records of one job; without a constraint it needs no storage. Times are seconds since the run began."""
     of = {"job": name, "step": name.rpartition("/")[0]}
@@ -71,7 +72,7 @@ def job(
     return [
         SubmittedRecord(time=BEGIN + submitted, **of),
         AdmittedRecord(time=BEGIN + started, **of, **admitted),
-        StartedRecord(time=BEGIN + started, location=LOCATION, **of),
+        StartedRecord(time=BEGIN + started, location=LOCATION, queue=queue, **of),
         EndedRecord.model_validate({"time": BEGIN + ended, **of, "status": status, "usage": usage}),
     ]
 

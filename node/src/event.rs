@@ -45,6 +45,7 @@ pub enum Event<'a> {
     Phase(Phase<'a>),
     Drained { name: &'a str, bytes: u64, last: f64 },
     Fed { name: &'a str, bytes: u64, last: Option<f64>, stalled: bool, waits: Option<WaitsFor> },
+    Gate { waits: bool },
     Warning(Warning<'a>),
     Exit(Exit),
 }

@@ -8,6 +8,7 @@ mod openings;
 mod progress;
 mod rein;
 mod sharers;
+mod stalls;
 mod stutter;
 mod whole;
 
@@ -27,6 +28,8 @@ use self::netted::Netted;
 use self::openings::Openings;
 use self::progress::Progress;
 use self::rein::Rein;
+use self::sharers::doing;
+use self::stalls::{Doing, Stalls};
 use self::stutter::Stutter;
 use self::whole::Whole;
 use crate::event::{now, Event, Stream, StreamPart, WaitsFor};
@@ -43,6 +46,7 @@ use crate::place::{remove_memory, remove_target};
 use crate::producer::Producer;
 use crate::source::Source;
 use crate::sys::bytes_in_pipe;
+use crate::tree::Process;
 use crate::watch::Watcher;
 
 /// A reader that takes little at a time makes space page by page. When less than `LITTLE` could be moved into a pipe
@@ -109,27 +113,6 @@ struct Drained {
     bytes: u64,
     /// When it may be told again.
     next: Option<Instant>,
-}
-
-/// Who has waited for whom.
-#[derive(Debug)]
-struct Stalls {
-    since: Instant,
-    /// The reader, for more bytes: it had taken all that there was.
-    reader: Duration,
-    /// Bytes, for the reader: it had not taken what it was given before.
-    bytes: Duration,
-}
-
-impl Stalls {
-    /// Until now it was waited for somebody.
-    fn end(&mut self, waits: Option<WaitsFor>) {
-        match waits {
-            Some(WaitsFor::Producer) => self.reader += self.since.elapsed(),
-            Some(WaitsFor::Reader) => self.bytes += self.since.elapsed(),
-            Some(WaitsFor::Opening | WaitsFor::Rate) | None => {}
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -225,7 +208,7 @@ impl Feeder {
             last: 0.0,
             drained: Drained::default(),
             progress: Progress::new(Instant::now()),
-            stalls: Stalls { since: Instant::now(), reader: Duration::ZERO, bytes: Duration::ZERO },
+            stalls: Stalls::new(Instant::now()),
             waits: None,
             finished: false,
             complete: false,
@@ -278,6 +261,21 @@ impl Feeder {
             Need::Data if self.sink.as_ref().map_or(0, bytes_in_pipe) == 0 => Some(WaitsFor::Producer),
             Need::Data | Need::Space | Need::Pause => Some(WaitsFor::Reader),
         }
+    }
+
+    /// When to look whether the command waits for more.
+    pub fn look_due(&self) -> Option<Instant> {
+        self.stalls.due().filter(|_| !self.finished)
+    }
+
+    /// What the command does that reads it.
+    pub fn doing(&self, processes: &[Process]) -> Doing {
+        self.sink.as_ref().map_or(Doing::Unseen, |sink| doing(processes, sink))
+    }
+
+    /// The command was looked at.
+    pub fn looked(&mut self, doing: Doing, cost: Duration) {
+        self.stalls.looked(doing, Instant::now(), cost);
     }
 
     /// How far it is, if it is time to tell it, and another thing than before.
@@ -393,10 +391,10 @@ impl Feeder {
         token: &impl Fn(Wait) -> T,
     ) -> Result<Option<Event<'_>>, Failure> {
         if !self.finished {
-            let waits = self.waits();
-            self.stalls.end(waits);
+            let (waits, before) = (self.waits(), self.streamed());
+            self.stalls.wait(waits, Instant::now());
             self.feed(watcher, token)?;
-            self.stalls.since = Instant::now();
+            self.stalls.fed(self.finished || self.streamed() > before, Instant::now());
         }
         self.report()
     }
@@ -551,6 +549,7 @@ impl Feeder {
     /// Nobody reads the rest.
     pub fn leave(&mut self) {
         if !std::mem::replace(&mut self.finished, true) {
+            self.stalls.end();
             self.need = Need::Nothing;
             self.partly = self.consumed() > 0 || self.netted.as_ref().is_some_and(Netted::was_moved);
             self.origin.close(self.partly);

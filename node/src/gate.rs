@@ -23,6 +23,7 @@ mod syscalls;
 mod table;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use self::call::Call;
 pub use self::demand::{of_descriptor, target, Demand};
@@ -35,11 +36,15 @@ use self::observer::Observer;
 pub use self::pass_through::pass_through;
 pub use self::streams::Streams;
 use self::table::GateTable;
+use crate::event::Event;
 use crate::job::{Job, Target};
 use crate::observe::Verdict;
 use crate::origin::Failure;
 use crate::tree::Process;
 use crate::watch::Watcher;
+
+/// Who waits for less than that has not to be told of.
+const LONG: Duration = Duration::from_millis(800);
 
 /// All gated inputs of a job, and who answers the calls that are told.
 #[derive(Debug)]
@@ -50,6 +55,8 @@ pub struct Gates {
     has_streams: bool,
     has_net: bool,
     pub handler: Arc<Handler>,
+    /// It was told that the command waits.
+    told: bool,
 }
 
 impl Gates {
@@ -65,7 +72,7 @@ impl Gates {
         let table = GateTable::new(Arc::clone(&streams));
         let inputs = job.gates.iter().map(|spec| GatedInput::new(spec, &table)).collect::<Result<_, _>>()?;
         let handler = Arc::new(Handler::new(table, Observer::of(job)));
-        Ok(Self { inputs, streams, has_streams, has_net, handler })
+        Ok(Self { inputs, streams, has_streams, has_net, handler, told: false })
     }
 
     /// What calls have to be told for. None: nothing.
@@ -106,6 +113,12 @@ impl Gates {
             self.handler.release();
         }
         Ok(())
+    }
+
+    /// Whether the command waits at a gate, if that is another thing than was told before.
+    pub fn news(&mut self) -> Option<Event<'static>> {
+        let waits = !self.inputs.is_empty() && self.handler.has_held_for(LONG);
+        (std::mem::replace(&mut self.told, waits) != waits).then_some(Event::Gate { waits })
     }
 
     /// The calls of the command are not told, or not understood.

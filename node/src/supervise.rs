@@ -377,11 +377,14 @@ impl<'a> Supervisor<'a> {
         }
         let warn = !self.state.is_held();
         let brought = self.inputs.feed(self.watcher.as_mut(), self.events);
-        let brought = brought.and_then(|()| self.inputs.advance_gates(self.watcher.as_mut()));
+        let brought = brought.and_then(|()| self.inputs.advance_gates(self.watcher.as_mut(), self.events));
         let brought = brought.and_then(|()| self.inputs.bring_wholes(warn, self.events));
         let brought = brought.and_then(|()| self.inputs.answer_calls(self.events));
         self.check(brought);
         self.look_at_sharers();
+        if self.inputs.readers_due() {
+            self.inputs.look_at_readers(|| self.processes.look());
+        }
         if self.state.is_held() && self.inputs.are_there() {
             self.handle(Fact::InputsThere);
         }

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.telemetry.history import History, read_history
@@ -42,7 +41,7 @@ class Result:
             ("Required: medians in s, MB and MB/s", _REQUIRED, _required),
             ("Required together at most, and reached: MB/s", _REACHED, _reached),
         ):
-            rows = [[escape(cell) for cell in row(step)] for step in found.steps]
+            rows = [row(step) for step in found.steps]
             console.print(table(title, header, rows, numbers=header[1:], unfolded=header[1:]))
         for line in _summary(found):
             say(console, line)

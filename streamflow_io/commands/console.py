@@ -7,10 +7,17 @@ import os
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, Protocol
 
+from rich.cells import cell_len
 from rich.console import Console, JustifyMethod, RenderableType
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from streamflow_io.hints.errors import HintError
+from streamflow_io.wording import displayed
+
+# Of the 80 columns of a terminal, so many may be of one column of a table without being folded.
+_UNFOLDED = 40
 
 
 class Result(Protocol):
@@ -42,7 +49,7 @@ class Command(Protocol):
 
 def say(console: Console, text: str, style: str | None = None) -> None:
     """Print a text as it is: nothing in it is markup, and no line is folded."""
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    console.print(displayed(text), style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def table(
@@ -54,19 +61,26 @@ def table(
     unfolded: Container[str] = (),
     lines: bool = False,
 ) -> Table:
-    """A table; what is wider than its column is folded.
+    """A table; what is wider than its column is folded. In strings nothing is markup.
 
     :param numbers: the columns that are aligned at their right
-    :param unfolded: the columns that are as wide as what is in them
+    :param unfolded: the columns that are as wide as what is in them, as long as that leaves room for the others
     :param lines: between the rows
     """
-    made = Table(title=title, title_justify="left", show_lines=lines)
-    for column in columns:
+    made = Table(title=None if title is None else escape(title), title_justify="left", show_lines=lines)
+    kept = [[Text(displayed(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    for number, column in enumerate(columns):
         justify: JustifyMethod = "right" if column in numbers else "left"
-        made.add_column(column, justify=justify, overflow="fold", no_wrap=column in unfolded)
-    for row in rows:
+        is_narrow = max((_width(row[number]) for row in kept), default=0) <= _UNFOLDED
+        made.add_column(column, justify=justify, overflow="fold", no_wrap=column in unfolded and is_narrow)
+    for row in kept:
         made.add_row(*row)
     return made
+
+
+def _width(cell: RenderableType) -> int:
+    """The columns that a text takes, if it is not folded."""
+    return max(map(cell_len, str(cell).splitlines()), default=0)
 
 
 def show_errors(console: Console, errors: Sequence[HintError]) -> None:

@@ -59,14 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         default=FORMATS[0],
-        help="a CAPIO-CL document (default: 1.1), a graph for Graphviz, or JSON that says also what fell back, and why",
+        metavar="FORMAT",
+        help="capio-cl-1.1 (default), capio-cl-1.0, dot, or json",
     )
     parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write it there (default: print it)")
-    parser.add_argument("--workflow", metavar="NAME", help="which workflow, if the StreamFlow file has several")
-    parser.add_argument("--directory", metavar="DIRECTORY", type=Path, help="paths below it, instead of relative ones")
-    parser.add_argument(
-        "--script", metavar="FILE", type=Path, help="write a shell script that runs the workflow's programs under CAPIO"
-    )
+    parser.add_argument("--workflow", metavar="NAME", help="which one, if the StreamFlow file has several")
+    parser.add_argument("--directory", metavar="DIR", type=Path, help="paths below it, instead of relative ones")
+    parser.add_argument("--script", metavar="FILE", type=Path, help="write a script that runs its programs under CAPIO")
     parser.add_argument("--check", metavar="FILE", type=Path, help="compare a CAPIO-CL file with the workflow")
 
 

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError, find_sfio_node
 from streamflow_io.runtime.self_test import self_test
@@ -52,11 +52,11 @@ class Diagnosis:
         return {"findings": [vars(finding) for finding in self.findings]}
 
     def show(self, console: Console) -> None:
-        words = {True: "yes", False: "[bold red]no[/bold red]", None: "[yellow]no[/yellow]"}
+        words = {True: Text("yes"), False: Text("no", "bold red"), None: Text("no", "yellow")}
         rows = []
         for finding in self.findings:
             without = f"\n{finding.otherwise}" if finding.works is not True and finding.otherwise else ""
-            rows.append((escape(finding.name), words[finding.works], escape(f"{finding.detail}{without}")))
+            rows.append((finding.name, words[finding.works], f"{finding.detail}{without}"))
         console.print(table(self.subject, ("", "works", "what was found"), rows))
 
 

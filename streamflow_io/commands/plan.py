@@ -17,6 +17,7 @@ from cwl_utils.errors import GraphTargetMissingException
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.exception import WorkflowDefinitionException
 
@@ -338,11 +339,11 @@ def _edge_to_json(edge: StreamEdge) -> dict[str, Any]:
 
 
 _DELIVERY = {
-    Delivery.STREAM: "[green]streams[/green]",
-    Delivery.GATE: "[green]gate[/green]",
-    Delivery.COMMIT: "[cyan]at commit[/cyan]",
-    Delivery.PART: "[green]parts[/green]",
-    Delivery.TERMINATION: "at termination",
+    Delivery.STREAM: Text("streams", "green"),
+    Delivery.GATE: Text("gate", "green"),
+    Delivery.COMMIT: Text("at commit", "cyan"),
+    Delivery.PART: Text("parts", "green"),
+    Delivery.TERMINATION: Text("at termination"),
 }
 
 
@@ -373,27 +374,28 @@ def _candidates(possible: Iterable[PossibleRoute]) -> Table:
     rows = []
     for one in possible:
         ways = ((_DELIVERY[Delivery.STREAM], one.not_streamed), (_DELIVERY[Delivery.COMMIT], one.not_at_commit))
-        could = " or ".join(way for way, obstacle in ways if obstacle is None)
+        could = Text(" or ").join(way for way, obstacle in ways if obstacle is None)
         reasons = dict.fromkeys(obstacle for _, obstacle in ways if obstacle is not None)
         rows.append(
             (
-                escape(f"{one.output}\n-> {one.input}"),
+                f"{one.output}\n-> {one.input}",
                 could or _DELIVERY[Delivery.TERMINATION],
-                escape("; ".join(reasons)),
+                "; ".join(reasons),
             )
         )
     columns = ("way", "if its tools allow it", "why not otherwise")
     return table("What could be delivered early", columns, rows, unfolded=("way",))
 
 
-def _delivered(edge: StreamEdge, virtual: Collection[str]) -> str:
+def _delivered(edge: StreamEdge, virtual: Collection[str]) -> Text:
     if edge.delivery is Delivery.PART and edge.route.output.name not in virtual:
-        return "at termination; as parts when its cuts are verified"
+        return Text("at termination; as parts when its cuts are verified")
     condition = f", if {edge.condition}; else at commit" if edge.condition else ""
     bandwidth = ""
     if edge.delivery is Delivery.STREAM and edge.rule.stream_bw is not None:
         bandwidth = f", streamBW: {edge.rule.stream_bw}"
-    return _DELIVERY[edge.delivery] + (", by element" if edge.by_element else "") + bandwidth + condition
+    by_element = ", by element" if edge.by_element else ""
+    return Text.assemble(_DELIVERY[edge.delivery], by_element, bandwidth, condition)
 
 
 def _partitions(partitions: tuple[Partition, ...]) -> Table:
@@ -404,10 +406,10 @@ def _partitions(partitions: tuple[Partition, ...]) -> Table:
         parts = f"parts of {port_path(partition.step, partition.of)}, {who}"
         if partition.grows:
             parts += ", while it is written"
-        split = "[green]virtual[/green]" if partition.is_virtual else "real"
+        split = Text("virtual", "green") if partition.is_virtual else Text("real")
         if partition.port is None:
             parts = f"parts of {port_path(partition.step, partition.of)}, selected by its jobs"
-            split = "[green]read ahead[/green]" if partition.is_read_ahead else "as without the rule"
+            split = Text("read ahead", "green") if partition.is_read_ahead else Text("as without the rule")
         if partition.condition is not None:
             parts += f", if {partition.condition}; else {'real' if partition.port else 'not'}"
         rows.append((partition.name, split, partition.real or partition.trial or parts))
@@ -434,7 +436,9 @@ def _storages(steps: tuple[StepStorage, ...]) -> Table:
     for step in steps:
         cores, limit = "no: I/O task" if step.io_task else "yes", step.storage_bw or "no limit"
         without = "not shared" if limit.startswith("required") else "no limit"
-        storage = f"{step.storage} ({step.direction})" if step.storage else f"[yellow]none found: {without}[/yellow]"
+        storage = Text(f"none found: {without}", "yellow")
+        if step.storage:
+            storage = Text(f"{step.storage} ({step.direction})")
         rows.append((step.step, cores, limit, storage if step.storage_bw else "", step.deployment))
     columns = ("step", "takes cores", "storageBW (MB/s)", "of storage", "on")
     return table("I/O tasks and storage bandwidth", columns, rows)

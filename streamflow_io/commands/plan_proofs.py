@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from streamflow_io.graph.possible import PossibleRoute
@@ -89,17 +89,17 @@ def _proofs(plan: Plan, name: str, kind: Literal["reads", "writes"]) -> Iterator
 
 
 _STATES = {
-    "hinted": "as hints say",
-    "one by one": "[green]one by one[/green]",
-    "streams": "[green]streams[/green]",
-    "unknown": "[cyan]not yet[/cyan]",
-    "refused": "at termination",
-    "impossible": "at termination",
+    "hinted": Text("as hints say"),
+    "one by one": Text("one by one", "green"),
+    "streams": Text("streams", "green"),
+    "unknown": Text("not yet", "cyan"),
+    "refused": Text("at termination"),
+    "impossible": Text("at termination"),
 }
 
 
 def prospects_table(found: Sequence[Prospect]) -> Table:
-    rows = [(escape(f"{one.output}\n-> {one.input}"), _STATES[one.state], escape(_why(one))) for one in found]
+    rows = [(f"{one.output}\n-> {one.input}", _STATES[one.state], _why(one)) for one in found]
     return table("Streaming without hints", ("way", "delivered", "why"), rows, unfolded=("way",))
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from streamflow_io.learned.database import date_of
 from streamflow_io.telemetry.listing import RunSummary, list_runs
@@ -37,11 +36,10 @@ class Runs:
             say(console, f"There is no run in {runs_directory()}")
             return
         rows = [
-            (escape(run.name), escape(Path(run.workflow).name), date_of(run.began), number(run.seconds), run.state)
-            for run in self.runs
+            (run.name, Path(run.workflow).name, date_of(run.began), number(run.seconds), run.state) for run in self.runs
         ]
         columns = ("RUN", "workflow", "began", "time (s)", "state")
-        console.print(table(None, columns, rows, numbers=("time (s)",), unfolded=("RUN",)))
+        console.print(table(None, columns, rows, numbers=("time (s)",), unfolded=("RUN", "time (s)", "state")))
         if self.more:
             say(console, "Older ones: --all")
 

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.markup import escape
 
 from streamflow_io.periodic.curve import StorageCurve
 from streamflow_io.periodic.forecast import Forecast, forecast
@@ -96,12 +95,12 @@ class Result:
     def _runs(self) -> Iterator[list[str]]:
         together = self.forecast.scenarios[0]
         for one, own, dilation in zip(self.runs, self.forecast.alone, together.dilations, strict=True):
-            yield [escape(one.name), f"{one.bursts:,}", f"{own:,.1f}", f"{own * dilation:,.1f}", f"{dilation:.2f}"]
+            yield [one.name, f"{one.bursts:,}", f"{own:,.1f}", f"{own * dilation:,.1f}", f"{dilation:.2f}"]
 
     def _scenarios(self) -> Iterator[list[str]]:
         for one in self.forecast.scenarios:
             mean = sum(one.dilations) / len(one.dilations)
-            name = "nobody" if one.without is None else escape(one.without)
+            name = "nobody" if one.without is None else one.without
             yield [name, f"{one.makespan:,.1f}", f"{one.slowest:.2f}", f"{mean:.2f}", f"{one.rate:,.4g}"]
 
 
@@ -112,6 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--way",
         choices=_OPTIONS,
         default="due",
+        metavar="WAY",
         help="how they share the storage: by the shared ledger (due, default); with a ledger each (own), or an equal "
         "part of the bandwidth each (by-hand); for comparison also turns, burst, paced",
     )

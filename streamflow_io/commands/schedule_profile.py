@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from streamflow_io.periodic.files import set_to_json
 from streamflow_io.periodic.model import Application, ApplicationSet, Platform
@@ -47,7 +46,7 @@ class Result:
         for one in self.found.runs:
             own = one.profile
             yield [
-                escape(one.name),
+                one.name,
                 f"{own.bursts:,}",
                 f"{own.jobs:,}",
                 f"{own.volume:,.4g}",

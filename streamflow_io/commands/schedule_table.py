@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Console
-from rich.markup import escape
 
 from streamflow_io.periodic.model import Schedule
 from streamflow_io.wording import counted
@@ -17,7 +16,7 @@ HEADER = ("name", "nodes", "work (s)", "volume (MB)", "instances", "computes", "
 
 def show_figures(console: Console, schedule: Schedule) -> None:
     """How good a schedule is, and how good it could be."""
-    cells = [[escape(cell) for cell in row] for row in rows(schedule)]
+    cells = rows(schedule)
     console.print(table(None, HEADER, cells, numbers=HEADER[1:], unfolded=HEADER[1:]))
     for line in summary(schedule):
         say(console, line)

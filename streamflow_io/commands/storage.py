@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from streamflow_io.hints.annotations_text import scalar
 from streamflow_io.hints.config import StorageConfig
@@ -186,10 +187,10 @@ def _moved(what: Sample | Transfer) -> dict[str, Any]:
 def _table(measurement: Measurement) -> Table:
     rows = []
     for level in measurement.levels:
-        cells = [str(level.writers)]
+        cells = [Text(str(level.writers))]
         for sample, best in ((level.write, measurement.best_write), (level.read, measurement.best_read)):
             total = _number(sample.bandwidth)
-            cells += [f"[bold]{total}[/bold]" if sample is best else total, _number(sample.bandwidth / level.writers)]
+            cells += [Text(total, "bold" if sample is best else ""), Text(_number(sample.bandwidth / level.writers))]
         rows.append(cells)
     columns = ("writers", "write", "per writer", "read", "per reader")
     return table("MB/s, 1 MB = 10^6 bytes; the best in bold", columns, rows, numbers=columns)

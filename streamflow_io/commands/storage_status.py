@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from streamflow_io.admission.storages import BYTES_PER_MEGABYTE, Amounts
@@ -83,9 +82,9 @@ class Statuses:
         has_users = not status.mine or len(users) > 1
         rows = [
             (
-                escape(printable(run.run)),
-                *((escape(run.user),) if has_users else ()),
-                escape(f"{printable(run.host)} {run.pid}"),
+                printable(run.run),
+                *((run.user,) if has_users else ()),
+                f"{printable(run.host)} {run.pid}",
                 _time(run.started, self.now),
                 shown(run.held),
                 self._waits(run),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.suggestions.annotations import annotations_content, suggestions_text
@@ -58,7 +58,7 @@ class Result:
             rows = [
                 (
                     _what(one.subject, one.evidence),
-                    escape(one.text),
+                    one.text,
                     f"{one.earlier:.1f} s",
                     f"{'<= ' if one.saves_at_most else ''}{one.saved:.1f} s",
                 )
@@ -71,7 +71,7 @@ class Result:
             columns = ("step and why", "change", *gain)
             console.print(table("Changes of the workflow", columns, changed, numbers=gain, unfolded=gain))
         if found.refusals:
-            refused = [(_what(one.subject, one.reason), escape(one.what)) for one in found.refusals]
+            refused = [(_what(one.subject, one.reason), one.what) for one in found.refusals]
             console.print(table("Not proposed", ("what and why not", "hint"), refused))
         say(console, self._verdict())
 
@@ -122,6 +122,5 @@ def _to_json(proposal: Proposal) -> dict[str, Any]:
     }
 
 
-def _what(subject: str, why: str) -> str:
-    edge = escape(subject.replace(" -> ", "\n-> "))
-    return f"[bold]{edge}[/bold]\n{escape(why)}"
+def _what(subject: str, why: str) -> Text:
+    return Text.assemble((subject.replace(" -> ", "\n-> "), "bold"), f"\n{why}")

@@ -136,6 +136,7 @@ class Run:
             self.config.observe,
             self._record,
             self._telemetry.show,
+            self._runtimes.deployments.has_queue,
         )
         storages = Storages(self.config.storages, Sites(scheduler.context.config.get("deployments", {})))
         windows = Windows()

@@ -80,8 +80,10 @@ class JobRunner:
             # StreamFlow has connectors for more than the command, also after it. What a job does is asked for once.
             spec = measured.asked or self._asked(measured.node_job, measured.spec)
             measured.asked = spec
-            if (spec.limit or spec.phases or spec.cores) and measured.following is None:
-                # What keeps it from being held to its limit is told, in which bursts it writes, and what it needs.
+            queued = measured.following is None and self._recorder.queued(job_name)
+            if (spec.limit or spec.phases or spec.cores or queued) and measured.following is None:
+                # What keeps it from being held to its limit is told, in which bursts it writes, what it needs, and that
+                # it does not wait in a queue any more.
                 measured.following = asyncio.create_task(self._follow(job_name, measured.node_job))
             return JobConnector(inner, job_name, measured.node_job, spec, is_optional=True)
         return inner

@@ -20,7 +20,7 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.runtime import Event, ExitEvent, JobSpec
 from streamflow_io.runtime.locations import location_node, node_name, path_on
 from streamflow_io.runtime.place import Place
-from streamflow_io.runtime.protocol import StartedEvent
+from streamflow_io.runtime.protocol import GateEvent, StartedEvent
 from streamflow_io.telemetry.job_files import Identity, JobFiles, PossibleSplit
 from streamflow_io.telemetry.records import (
     EndedRecord,
@@ -58,6 +58,7 @@ class JobRecorder:
     :param observes: what jobs do with their files is recorded, too
     :param record: keeps a record for telemetry
     :param show: is given the state of the run, as far as no record has it
+    :param has_queue: whether a location is that of a queue manager
     """
 
     def __init__(
@@ -68,12 +69,14 @@ class JobRecorder:
         observes: bool,
         record: Callable[[Record], None],
         show: Callable[[ProgressRecord], None] = lambda _: None,
+        has_queue: Callable[[ExecutionLocation], bool] = lambda _: False,
     ) -> None:
         self._jobs = jobs
         self._data = data
         self._annotations = annotations
         self._observes = observes
         self._record = record
+        self._has_queue = has_queue
         # Since when they have been submitted, or have run.
         self._open: dict[str, float] = {}
         # Those that read what is being written: they may wait for it.
@@ -124,13 +127,21 @@ class JobRecorder:
         cores, of = self._cores.pop(job_name, (None, None))
         if (step := get_job_step_name(job_name)) not in self._annotations:
             return
-        where = node_name(self._location(job_name))
+        location = self._location(job_name)
+        where, queue = node_name(location), self._has_queue(location)
         self._open[job_name] = now = time.time()
         waited = self._waits.end(job_name, time.monotonic())
         self._progress.waits(job_name, None)
         self._record(
             StartedRecord(
-                time=now, job=job_name, step=step, location=where, waited=waited, cores=cores, location_cores=of
+                time=now,
+                job=job_name,
+                step=step,
+                location=where,
+                waited=waited,
+                cores=cores,
+                location_cores=of,
+                queue=queue,
             )
         )
 
@@ -141,7 +152,7 @@ class JobRecorder:
         :return: what the node runtime is to be told of it: to measure it, and to observe it, if that is wanted
         """
         self._early.told(spec, job)
-        self._progress.waits(job.name, "queue")
+        self.queued(job.name)
         if not self._observes or job.name not in self._open:
             return spec.model_copy(update={"measure": self.is_measured(job.name)})
         location = self._location(job.name)
@@ -152,11 +163,22 @@ class JobRecorder:
         self._files[job.name] = JobFiles(spec)
         return spec
 
+    def queued(self, job_name: str) -> bool:
+        """A job is about to be given to its location.
+
+        :return: whether it may wait in the queue of a queue manager then
+        """
+        if has_queue := self._has_queue(self._location(job_name)):
+            self._progress.waits(job_name, "queue")
+        return has_queue
+
     def happened(self, job_name: str, event: Event) -> None:
         """The node runtime tells something of a job."""
         self._early.happened(job_name, event)
         if isinstance(event, StartedEvent):
             self._progress.waits(job_name, None)
+        elif isinstance(event, GateEvent):
+            self._progress.waits(job_name, "gate" if event.waits else None)
         if (files := self._files.get(job_name)) is not None:
             files.add(event)
 

@@ -81,6 +81,10 @@ class Deployments:
         image = config.config.get("image") or made_image(config)
         return f"a container of {image.removeprefix('docker://')}" if image else f"the container {location}"
 
+    def has_queue(self, location: ExecutionLocation) -> bool:
+        """Whether a location is that of a queue manager: a job that is given to it may wait there."""
+        return isinstance(self._manager.get_connector(location.deployment), QueueManagerConnector)
+
     async def place(self, location: ExecutionLocation) -> Place | None:
         """Which files a container shares with others, and with its host; None: it is none.
 

@@ -487,7 +487,7 @@ class StreamEvent(_Event):
     :ivar id: what it is called; None: as `name`, which is the producer's job
     :ivar first: when its first byte was fed, by the clock of the node, as `time`
     :ivar last: when its last one was
-    :ivar waited: for so many seconds the command had taken all that there was
+    :ivar waited: for so many seconds the command had taken all that there was, and waited for more, as far as is seen
     :ivar behind: for so many the command had not taken what had been fed
     :ivar lag: so many bytes there were at most that it had not been given; None: it came over a link
     :ivar part: what has to be compared with the file; None: nothing any more
@@ -657,6 +657,13 @@ class CarriedEvent(_Event):
     last: float | None = None
 
 
+class GateEvent(_Event):
+    """The command waits at a gate, and has for a while; or it does not any more."""
+
+    event: Literal["gate"]
+    waits: bool
+
+
 class WarningEvent(_Event):
     """Something does not work here, and what is done instead.
 
@@ -755,6 +762,7 @@ Event = Annotated[
     | DrainedEvent
     | FedEvent
     | CarriedEvent
+    | GateEvent
     | WarningEvent
     | ExitEvent,
     Field(discriminator="event"),

@@ -12,7 +12,7 @@ from streamflow_io.telemetry.critical_path import PathSpan
 from streamflow_io.telemetry.edge_results import EdgeResult
 from streamflow_io.telemetry.history import History, Job
 from streamflow_io.telemetry.next_steps import Advice
-from streamflow_io.telemetry.records import OFF, WaitCause
+from streamflow_io.telemetry.records import OFF, DelayCause
 from streamflow_io.telemetry.waiting_words import CAUSES
 from streamflow_io.wording import counted
 
@@ -33,11 +33,13 @@ _MUCH = 0.4
 
 
 def advice(history: History, path: Sequence[PathSpan], edges: Sequence[EdgeResult]) -> list[Advice]:
-    """At most three, the most valuable first.
+    """At most three, the most valuable first; none of a run that has not ended, as far as is known.
 
     :param path: the critical path of the run
     :param edges: what was to be delivered early
     """
+    if not history.ended:
+        return []
     gains = _gains(history, path)
     if first := [*_failed(history)]:
         return first + [*_not_as_asked(edges, gains)][: MOST - 1]
@@ -131,7 +133,7 @@ def _who_had_cores(history: History) -> str:
     return f", which jobs of {step} had for {share:.0%} of the time of all" if share >= _MUCH else ""
 
 
-def _for_more(history: History, cause: WaitCause) -> str:
+def _for_more(history: History, cause: DelayCause) -> str:
     if cause == "cores":
         held = sum(
             (job.cores or 0.0) * (job.usage.ended - job.usage.started) for job in history.jobs if job.usage is not None
@@ -148,6 +150,7 @@ def _for_more(history: History, cause: WaitCause) -> str:
     return {
         "memory": "More memory, or less for each job (`ramMin`)",
         "disk": "More space on disk, or less for each job (`tmpdirMin`, `outdirMin`)",
+        "queue": "More nodes, another queue, or fewer and longer jobs",
         "place": "A location that takes more jobs at a time, or more locations",
     }[cause]
 

@@ -22,7 +22,7 @@ from streamflow_io.grouping import grouped
 from .history import History, Job
 from .job_tags import RelatedJobs
 from .numbers import Result
-from .records import ReadingRecord, WaitCause
+from .records import DelayCause, ReadingRecord
 
 # What ends so little later than another begins has ended before.
 _SOON = 0.05
@@ -49,7 +49,7 @@ class PathSpan(Result):
     what: What
     job: str | None = None
     step: str | None = None
-    cause: WaitCause | None = None
+    cause: DelayCause | None = None
     source: str | None = None
 
     @property
@@ -137,14 +137,22 @@ class _Path:
     def _own(self, job: Job, until: float) -> Iterator[PathSpan]:
         """What a job did until then by itself, the last first."""
         started = until if job.started is None else min(job.started, until)
-        yield self._of(job, started, until, "ran")
+        began = min(self._history.begun(job) or started, until)
+        yield self._of(job, began, until, "ran")
+        yield self._of(job, started, began, "waited", cause="queue")
         cause = max(job.waited, key=lambda one: job.waited[one], default=None)
         if cause is not None and job.waited[cause] < _SOON:
             cause = None
         yield self._of(job, min(job.submitted or 0.0, started), started, "waited", cause=cause)
 
     def _of(
-        self, job: Job, begin: float, end: float, what: What, cause: WaitCause | None = None, source: str | None = None
+        self,
+        job: Job,
+        begin: float,
+        end: float,
+        what: What,
+        cause: DelayCause | None = None,
+        source: str | None = None,
     ) -> PathSpan:
         return PathSpan(begin=begin, end=end, what=what, job=job.name, step=job.step, cause=cause, source=source)
 

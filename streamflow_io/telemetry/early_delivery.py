@@ -8,7 +8,7 @@ does, in the other direction: a job starts when all those before it have ended. 
   location were to have more cores than it has, and used all of them, may have taken longer than alone: it is taken to
   need no more than its CPU time and its time in I/O.
 - Of a job that started again, because what it had read was changed, only its last try counts.
-- Nobody starts earlier, and nobody who starts later waits for a core, or for bandwidth of a storage.
+- Nobody starts earlier, and nobody who starts later waits for a core, for bandwidth of a storage, or in a queue.
 
 All of them make it rather shorter than longer: what is said to be saved is not exaggerated, as far as that is known.
 """
@@ -130,7 +130,8 @@ class _Network:
 
     def _ran(self, job: Job) -> float:
         """How long a job ran, in its last try."""
-        since, until = _time(job.started), _time(job.ended)
+        # What it waits in a queue at another time is not known.
+        since, until = _time(self._history.begun(job)), _time(job.ended)
         if job.name in self._again and (measured := self._history.measured(job)) is not None:
             since = max(since, measured[0])
         return until - since

@@ -23,7 +23,7 @@ class EdgeResult(Result):
     :ivar bytes: that went through these; none: streams of several outputs of one job into another are not told apart
     :ivar before_end: seconds from when its first byte was given to a reader, or from its first commit, until the end of
         the job that writes it, in the mean; none: not known
-    :ivar waited: seconds in which a reader had taken all that there was, in the mean; none: not known
+    :ivar waited: seconds in which a reader had taken all that there was, and waited, in the mean; none: not known
     :ivar capio: with `runtime: capio`, whether CAPIO carried them, or why not; for people
     :ivar reasons: why files, or some of them, were not delivered as the rule asks
     """

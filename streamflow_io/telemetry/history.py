@@ -12,6 +12,7 @@ from .records import (
     AdmittedRecord,
     ChoiceRecord,
     CommittedRecord,
+    DelayCause,
     EdgeRecord,
     EndedRecord,
     EndRecord,
@@ -42,6 +43,8 @@ from .records import (
 from .session_records import ArrivedRecord, ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
 
 Interval = tuple[float, float]
+# A queue manager takes some time to start a job that need not wait.
+_QUEUED = 0.5
 
 
 @dataclass(slots=True)
@@ -52,6 +55,7 @@ class Job:
     :ivar constraint: its storageBW, MB/s
     :ivar cores: that it uses
     :ivar location_cores: that its location has
+    :ivar queue: it was given to a queue manager
     :ivar outputs: what it did with them, if it was observed, with times as recorded
     :ivar inputs: the same
     :ivar splits: outputs of it that are parts of an input
@@ -71,6 +75,7 @@ class Job:
     waited: Mapping[WaitCause, float] = field(default_factory=dict)
     cores: float | None = None
     location_cores: float | None = None
+    queue: bool = False
     outputs: list[OutputRecord] = field(default_factory=list)
     inputs: list[InputRecord] = field(default_factory=list)
     splits: list[SplitRecord] = field(default_factory=list)
@@ -147,17 +152,38 @@ class History:
         return self.steps[step].direction if step in self.steps else "write"
 
     def waiting(self, job: Job) -> Interval | None:
-        """When a job waited to be scheduled."""
+        """When a job waited to be scheduled, and in the queue of a queue manager."""
         if job.submitted is None:
             return None
-        end = job.started if job.started is not None else job.ended
+        begun = self.begun(job)
+        end = begun if begun is not None else job.ended
         return job.submitted, self.seconds if end is None else end
 
     def running(self, job: Job) -> Interval | None:
         """When a job ran."""
-        if job.started is None:
+        begun = self.begun(job)
+        if begun is None:
             return None
-        return job.started, self.seconds if job.ended is None else job.ended
+        return begun, self.seconds if job.ended is None else job.ended
+
+    def begun(self, job: Job) -> float | None:
+        """Since when a job ran: since it was started, or since it has left the queue; none: it was not started."""
+        queued = self.queued(job)
+        return job.started if queued is None else queued[1]
+
+    def queued(self, job: Job) -> Interval | None:
+        """When a job that had a place waited in the queue of a queue manager; none: never, as far as is known."""
+        measured = self.measured(job) if job.queue else None
+        if measured is None or job.started is None or measured[0] - job.started < _QUEUED:
+            return None
+        return job.started, measured[0]
+
+    def waited(self, job: Job) -> dict[DelayCause, float]:
+        """What a job waited for before its command started, in seconds."""
+        waited: dict[DelayCause, float] = dict(job.waited.items())
+        if (queued := self.queued(job)) is not None:
+            waited["queue"] = queued[1] - queued[0]
+        return waited
 
     def measured(self, job: Job) -> Interval | None:
         """When the command of a job ran, as the node runtime measured it."""
@@ -283,7 +309,7 @@ def _follow(history: History, open_jobs: dict[str, Job], record: JobRecord, time
         job.location, job.storage, job.constraint = record.location, record.storage, record.constraint
     elif isinstance(record, StartedRecord):
         job.started, job.location, job.waited = time, record.location, record.waited
-        job.cores, job.location_cores = record.cores, record.location_cores
+        job.cores, job.location_cores, job.queue = record.cores, record.location_cores, record.queue
     elif isinstance(record, OutputRecord):
         job.outputs.append(record)
     elif isinstance(record, InputRecord):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from streamflow_io.wording import size_text
+from streamflow_io.wording import displayed, size_text
 
 from .live import RunView, StepView, StorageView, StreamView
 from .live_text import STATES, rate_text, streamed_text, time_and_jobs, waits_text, way_text
@@ -27,26 +28,26 @@ def screen(view: RunView, height: int) -> RenderableType:
 
 
 def _parts(view: RunView, rows: int, streams: Sequence[StreamView]) -> Iterator[RenderableType]:
-    title = Text(view.label, "bold", no_wrap=True, overflow="ellipsis")
+    title = _text(view.label, "bold", no_wrap=True, overflow="ellipsis")
     title.append(f" {STATES[view.state]}", _STYLES.get(view.state, "bold yellow"))
     yield title
-    yield Text(time_and_jobs(view))
+    yield _text(time_and_jobs(view))
     if view.steps:
         yield _steps(view.steps, rows)
     if streams:
         yield _streams(streams, len(view.streams) - len(streams) + view.more_streams)
     if view.streamed:
-        yield Text(streamed_text(view), "dim")
+        yield _text(streamed_text(view), "dim")
     if view.storages:
         yield _storages(view.storages)
     for step in view.steps:
         if step.learning is not None and view.state == "running":
-            yield Text(f"storageBW of {step.name}: {step.learning}", no_wrap=True, overflow="ellipsis")
+            yield _text(f"storageBW of {step.name}: {step.learning}", no_wrap=True, overflow="ellipsis")
     for failure in view.failures:
-        yield Text(f"failed: {failure}", "red")
+        yield _text(f"failed: {failure}", "red")
     if view.fallbacks:
         more = f" (and {len(view.fallbacks) - 1} more)" if len(view.fallbacks) > 1 else ""
-        yield Text(f"Not delivered as asked{more}: {view.fallbacks[0]}", "yellow")
+        yield _text(f"Not delivered as asked{more}: {view.fallbacks[0]}", "yellow")
 
 
 def _table(*columns: tuple[str, bool]) -> Table:
@@ -71,10 +72,10 @@ def _steps(steps: Sequence[StepView], rows: int) -> Table:
     )
     for step in shown:
         style = "dim" if not step.waiting and not step.running else None
-        failed = Text(f"{step.failed:,}", "red" if step.failed else "")
+        failed = _text(f"{step.failed:,}", "red" if step.failed else "")
         name = f"{step.name} (I/O)" if step.io_task else step.name
         made.add_row(
-            Text(name),
+            _text(name),
             f"{step.waiting:,}",
             f"{step.running:,}",
             f"{step.done:,}",
@@ -83,7 +84,7 @@ def _steps(steps: Sequence[StepView], rows: int) -> Table:
             style=style,
         )
     if len(shown) < len(steps):
-        made.add_row(Text(f"and {len(steps) - len(shown):,} more", "dim"))
+        made.add_row(_text(f"and {len(steps) - len(shown):,} more", "dim"))
     return made
 
 
@@ -97,9 +98,9 @@ def _streams(streams: Sequence[StreamView], more: int) -> Table:
     made = _table(("byte stream", False), ("so far", True), ("now", False))
     for stream in streams:
         style = None if stream.stalled is None else "yellow"
-        made.add_row(Text(way_text(stream)), size_text(stream.bytes), Text(rate_text(stream)), style=style)
+        made.add_row(_text(way_text(stream)), size_text(stream.bytes), _text(rate_text(stream)), style=style)
     if more:
-        made.add_row(Text(f"and {more:,} more", "dim"))
+        made.add_row(_text(f"and {more:,} more", "dim"))
     return made
 
 
@@ -108,5 +109,9 @@ def _storages(storages: Sequence[StorageView]) -> Table:
     for storage in storages:
         of = "" if storage.bandwidth is None else f"{storage.bandwidth:g}"
         measured = "" if storage.measured is None else f"{storage.measured:.3g}"
-        made.add_row(Text(storage.name), f"{storage.jobs:,}", f"{storage.admitted:g}", of, measured)
+        made.add_row(_text(storage.name), f"{storage.jobs:,}", f"{storage.admitted:g}", of, measured)
     return made
+
+
+def _text(text: str, style: str = "", **layout: Any) -> Text:
+    return Text(displayed(text), style, **layout)

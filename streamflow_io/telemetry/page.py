@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.sessions.director import Reason
+from streamflow_io.wording import displayed
 
 from .chart import draw_figure, numbers
 from .comparison import Comparison
@@ -115,7 +116,11 @@ def render(
     :param comparisons: of runs with the first
     """
     templates = environment(__package__)
-    templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    templates.policies["json.dumps_kwargs"] = {
+        "allow_nan": False,
+        "ensure_ascii": False,
+        "separators": (",", ":"),
+    }
     templates.filters |= {
         "run_row": _run_row,
         "step_row": step_row,
@@ -134,7 +139,7 @@ def render(
         "chart": lambda figure: Markup(draw_figure(figure)),
         "numbers": numbers,
     }
-    return templates.get_template("report.html").render(
+    page = templates.get_template("report.html").render(
         runs=runs,
         figures=figures,
         advice=advice or [()] * len(runs),
@@ -147,6 +152,7 @@ def render(
         lease_header=LEASE_HEADER,
         path_header=PATH_HEADER,
     )
+    return displayed(page)
 
 
 def _code(text: str) -> Markup:

@@ -119,8 +119,12 @@ class HeldRecord(BaseRecord):
 WaitCause = Literal["storage", "cores", "memory", "disk", "place"]
 
 
-#: The same, while it goes on; `queue`: a job was given to a queue manager, and does not run yet.
-WaitingCause = Literal["storage", "cores", "memory", "disk", "place", "queue"]
+#: What it waits for until its command runs; `queue`: it was given to a queue manager, and does not run yet.
+DelayCause = Literal["storage", "cores", "memory", "disk", "place", "queue"]
+
+
+#: What it waits for now; `gate`: its command runs, and is held where it opens a file that is not committed yet.
+WaitingCause = Literal["storage", "cores", "memory", "disk", "place", "queue", "gate"]
 
 
 class StreamProgress(BaseModel):
@@ -158,6 +162,7 @@ class StartedRecord(JobRecord):
     )
     cores: float | None = Field(None, description="that it uses, whether it had to have them free or not")
     location_cores: float | None = Field(None, description="that its location has")
+    queue: bool = Field(False, description="it is given to a queue manager: its command may start later")
 
 
 class LentRecord(JobRecord):
@@ -281,7 +286,9 @@ class StreamedRecord(JobRecord):
     bytes: int
     first: float | None = Field(None, description="when its first byte was given to the job")
     last: float | None = Field(None, description="when its last byte was")
-    waited: float | None = Field(None, description="for so many seconds the job had taken all that there was")
+    waited: float | None = Field(
+        None, description="for so many seconds the job had taken all that there was, and waited for more"
+    )
     behind: float | None = Field(None, description="for so many it had not taken what it was given")
     lag: int | None = Field(None, description="so many bytes there were at most that it had not been given")
     capio: bool | None = Field(

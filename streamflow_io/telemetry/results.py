@@ -21,7 +21,7 @@ from .ending import fallback_line
 from .history import History, Interval, Job
 from .lease_results import LeaseResult, lease_results
 from .numbers import MB, POINTS, Result
-from .records import EpochRecord, RunStatus, WaitCause
+from .records import DelayCause, EpochRecord, RunStatus
 from .requirements import Requirements, requirements
 from .session_results import SessionResult, session_results
 from .timeline import TimelineJob, timeline
@@ -34,7 +34,7 @@ BINS = 200
 class StepResult(Result):
     """A row of the table of steps. Means are of completed jobs; none: nothing was measured.
 
-    :ivar mean_wait: of all attempts that started, from asking to be scheduled until then
+    :ivar mean_wait: of all attempts that started, from asking to be scheduled until they ran
     :ivar waited: seconds of one of these, by what it waited for
     :ivar throughput: MB/s of one job, in the direction of the step, while its command ran
     :ivar pauses: of a job that had a limit, however it ended; none: no job had one
@@ -49,7 +49,7 @@ class StepResult(Result):
     failed: int
     mean_seconds: float | None
     mean_wait: float | None
-    waited: dict[WaitCause, float]
+    waited: dict[DelayCause, float]
     bytes_read: int
     bytes_written: int
     throughput: float | None
@@ -247,7 +247,7 @@ def _step(history: History, step: str, jobs: Sequence[Job]) -> StepResult:
         failed=sum(job.status == "failed" for job in jobs),
         mean_seconds=fmean(times) if times else None,
         mean_wait=fmean(waits) if waits else None,
-        waited=_mean_waits(started),
+        waited=_mean_waits(history, started),
         bytes_read=sum(usage.moved("read") for usage in usages),
         bytes_written=sum(usage.moved("write") for usage in usages),
         throughput=moved / MB / seconds if seconds > 0 else None,
@@ -256,11 +256,11 @@ def _step(history: History, step: str, jobs: Sequence[Job]) -> StepResult:
     )
 
 
-def _mean_waits(started: Sequence[Job]) -> dict[WaitCause, float]:
+def _mean_waits(history: History, started: Sequence[Job]) -> dict[DelayCause, float]:
     """The longest first."""
-    sums: defaultdict[WaitCause, float] = defaultdict(float)
+    sums: defaultdict[DelayCause, float] = defaultdict(float)
     for job in started:
-        for cause, seconds in job.waited.items():
+        for cause, seconds in history.waited(job).items():
             sums[cause] += seconds
     longest_first = sorted(sums.items(), key=itemgetter(1), reverse=True)
     return {cause: seconds / len(started) for cause, seconds in longest_first}

@@ -26,7 +26,7 @@ const numberOf = run => data.runs.indexOf(run);
 
 function labelled(y, run, text, kind = "", mark = "") {
   const before = mark + (several ? `${data.runs[run].name.slice(0, 11)}: ` : "");
-  return `<text class="label ${kind}" x="0" y="${y}"><title>${escaped(ofRun(run, text))}</title>${escaped(before + cut(text, 36 - before.length))}</text>`;
+  return `<text class="label ${kind}" x="0" y="${y}"><title>${escaped(ofRun(run, text))}</title>${escaped(before + cut(text, (kind ? 31 : 36) - before.length))}</text>`;
 }
 
 function rect(begin, end, y, height, kind, more = "") {

@@ -12,7 +12,7 @@ from streamflow_io.grouping import grouped
 from .critical_path import PathSpan
 from .history import History, Job
 from .numbers import Result
-from .records import CommittedRecord, StreamedRecord, WaitCause
+from .records import CommittedRecord, DelayCause, StreamedRecord
 
 
 class TimelineStream(Result):
@@ -20,7 +20,7 @@ class TimelineStream(Result):
 
     :ivar input: none: not known
     :ivar begin: when its first byte was given to the job; none: not known
-    :ivar waited: seconds in which the job had taken all that there was
+    :ivar waited: seconds in which the job had taken all that there was, and waited for more
     :ivar behind: seconds in which it had not taken what it was given
     """
 
@@ -49,7 +49,7 @@ class TimelineCommit(Result):
 class TimelineJob(Result):
     """An attempt of a job.
 
-    :ivar waited: seconds before it ran, by what it waited for
+    :ivar waited: seconds before its command ran, by what it waited for
     :ivar running: none: it has not started
     :ivar cpu_seconds: of all its processes; none, as of all below: not measured
     :ivar io_seconds: one of its threads waited for a device
@@ -65,7 +65,7 @@ class TimelineJob(Result):
     location: str | None
     status: str | None
     waiting: tuple[float, float] | None
-    waited: dict[WaitCause, float]
+    waited: dict[DelayCause, float]
     running: tuple[float, float] | None
     cpu_seconds: float | None
     io_seconds: float | None
@@ -122,7 +122,7 @@ def _job(
         location=job.location,
         status=job.status,
         waiting=history.waiting(job),
-        waited=dict(job.waited),
+        waited=history.waited(job),
         running=history.running(job),
         cpu_seconds=None if usage is None else usage.cpu_seconds,
         io_seconds=None if usage is None else usage.io_seconds,

@@ -13,4 +13,5 @@ CAUSES: Mapping[WaitingCause, str] = {
     "disk": "space on disk",
     "place": "a place",
     "queue": "the queue",
+    "gate": "the gate",
 }

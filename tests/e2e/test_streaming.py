@@ -13,6 +13,8 @@ import pytest
 
 from laboratories.hosts import ADDRESSES
 from laboratories.laboratory import Laboratory
+from streamflow_io.telemetry.following import Following
+from streamflow_io.telemetry.live import LiveRun
 from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
 from tests.e2e.support import Site, apart
 from tests.e2e.test_laboratory import login
@@ -87,6 +89,38 @@ def place(request: pytest.FixtureRequest) -> Site:
         return apart(request.getfixturevalue("hosts"))
     site: Site = request.getfixturevalue(request.param)
     return site
+
+
+@pytest.mark.timeout(400)
+def test_the_queue_is_what_jobs_wait_for(slurm: Site) -> None:
+    """Others have all nodes: that is seen while the run goes on, and in its report."""
+    slurm.control("sbatch", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 600")
+    first = producer("exec > out.txt; echo first", {"mode": "no_update"})
+    path = slurm.write(chain(first, consumer("cat $file > copy.txt; hostname > host.txt")), {}, True)
+    process = slurm.start(path)
+    wait_until(lambda: [*slurm.data.glob("**/telemetry.jsonl")], "telemetry", 60)
+    (telemetry,) = slurm.data.glob("**/telemetry.jsonl")
+    following = Following(telemetry, LiveRun("run"))
+
+    def queued() -> bool:
+        following.look()
+        view = following.view(time.time())
+        return any(step.name == "/a" and step.waits.get("queue") for step in view.steps)
+
+    wait_until(queued, "a job in the queue", 60)
+    following.close()
+    # It waits for more than the time that a queue manager takes in any case.
+    time.sleep(1)
+    slurm.control("scancel", slurm.queue()[0])
+    run = slurm.finish(process, path, 200)
+    assert run.ok, run.errors
+    ((report,),) = [slurm.streamflow_io("report", "last")["runs"]]
+    (step,) = [step for step in report["steps"] if step["step"] == "/a"]
+    assert step["waited"]["queue"] > 1, step
+    assert any(span["cause"] == "queue" and span["step"] == "/a" for span in report["path"]), report["path"]
+    (job,) = [job for job in report["timeline"] if job["step"] == "/a"]
+    assert job["waiting"][1] == job["running"][0]
+    assert job["waiting"][1] - job["waiting"][0] >= job["waited"]["queue"]
 
 
 def check_nothing_fell_back(log: str) -> None:

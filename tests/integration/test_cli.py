@@ -1,6 +1,7 @@
 """`streamflow-io`: what holds for all its commands."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,12 @@ ARGUMENTS = {
     "trace": ["telemetry.jsonl", "-o", "trace"],
     "schedule": ["compute", "paper:9"],
     "completion": ["bash"],
+}
+#: Commands that have commands of their own.
+ACTIONS = {
+    "storage": ("probe", "share", "status"),
+    "learned": ("list", "show", "forget", "export"),
+    "schedule": ("compute", "check", "show", "simulate", "profile", "forecast"),
 }
 #: As `plan`, they import StreamFlow or cwltool.
 SLOW = ("plan", "validate", "coordination", "annotate", "partition", "doctor")
@@ -94,12 +101,23 @@ def test_a_command_without_standard_output(directory: Path) -> None:
 
 def test_help_fits_a_screen(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for name in (None, *COMMANDS):
+    commands = [(), *((name,) for name in COMMANDS)]
+    commands += [(command, *action) for command, actions in ACTIONS.items() for action in ((name,) for name in actions)]
+    for words in commands:
         with pytest.raises(SystemExit):
-            main(["--help"] if name is None else [name, "--help"])
+            main([*words, "--help"])
         lines = capsys.readouterr().out.splitlines()
-        assert len(lines) <= (36 if name is None else 30), name
-        assert name is None or not COMMANDS[name].examples or f"  streamflow-io {name}" in "\n".join(lines)
+        assert len(lines) <= 24, words
+        assert max(map(len, lines)) <= 80, words
+        assert len(words) != 1 or f"  streamflow-io {' '.join(words)}" in "\n".join(lines)
+
+
+def test_actions_of_commands_are_here(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, actions in ACTIONS.items():
+        with pytest.raises(SystemExit):
+            main([command, "?"])
+        allowed = re.findall(r"'([a-z]+)'", capsys.readouterr().err.partition("choose from")[2])
+        assert allowed == list(actions)
 
 
 @pytest.mark.parametrize(

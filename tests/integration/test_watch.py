@@ -15,9 +15,10 @@ from pathlib import Path
 
 from streamflow_io.telemetry.following import Following
 from streamflow_io.telemetry.live import LiveRun, RunView
+from streamflow_io.telemetry.live_text import waits_text
 from streamflow_io.telemetry.runs import PROGRESS_FILE
 from tests import forked
-from tests.cwl import Bench, Document, found, kill_group, streamable, tool, workflow
+from tests.cwl import Bench, Document, found, kill_group, streamable, streaming, tool, workflow
 from tests.node_support import wait_for
 
 STALLED = "head -c 100000 /dev/zero; while [ ! -e $go ]; do sleep 0.1; done; head -c 100000 /dev/zero"
@@ -91,6 +92,34 @@ def test_a_stream_that_stands_is_seen_and_the_end(bench: Bench) -> None:
     assert nothing.returncode == 1
     assert "there is no such run" in nothing.stdout
     assert "no run goes on" in watch(bench).stdout
+
+
+def test_a_job_that_is_held_at_the_gate_is_seen(bench: Bench) -> None:
+    go = bench.directory / "go"
+    rule = streaming({"port": "out", "committed": "on_close", "start": "producer"})
+    first = tool(
+        "while [ ! -e $go ]; do sleep 0.1; done; echo 1 > out.txt", {"go": "string"}, {"out": found("out.txt")}, [rule]
+    )
+    steps: dict[str, Document] = {
+        "a": {"run": first, "in": {"go": "go"}},
+        "b": {
+            "run": tool("cat $file", {"file": "File"}, {"out": "stdout"}, stdout="b.txt"),
+            "in": {"file": "a/out"},
+        },
+    }
+    path = bench.write(workflow({"go": "string"}, steps, {"b": "b/out"}), {"go": str(go)}, True)
+    process = bench.start(path)
+    following = Following(telemetry(bench), LiveRun("run"))
+    wait_for(lambda: [dict(step.waits) for step in looked(following).steps] == [{}, {"gate": 1}], "the gate")
+    assert waits_text(looked(following).steps[1]) == "the gate (1)"
+    go.touch()
+    run = bench.finish(process, path)
+    assert run.ok, run.errors
+    (usage,) = [
+        record["usage"] for record in bench.telemetry() if record["event"] == "ended" and record["step"] == "/b"
+    ]
+    assert usage["heldSeconds"] > 0.7
+    following.close()
 
 
 def test_a_run_that_was_killed_is_not_waited_for(bench: Bench) -> None:

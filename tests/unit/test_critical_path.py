@@ -25,6 +25,7 @@ from streamflow_io.telemetry.records import (
     RunRecord,
     StreamedRecord,
 )
+from streamflow_io.telemetry.results import run_results
 from streamflow_io.telemetry.verdict import path_text, verdict
 from tests.telemetry import BEGIN, job, usage
 
@@ -74,6 +75,30 @@ def test_one_after_the_other() -> None:
         ("ran", "/b/0", 4),
         ("ran", "/c/0", 1),
     ]
+
+
+def test_the_queue_of_a_queue_manager_is_on_it() -> None:
+    first = job("/a/0", 0.5, 1, 4)
+    queued = job("/b/0", 4.5, 5, 9, usage=usage(7.5, 9), queue=True)
+    found = history(*first, *queued)
+    assert spans(found)[-3:] == [("waited", "/b/0", 0.5), ("waited", "/b/0", 2.5), ("ran", "/b/0", 1.5)]
+    assert critical_path(found)[-2].cause == "queue"
+    assert "/b waited for the queue 2.5 s" in path_text(critical_path(found))
+    (result,) = run_results([found])
+    (step,) = [step for step in result.steps if step.step == "/b"]
+    assert step.waited == {"queue": 2.5}
+    assert (step.mean_wait, step.mean_seconds) == (3.0, 1.5)
+    (shown,) = [one for one in result.timeline if one.step == "/b"]
+    assert (shown.waiting, shown.running) == ((4.5, 7.5), (7.5, 9.0))
+    assert any("queue" in one.why and one.saved == 2.5 for one in advice(found, critical_path(found), []))
+
+
+def test_a_job_that_a_queue_manager_starts_at_once_has_not_waited_there() -> None:
+    at_once = job("/a/0", 0.5, 1, 4, usage=usage(1.3, 3.9), queue=True)
+    here = job("/b/0", 4.5, 5, 9, usage=usage(7.5, 9))
+    found = history(*at_once, *here)
+    assert all(span.cause is None for span in critical_path(found))
+    assert [step.waited for result in run_results([found]) for step in result.steps] == [{}, {}]
 
 
 def test_a_reader_that_waits_for_bytes_is_not_on_it_while_its_producer_is() -> None:

@@ -1,11 +1,38 @@
-//! Whether somebody waits for bytes of a pipe that come no more.
+//! Whether somebody waits for bytes of a pipe.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
 
 use nix::libc;
 
+use super::stalls::Doing;
+use crate::file_id::file_id;
 use crate::gate::{descriptors_of, of_descriptor, Call};
+use crate::open_files::descriptors;
+use crate::tree::Process;
+
+/// What those do who read a pipe, of some processes.
+pub fn doing(processes: &[Process], pipe: &impl AsFd) -> Doing {
+    let Some(pipe) = file_id(format!("/proc/self/fd/{}", pipe.as_fd().as_raw_fd())) else { return Doing::Unseen };
+    if !Path::new("/proc/self/syscall").exists() {
+        return Doing::Unseen;
+    }
+    let (pipe, mut doing) = (HashSet::from([pipe]), Doing::Unseen);
+    for pid in processes.iter().filter(|process| !process.zombie).map(|process| process.id.pid) {
+        let held = descriptors(pid, 0o400, &pipe).unwrap_or_default();
+        if held.is_empty() {
+            continue;
+        }
+        if may_wait_for(pid, &held) {
+            return Doing::Waits;
+        }
+        doing = Doing::Works;
+    }
+    doing
+}
 
 /// Whether a thread of a process waits for something to read, at one of some descriptors, or at others that cannot be seen.
 pub fn may_wait_for(pid: i32, held: &[i32]) -> bool {
@@ -28,7 +55,8 @@ fn parse_call(thread: u32, line: &str) -> Option<Call> {
 }
 
 fn waits_at(call: &Call, held: &[i32]) -> bool {
-    let reads = [libc::SYS_read, libc::SYS_readv, libc::SYS_preadv2].contains(&call.number);
+    let reads = [libc::SYS_read, libc::SYS_readv, libc::SYS_preadv2, libc::SYS_splice, libc::SYS_tee];
+    let reads = reads.contains(&call.number);
     if reads {
         return held.contains(&(call.arguments[0] as i32));
     }

@@ -164,6 +164,15 @@ impl Handler {
         self.table.waiting() > 0
     }
 
+    /// Whether somebody waits at a gate, and has for so long.
+    pub fn has_held_for(&self, long: Duration) -> bool {
+        let held = || self.table.held_since().is_some_and(|since| since.elapsed() >= long);
+        if held() {
+            self.listener.get().iter().for_each(|listener| self.prune(listener));
+        }
+        held()
+    }
+
     /// Lets others answer the calls of processes that go on after this one: whatever they call, goes on.
     ///
     /// False: nobody can. No call is lost, and none is answered here from now on.

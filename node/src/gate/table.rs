@@ -224,6 +224,11 @@ impl GateTable {
         state.held + state.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
+    /// Since when at least one call waits at a gate; None: none does.
+    pub fn held_since(&self) -> Option<Instant> {
+        lock(&self.state).since
+    }
+
     pub fn waiting(&self) -> usize {
         lock(&self.state).waiting.len() + self.net.waiting()
     }

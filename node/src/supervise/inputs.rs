@@ -16,6 +16,7 @@ use crate::origin::Failure;
 use crate::place::Placed;
 use crate::token::Token;
 use crate::tree::Process;
+use crate::usage::thread_cpu;
 use crate::watch::{Notice, Watcher};
 
 /// Those who share a pipe with one that has got the file are looked at after twice the time each time.
@@ -85,7 +86,8 @@ impl<'a> Inputs<'a> {
     /// How long it is until one may be fed again that waits for that.
     pub fn rest(&self) -> Option<Duration> {
         let sharers = self.feeders.iter().any(Feeder::is_split).then_some(self.sharers.0);
-        let due = self.feeders.iter().filter_map(Feeder::due).chain(sharers).min();
+        let looks = self.feeders.iter().filter_map(Feeder::look_due);
+        let due = self.feeders.iter().filter_map(Feeder::due).chain(sharers).chain(looks).min();
         due.map(|due| due.saturating_duration_since(Instant::now()))
     }
 
@@ -145,12 +147,12 @@ impl<'a> Inputs<'a> {
     }
 
     /// Opens the gates of what has been committed.
-    pub fn advance_gates(&mut self, watcher: Option<&mut Watcher<Token>>) -> Result<(), Fact> {
-        if self.gates.are_open() {
-            return Ok(());
+    pub fn advance_gates(&mut self, watcher: Option<&mut Watcher<Token>>, events: &mut EventLog) -> Result<(), Fact> {
+        if !self.gates.are_open() {
+            watcher.into_iter().for_each(|watcher| self.gates.arm(watcher, &Token::Gate));
+            self.gates.advance().map_err(|(input, failure)| failed(&input, failure))?;
         }
-        watcher.into_iter().for_each(|watcher| self.gates.arm(watcher, &Token::Gate));
-        self.gates.advance().map_err(|(input, failure)| failed(&input, failure))
+        events.append(self.gates.news().as_slice()).map_err(Fact::from)
     }
 
     /// Brings the whole files for which the command waits.
@@ -234,6 +236,25 @@ impl<'a> Inputs<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether it is time to look what the readers of streams do.
+    pub fn readers_due(&self) -> bool {
+        let now = Instant::now();
+        self.feeders.iter().filter_map(Feeder::look_due).any(|due| due <= now)
+    }
+
+    /// Looks whether readers that have taken all wait for more.
+    ///
+    /// # Arguments
+    /// * `look` - gives all processes as they are now
+    pub fn look_at_readers(&mut self, look: impl FnOnce() -> Vec<Process>) {
+        let (before, now) = (thread_cpu(), Instant::now());
+        let processes = look();
+        let due = self.feeders.iter_mut().filter(|feeder| feeder.look_due().is_some_and(|due| due <= now));
+        let looked: Vec<_> = due.map(|feeder| (feeder.doing(&processes), feeder)).collect();
+        let cost = thread_cpu().saturating_sub(before);
+        looked.into_iter().for_each(|(doing, feeder)| feeder.looked(doing, cost));
     }
 
     /// Feeds the byte streams of some inputs at other rates from now on.
