@@ -7,10 +7,9 @@ from typing import Any
 
 from streamflow_io.wording import size_text
 
-from .critical_path import PathSpan
 from .results import AdmittedBandwidth, RunResult
 from .timeline import TimelineJob, TimelineStream
-from .verdict import span_text
+from .verdict import span_name
 from .waiting_words import CAUSES
 
 # Of a storage, the most points of a line.
@@ -36,13 +35,9 @@ def _run(run: RunResult) -> dict[str, Any]:
         "seconds": _short(run.seconds),
         "steps": [[step, step in io_tasks] for step in steps],
         "jobs": [_job(job, steps[job.step]) for job in run.timeline],
-        "path": [[_short(span.begin), _short(span.end), _path_text(span)] for span in run.path],
+        "path": [[_short(span.begin), _short(span.end), span_name(span)] for span in run.path],
         "storages": [_storage(run, one) for one in run.admitted],
     }
-
-
-def _path_text(span: PathSpan) -> str:
-    return span.job if span.what in ("ran", "tail") and span.job is not None else span_text(span)
 
 
 def _job(job: TimelineJob, step: int) -> list[Any]:

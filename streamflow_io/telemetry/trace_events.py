@@ -13,7 +13,7 @@ from typing import Any
 
 from .results import RunResult
 from .timeline import TimelineJob, TimelineStream
-from .verdict import span_text
+from .verdict import span_name, span_text
 from .waiting_words import CAUSES
 
 _MICROSECONDS = 1e6
@@ -45,7 +45,7 @@ class _Trace:
         path = self._process("critical path")
         for span in self._run.path:
             thread = self._thread(path, "critical path", span.begin, span.end)
-            self._slice(span.job or span_text(span), span_text(span), path, thread, span.begin, span.end, {})
+            self._slice(span_name(span), span_text(span), path, thread, span.begin, span.end, {})
         for job in self._run.timeline:
             self._job(job)
         for job in self._run.timeline:
@@ -80,9 +80,8 @@ class _Trace:
         self, name: str, category: str, process: int, thread: int, begin: float, end: float, facts: dict[str, Any]
     ) -> None:
         at = {"ts": _time(begin), "dur": _time(end) - _time(begin)}
-        self._made.append(
-            {"ph": "X", "name": name, "cat": category, "pid": process, "tid": thread, **at, "args": facts}
-        )
+        of = {"ph": "X", "name": name, "cat": category, "pid": process, "tid": thread, **at}
+        self._made.append({**of, "args": facts} if facts else of)
 
     def _job(self, job: TimelineJob) -> None:
         process = self._process(job.location or "nowhere yet")

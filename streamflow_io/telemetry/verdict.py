@@ -85,3 +85,8 @@ def span_text(span: PathSpan) -> str:
             return f"{span.step} waited for {CAUSES[span.cause]}"
         return "StreamFlow" if span.is_overhead else f"{span.step} waited to be started"
     return "StreamFlow"
+
+
+def span_name(span: PathSpan) -> str:
+    """The job that ran in a span of the path, or else what the span is."""
+    return span.job if span.what in ("ran", "tail") and span.job is not None else span_text(span)

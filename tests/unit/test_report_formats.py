@@ -110,3 +110,36 @@ def test_an_arrow_leads_from_the_writer_to_the_reader() -> None:
             and event["ts"] <= arrow["ts"] <= event["ts"] + event["dur"]
             for event in events
         )
+
+
+@pytest.mark.parametrize("runs", [[plain(), fast()], run_results([read_history("auto", learning_run())])])
+def test_a_trace_is_what_the_format_of_chrome_traces_says(runs: list[RunResult]) -> None:
+    events = json.loads(as_trace(runs))["traceEvents"]
+    known = {"ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "args"}
+    needed = {"X": {"dur"}, "M": {"args"}, "C": {"args"}, "b": {"id", "cat"}, "e": {"id", "cat"}, "s": {"id", "cat"}}
+    needed["f"] = {"id", "cat", "bp"}
+    pairs: defaultdict[tuple[str, str, int], list[tuple[str, int]]] = defaultdict(list)
+    for event in events:
+        kind = event["ph"]
+        assert {"ph", "name", "pid"} | needed[kind] <= set(event) <= known, event
+        assert kind == "M" or event["ts"] >= 0
+        for number in ("pid", "tid", "ts", "dur", "id"):
+            assert type(event.get(number, 0)) is int, event
+        if kind == "C":
+            assert all(type(value) in (int, float) for value in event["args"].values()), event
+        if kind in "besf":
+            pairs["async" if kind in "be" else "flow", event["cat"], event["id"]].append((kind, event["ts"]))
+    for (way, _, _), found in pairs.items():
+        assert [kind for kind, _ in found] == (["b", "e"] if way == "async" else ["s", "f"])
+        assert found[0][1] <= found[1][1]
+    processes = [event["pid"] for event in events if event["name"] == "process_name"]
+    assert len(processes) == len(set(processes))
+    assert {event["pid"] for event in events} <= set(processes)
+
+
+def test_what_was_waited_for_is_no_job_on_the_path_of_a_trace() -> None:
+    run = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
+    records = [run, *job("/a/0", 0, 0, 9, usage=usage(5, 9), queue=True)]
+    events = json.loads(as_trace(run_results([read_history("run", records)])))["traceEvents"]
+    names = [event["name"] for event in events if event["ph"] == "X"]
+    assert names == ["/a waited for the queue", "/a/0", "/a/0"]
