@@ -43,6 +43,7 @@ mod place;
 mod presence;
 mod producer;
 mod program;
+mod programs;
 mod random;
 mod read;
 mod refused;
@@ -78,7 +79,7 @@ use self::usage::Spent;
 
 /// The number of the protocol is raised, here and in `streamflow_io/runtime/build.py`, by each change of it that a driver,
 /// as it was before, would not understand.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 4");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 5");
 
 /// The node runtime of StreamFlow-IO
 #[derive(Parser)]
@@ -181,6 +182,12 @@ enum Command {
         #[arg(long, value_name = "JSON")]
         is: Option<String>,
     },
+    /// Say what tells programs from others of the same name, one line of JSON for each, or a dash if there is none
+    Programs {
+        /// Names, which are looked for in PATH, or paths
+        #[arg(value_name = "WORD")]
+        words: Vec<OsString>,
+    },
     /// Say which system calls are refused here, as in many containers: one name in a line
     Refused,
     /// Say how much memory there is here
@@ -253,6 +260,7 @@ fn main() -> ExitCode {
         Command::Compare { file, part } => verify::compare(&file, &part),
         Command::Cut { of, rule, compare } => cut::run(&of, &rule, compare.as_deref()),
         Command::Propose { of, directory, names, first, count } => cut::propose(&of, &directory, &names, first, count),
+        Command::Programs { words } => programs::run(&words),
         Command::Identity { of, is } => identity::run(&of, is.as_deref()),
         Command::Refused => refused::run(),
         Command::Memory => room::run(),

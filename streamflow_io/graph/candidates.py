@@ -23,8 +23,9 @@ from .possible import with_rule
 
 _READ: Mapping[str, object] = {"mode": "no_update"}
 
-#: The size of a program in bytes, and when it was changed, in nanoseconds since the epoch; None: there is no such one.
-Stamp = tuple[int, int] | None
+#: The size of a program in bytes, when it was changed, in nanoseconds since the epoch, and a digest of what is loaded
+#: with it; None: there is no such one.
+Stamp = tuple[int, int, str] | None
 
 
 @dataclass(frozen=True)

@@ -1,30 +1,28 @@
-"""Adapter: which programs of tools are other ones where their jobs run than on the driver's node."""
+"""Edge: what tells the programs of tools from others, here and where their jobs run.
+
+A program is known by its file and by the libraries that the dynamic loader would load with it; a script by its own file
+and its interpreter. `sfio-node` looks, on each machine in the same way.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
+import subprocess
+from collections.abc import Collection, Sequence
 
 from streamflow_io.graph.candidates import Candidate, Stamp
 from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.embedded import find_sfio_node
 
 from .proof_key import OtherPrograms
 
+_ASK = ("programs", "--")
 _ASK_SECONDS = 60.0
-# A line for each word: which file it names, or a dash. The first argument is `sfio-node`.
-_LOOK = """set -f
-node=$1; shift
-named() {
-  case $1 in /*) printf %s "$1"; return ;; esac
-  IFS=:
-  for directory in $PATH; do
-    [ -f "$directory/$1" ] && [ -x "$directory/$1" ] && { printf %s "$directory/$1"; return; }
-  done
-}
-for word; do
-  file=$(named "$word")
-  { [ -n "$file" ] && "$node" identity --of "$file" 2> /dev/null; } || echo -
-done"""
+# Of one command line.
+_MOST_WORDS, _LONGEST_WORD = 200, 1000
 
 
 class Programs:
@@ -59,7 +57,7 @@ def _has_answer(task: asyncio.Task[OtherPrograms | None]) -> bool:
 async def _ask(runtime: NodeRuntime, candidate: Candidate) -> OtherPrograms | None:
     words = [word for word, _ in candidate.programs]
     try:
-        said, code = await runtime.run(["sh", "-c", _LOOK, "sh", runtime.binary, *words], _ASK_SECONDS)
+        said, code = await runtime.run([runtime.binary, *_ASK, *words], _ASK_SECONDS)
     except NodeRuntimeError:
         return None
     return None if code != 0 else differing(candidate, said)
@@ -81,5 +79,40 @@ def differing(candidate: Candidate, said: str) -> OtherPrograms | None:
 def _stamp(line: str) -> Stamp:
     if line == "-":
         return None
-    identity = json.loads(line)["identity"]
-    return int(identity["size"]), int(identity["mtime"])
+    said = json.loads(line)
+    return int(said["size"]), int(said["mtime"]), str(said["loads"])
+
+
+def stamps_here(words: Collection[str]) -> dict[str, Stamp]:
+    """What the driver's node has of words that may name a program, or are the path of one.
+
+    Without `sfio-node` libraries do not count: nothing streams then.
+    """
+    asked = [word for word in dict.fromkeys(words) if len(word) <= _LONGEST_WORD and word.isprintable()]
+    # Scripts on a command line, as a rule.
+    found = {word: _without_libraries(word) for word in {*words}.difference(asked)}
+    for begin in range(0, len(asked), _MOST_WORDS):
+        some = asked[begin : begin + _MOST_WORDS]
+        found.update(zip(some, _said_here(some) or map(_without_libraries, some), strict=True))
+    return found
+
+
+def _said_here(words: Sequence[str]) -> list[Stamp] | None:
+    try:
+        command = [str(find_sfio_node()), *_ASK, *words]
+        ran = subprocess.run(
+            command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_ASK_SECONDS
+        )
+        said = [_stamp(line) for line in ran.stdout.decode().splitlines()]
+    except (NodeRuntimeError, OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
+        return None
+    return said if len(said) == len(words) else None
+
+
+def _without_libraries(word: str) -> Stamp:
+    path = word if "/" in word else shutil.which(word)
+    try:
+        found = None if path is None else os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return None if found is None else (found.st_size, found.st_mtime_ns, "")

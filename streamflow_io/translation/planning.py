@@ -43,7 +43,7 @@ from .known_jobs import known_jobs
 from .known_tokens import KnownTokens
 from .proving import Proving, find_candidates, known_to, repeated_steps, steps_kept_out
 from .storage_checks import find_storages
-from .tool_contents import content_digests, named_programs, networked
+from .tool_contents import networked, tool_contents
 
 
 class InvalidHintsException(WorkflowDefinitionException):  # type: ignore[misc]
@@ -83,8 +83,9 @@ def make_plan(
     tools = tool_digests(walk, [*learned])
     rules = declared_rules(annotations)
     # Before StreamFlow changes the document.
-    contents = content_digests(walk, annotations if is_auto else {step for step, _ in rules})
-    programs = named_programs(walk, annotations if is_auto else ())
+    known = tool_contents(walk, annotations if is_auto else {step for step, _ in rules})
+    contents = {path: content.digest for path, content in known.items()}
+    programs = {path: content.programs for path, content in known.items()}
     alone = networked(walk, annotations if is_auto else ())
     workflow, tokens = translate(), KnownTokens()
     sites = _sites(scheduler)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from streamflow_io.graph.candidates import Stamp
 from streamflow_io.hints.cwl import Walk, file_of, name_of, tool_digest
+from streamflow_io.run.programs import stamps_here
 
 # What a program does can depend on these, on whichever level they stand.
 _RELEVANT = {
@@ -29,31 +29,42 @@ _RELEVANT = {
 _PROGRAM = re.compile(r"/[^\s$]+|[\w+.][\w+.-]*")
 
 
-def content_digests(walk: Walk, steps: Collection[str]) -> dict[str, str]:
-    """A hex digest of all that is known of the tool of each step before it runs: of its command line, image, the
-    requirements and hints that it inherits, and the files that these name, as they are on this node: its program, too.
+@dataclass(frozen=True)
+class ToolContent:
+    """What is known of a tool before it runs.
+
+    :ivar digest: a hex digest of all of it: of its command line, image, the requirements and hints that it inherits,
+        and the files that these name, as they are on this node: its program, too
+    :ivar programs: the words in its command line that may name programs and scripts, with what this node has of them
+    """
+
+    digest: str
+    programs: tuple[tuple[str, Stamp], ...]
+
+
+def tool_contents(walk: Walk, steps: Collection[str]) -> dict[str, ToolContent]:
+    """What is known of the tool of each step.
 
     :param walk: before StreamFlow changes the document
     """
-    return {path: _digest(walk, path) for path in steps}
-
-
-def _digest(walk: Walk, path: str) -> str:
-    tool = walk.tools[path]
-    inherited = _inherited(walk, path)
-    words = [word for word in _texts([*_command(tool), inherited]) if word]
-    content = [tool_digest(tool), inherited, {word: stamp for word in words if (stamp := _stamp(word)) is not None}]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def named_programs(walk: Walk, steps: Collection[str]) -> dict[str, tuple[tuple[str, Stamp], ...]]:
-    """The words in the command line of the tool of each step that may name programs and scripts, with what this node
-    has of them."""
-    words = {path: dict.fromkeys(_texts(_command(walk.tools[path]))) for path in steps}
+    commands = {path: list(dict.fromkeys(_texts(_command(walk.tools[path])))) for path in steps}
+    inherited = {path: _inherited(walk, path) for path in steps}
+    words = {path: [word for word in _texts([commands[path], inherited[path]]) if word] for path in steps}
+    paths = {word: _path(word) for of_tool in words.values() for word in of_tool}
+    here = stamps_here([path for path in paths.values() if path])
+    stamps = {word: stamp for word, path in paths.items() if (stamp := here.get(path)) is not None}
     return {
-        path: tuple((word, _stamp(word)) for word in of_tool if _PROGRAM.fullmatch(word))
-        for path, of_tool in words.items()
+        path: ToolContent(
+            _digest(walk.tools[path], inherited[path], {word: stamps[word] for word in words[path] if word in stamps}),
+            tuple((word, stamps.get(word)) for word in commands[path] if _PROGRAM.fullmatch(word)),
+        )
+        for path in steps
     }
+
+
+def _digest(tool: Any, inherited: list[str], stamps: Mapping[str, Stamp]) -> str:
+    content = [tool_digest(tool), inherited, stamps]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def networked(walk: Walk, steps: Collection[str]) -> frozenset[str]:
@@ -106,11 +117,6 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def _stamp(word: str) -> Stamp:
-    """What changes when the file does that a word names, if it names one: a program, or a script for it."""
-    path = file_of(word) if word.startswith("file:") else word if "/" in word else shutil.which(word)
-    try:
-        found = Path(path).stat() if path else None
-    except (OSError, ValueError):
-        return None
-    return None if found is None else (found.st_size, found.st_mtime_ns)
+def _path(word: str) -> str:
+    """What a word names, if it names a file: a program, or a script for it."""
+    return file_of(word) if word.startswith("file:") else word

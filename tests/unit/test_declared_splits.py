@@ -20,7 +20,7 @@ from streamflow_io.run.plan import NOT_VERIFIED
 from streamflow_io.run.split_key import Declaration, verdict_key
 from streamflow_io.translation.declared import trials
 from streamflow_io.translation.obstacles import looks_at_file
-from streamflow_io.translation.tool_contents import content_digests
+from streamflow_io.translation.tool_contents import tool_contents
 
 Document = dict[str, Any]
 STEP = "/outer/split"
@@ -49,7 +49,7 @@ def document(program: str) -> Document:
 def digest(path: Path, document: Document) -> str:
     path.mkdir(exist_ok=True)
     (path / "main.cwl").write_text(json.dumps(document))
-    return content_digests(read_steps(load(str(path / "main.cwl"))), [STEP])[STEP]
+    return tool_contents(read_steps(load(str(path / "main.cwl"))), [STEP])[STEP].digest
 
 
 def _step(document: Document) -> Document:

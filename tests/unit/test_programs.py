@@ -6,16 +6,17 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.cwl import load, read_steps
 from streamflow_io.run import programs as module
-from streamflow_io.run.programs import differing
+from streamflow_io.run.programs import differing, stamps_here
 from streamflow_io.runtime import NodeRuntimeError
-from streamflow_io.translation.tool_contents import named_programs, networked
+from streamflow_io.translation.tool_contents import networked, tool_contents
 
 TOOL: dict[str, Any] = {
     "class": "CommandLineTool",
@@ -34,15 +35,21 @@ def loaded(directory: Path, *tools: dict[str, Any], **fields: Any) -> Any:
     return load(str(directory / "main.cwl"))
 
 
-def stamp(path: str) -> tuple[int, int]:
+def stamp(path: str) -> tuple[int, int, str]:
     found = os.stat(path)
-    return found.st_size, found.st_mtime_ns
+    return found.st_size, found.st_mtime_ns, ""
 
 
+@pytest.fixture
+def without_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SFIO_NODE", "/no/such")
+
+
+@pytest.mark.usefixtures("without_libraries")
 def test_what_may_be_a_program(tmp_path: Path) -> None:
     cat = shutil.which("cat")
     assert cat is not None
-    found = named_programs(read_steps(loaded(tmp_path, TOOL)), ["/s0"])["/s0"]
+    found = tool_contents(read_steps(loaded(tmp_path, TOOL)), ["/s0"])["/s0"].programs
     assert found == (("cat", stamp(cat)), ("no.such.program", None), ("/no/such", None))
 
 
@@ -58,27 +65,27 @@ def test_which_tools_may_use_the_network(tmp_path: Path) -> None:
     assert networked(read_steps(loaded(tmp_path, *tools, hints=[NETWORK])), steps) == set(steps)
 
 
+@pytest.mark.usefixtures("without_libraries")
+def test_files_of_any_name_are_known(tmp_path: Path) -> None:
+    words = [str(tmp_path / name) for name in ("a\nb", "\udcff", "c" * 250, "d")]
+    for word in words:
+        Path(word).touch()
+    assert stamps_here([*words, "no such", "x" * 5000, "a\0b"]) == {
+        **{word: stamp(word) for word in words},
+        **dict.fromkeys(["no such", "x" * 5000, "a\0b"]),
+    }
+
+
 def test_which_are_others() -> None:
-    def said(size: int) -> str:
-        return json.dumps({"path": "/bin/a", "identity": {"device": 1, "inode": 2, "size": size, "mtime": 3}})
+    def said(size: int, loads: str = "5d") -> str:
+        return json.dumps({"size": size, "mtime": 3, "loads": loads})
 
-    candidate = Candidate("", (), (("a", (9, 3)), ("b", None)))
+    candidate = Candidate("", (), (("a", (9, 3, "5d")), ("b", None)))
     assert differing(candidate, f"{said(9)}\n-") == ()
-    assert differing(candidate, f"{said(8)}\n-") == (("a", (8, 3)),)
-    assert differing(candidate, f"-\n{said(8)}") == (("a", None), ("b", (8, 3)))
+    assert differing(candidate, f"{said(8)}\n-") == (("a", (8, 3, "5d")),)
+    assert differing(candidate, f"{said(9, '6e')}\n-") == (("a", (9, 3, "6e")),)
+    assert differing(candidate, f"-\n{said(8)}") == (("a", None), ("b", (8, 3, "5d")))
     assert differing(candidate, "-") is differing(candidate, "sh: not found\n-") is None
-
-
-def test_they_are_looked_for_as_a_shell_does(tmp_path: Path) -> None:
-    (tmp_path / "sfio-node").write_text('#!/bin/sh\n[ "$1 $2" = "identity --of" ] && echo "$3"')
-    (tmp_path / "sfio-node").chmod(0o755)
-    (tmp_path / "no program").touch()
-    words = ["sh", "-c", module._LOOK, "sh", str(tmp_path / "sfio-node")]
-    environment = {"PATH": f"/nowhere:{tmp_path}:/usr/bin:/bin"}
-    looked = ["no program", "sfio-node", "*", "/no/such", "echo"]
-    ran = subprocess.run([*words, *looked], env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    program = str(tmp_path / "sfio-node")
-    assert ran.stdout.splitlines() == ["-", program, "-", "/no/such", shutil.which("echo", path="/usr/bin:/bin")]
 
 
 def test_where_nobody_answers_nothing_is_known() -> None:
