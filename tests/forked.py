@@ -31,6 +31,7 @@ _PROGRAMS = {
     "streamflow": ("streamflow.main", "main"),
     "streamflow believing": ("tests.believing", "main"),
     "streamflow believing later": ("tests.believing", "main_later"),
+    "streamflow excerpting": ("tests.excerpting", "main"),
     "streamflow-io": ("streamflow_io.cli", "main"),
     "cwltool": ("cwltool.main", "main"),
     "runtime driver": ("tests.e2e.runtime_driver", "command"),

@@ -35,6 +35,7 @@ pub enum Event<'a> {
     Changed { port: &'a str, path: ByteString<&'a Path>, how: &'a str },
     Stream(Stream<'a>),
     Held(Held<'a>),
+    Asked { name: &'a str, call: Cow<'a, str> },
     Part(PartSaid<'a>),
     Placed(Placed<'a>),
     Chunk(Chunk),

@@ -146,6 +146,8 @@ pub struct Feeder {
     complete: bool,
     /// The command has read a part only, or what is not committed yet, and that has to be compared with the file.
     partly: bool,
+    /// So many bytes were in the pipe when nobody read any more.
+    unread: u64,
     /// How the stream has ended was told.
     reported: bool,
 }
@@ -213,6 +215,7 @@ impl Feeder {
             finished: false,
             complete: false,
             partly: false,
+            unread: 0,
             reported: false,
             input,
         };
@@ -481,7 +484,12 @@ impl Feeder {
             most = rein.most;
         }
         if let Some(stutter) = &mut self.stutter {
-            let Some(piece) = stutter.next(bytes_in_pipe(sink), Instant::now()) else { return Ok(Need::Time) };
+            let (unread, now) = (bytes_in_pipe(sink), Instant::now());
+            // Its end is given when all was read, so that it is known whether it was.
+            if !self.origin.has_more() && stutter.waits_for_reader(unread, now) {
+                return Ok(Need::Time);
+            }
+            let Some(piece) = stutter.next(unread, now) else { return Ok(Need::Time) };
             most = piece;
         }
         let before = self.streamed();
@@ -551,6 +559,7 @@ impl Feeder {
         if !std::mem::replace(&mut self.finished, true) {
             self.stalls.end();
             self.need = Need::Nothing;
+            self.unread = self.streamed().saturating_sub(self.consumed());
             self.partly = self.consumed() > 0 || self.netted.as_ref().is_some_and(Netted::was_moved);
             self.origin.close(self.partly);
         }
@@ -575,7 +584,9 @@ impl Feeder {
         let (first, last) = if self.streamed() == 0 { (now(), now()) } else { (self.first, self.last) };
         let part = part.map(|part| StreamPart { path: ByteString(&*self.input.named), part });
         let Input { name, id, .. } = &self.input;
-        let bytes = self.netted.as_ref().and_then(Netted::place).unwrap_or_else(|| self.streamed());
+        let place = self.netted.as_ref().and_then(Netted::place);
+        let unread = if self.stutter.is_some() { self.unread } else { 0 };
+        let bytes = place.unwrap_or_else(|| self.streamed() - unread);
         let seconds = last - first;
         let (waited, behind) = (self.stalls.reader.as_secs_f64(), self.stalls.bytes.as_secs_f64());
         let lag = self.origin.lag();

@@ -7,6 +7,7 @@ mod acts;
 mod call;
 mod demand;
 mod descriptors;
+mod excerpts;
 mod filter;
 mod handler;
 mod input;
@@ -22,11 +23,13 @@ mod streams;
 mod syscalls;
 mod table;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::call::Call;
 pub use self::demand::{of_descriptor, target, Demand};
+use self::excerpts::Excerpts;
 pub use self::filter::Purpose;
 pub use self::handler::Handler;
 use self::input::GatedInput;
@@ -71,15 +74,16 @@ impl Gates {
         let has_net = job.inputs.iter().any(|input| input.net);
         let table = GateTable::new(Arc::clone(&streams));
         let inputs = job.gates.iter().map(|spec| GatedInput::new(spec, &table)).collect::<Result<_, _>>()?;
-        let handler = Arc::new(Handler::new(table, Observer::of(job)));
+        let handler = Arc::new(Handler::new(table, Observer::of(job), Excerpts::of(job)?));
         Ok(Self { inputs, streams, has_streams, has_net, handler, told: false })
     }
 
     /// What calls have to be told for. None: nothing.
     pub fn purpose(&self) -> Option<Purpose> {
         let (holds, observes) = (!self.inputs.is_empty(), self.handler.observer.is_some());
-        let purpose = Purpose { holds, streams: self.has_streams, net: self.has_net, observes };
-        Some(purpose).filter(|purpose| purpose.may_hold() || purpose.observes)
+        let excerpts = self.handler.excerpts.as_ref().map(Excerpts::end);
+        let purpose = Purpose { holds, streams: self.has_streams, net: self.has_net, observes, excerpts };
+        Some(purpose).filter(|purpose| purpose.may_hold() || purpose.observes || purpose.excerpts.is_some())
     }
 
     /// The byte streams that are under the net.
@@ -134,6 +138,11 @@ impl Gates {
     /// How the inputs were read, when the command has ended.
     pub fn verdicts(&self) -> Vec<Verdict> {
         self.handler.observer.as_ref().map(Observer::verdicts).unwrap_or_default()
+    }
+
+    /// By which calls the command has told excerpts from their files: the name of each, and that of the call.
+    pub fn told_apart(&self) -> Vec<(String, Cow<'static, str>)> {
+        self.handler.excerpts.as_ref().map(Excerpts::told_apart).unwrap_or_default()
     }
 
     /// Removes what was put in place, unless it is whole, and the job has succeeded.

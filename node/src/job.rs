@@ -12,7 +12,9 @@ use serde::Deserialize;
 
 use self::fields::absolute_path;
 pub use self::fields::Kind;
-pub use self::input::{is_name_of_job, name_of_job, Access, Gate, Home, Input, Link, Observed, Partition, Target};
+pub use self::input::{
+    is_name_of_job, name_of_job, Access, Excerpt, Gate, Home, Input, Link, Observed, Partition, Target,
+};
 pub use self::limit::{Direction, Limit, NewLimits, Rate};
 pub use self::output::{Commit, Dependency, Output, Rule};
 use crate::json::{self, optional_path, or_default};
@@ -47,6 +49,8 @@ pub struct Job {
     pub gates: Vec<Gate>,
     /// None: the job is not observed.
     pub observed: Option<Vec<Observed>>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub excerpts: Vec<Excerpt>,
     #[serde(default, deserialize_with = "or_default")]
     pub partitions: Vec<Partition>,
     /// Time in I/O is asked for.
@@ -121,6 +125,9 @@ impl Job {
         }
         for (index, gate) in job.gates.iter().enumerate() {
             gate.check().map_err(|message| format!("gates[{index}].{message}"))?;
+        }
+        if job.observed.is_some() && !job.excerpts.is_empty() {
+            return Err("excerpts: not with \"observed\"".into());
         }
         if job.partitions.len() > 1 {
             return Err("partitions: at most one".into());

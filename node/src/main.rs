@@ -6,6 +6,7 @@ mod commit;
 mod cores;
 mod cut;
 mod event;
+mod excerpt;
 mod exec;
 mod exit;
 mod fd_store;
@@ -188,6 +189,18 @@ enum Command {
         #[arg(value_name = "WORD")]
         words: Vec<OsString>,
     },
+    /// Make a file of the first bytes of another one, which ends where a line ends, and say how many they are
+    Excerpt {
+        /// The file
+        #[arg(long, value_name = "PATH")]
+        of: PathBuf,
+        /// The new one
+        #[arg(long, value_name = "PATH")]
+        to: PathBuf,
+        /// The most that it may have
+        #[arg(long, value_name = "NUMBER")]
+        bytes: u64,
+    },
     /// Say which system calls are refused here, as in many containers: one name in a line
     Refused,
     /// Say how much memory there is here
@@ -262,6 +275,7 @@ fn main() -> ExitCode {
         Command::Propose { of, directory, names, first, count } => cut::propose(&of, &directory, &names, first, count),
         Command::Programs { words } => programs::run(&words),
         Command::Identity { of, is } => identity::run(&of, is.as_deref()),
+        Command::Excerpt { of, to, bytes } => excerpt::run(&of, &to, bytes),
         Command::Refused => refused::run(),
         Command::Memory => room::run(),
         Command::Exec { job, grace, command } => exec::run(&job, &command, Duration::from_millis(grace), spent),

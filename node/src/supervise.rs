@@ -212,6 +212,9 @@ impl<'a> Supervisor<'a> {
             let written = self.outputs.commit_all(self.events, self.now());
             self.check(written.map_err(Fact::from));
         }
+        for (name, call) in self.inputs.gates.told_apart() {
+            self.note(&[Event::Asked { name: &name, call }]);
+        }
         let verdicts = self.inputs.gates.verdicts();
         self.note(&verdicts.iter().map(Event::Used).collect::<Vec<_>>());
         let now = self.now();

@@ -3,6 +3,7 @@
 
 pub mod landlock;
 pub mod seccomp;
+pub mod stat;
 
 use std::fs::File;
 use std::io;

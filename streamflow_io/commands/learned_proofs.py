@@ -11,7 +11,7 @@ from rich.table import Table
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.database import date_of
 from streamflow_io.learned.proofs import Proof
-from streamflow_io.wording import counted
+from streamflow_io.wording import counted, size_text
 
 from .console import say, table
 
@@ -35,6 +35,7 @@ def proof_to_json(proof: Proof) -> dict[str, Any]:
         "way": proof.way,
         "reason": proof.reason,
         "bytes": proof.bytes,
+        "excerpt": proof.excerpt,
         "closes": proof.closes,
         "jobs": proof.runs,
         "failures": proof.failures,
@@ -61,12 +62,18 @@ def show_proof(console: Console, proof: Proof) -> None:
         "options": proof.key.options or "all",
         "outcome": _outcome(proof),
         "read": "" if proof.way is None else _WAYS[proof.way],
-        "tried with": f"{proof.bytes:,} bytes" if proof.bytes else "",
+        "tried with": _tried_with(proof),
         "streamed in": counted(proof.runs, "job") if reads else "",
         "found": date_of(proof.found),
     }.items():
         if value:
             say(console, f"{name + ':':13}{value}")
+
+
+def _tried_with(proof: Proof) -> str:
+    if proof.excerpt is not None:
+        return f"the first {proof.excerpt:,} of {proof.bytes:,} bytes"
+    return f"{proof.bytes:,} bytes" if proof.bytes else ""
 
 
 def what_proof(proof: Proof) -> str:
@@ -79,6 +86,6 @@ def _outcome(proof: Proof) -> str:
         when = f"when it is closed {counted(proof.closes, 'time')}" if proof.closes else "when its job has ended"
         return f"complete {when}"
     if proof.is_proven:
-        return "proven"
+        return "proven" if proof.excerpt is None else f"proven with the first {size_text(proof.excerpt)}"
     again = " (it is rehearsed again)" if proof.may_be_tried_again else ""
     return f"not streamed: {proof.reason}{again}"

@@ -13,7 +13,7 @@ from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.learned.proofs import Proof, Way
 from streamflow_io.run.plan import Plan
-from streamflow_io.wording import counted
+from streamflow_io.wording import counted, size_text
 
 from .console import table
 
@@ -32,6 +32,7 @@ class Prospect:
     :ivar reason: why not
     :ivar way: how it is read
     :ivar runs: in how many jobs it has streamed
+    :ivar excerpt: with so many first bytes of a file it was proven; None: with all of it
     """
 
     output: str
@@ -40,6 +41,7 @@ class Prospect:
     reason: str | None = None
     way: Way | None = None
     runs: int = 0
+    excerpt: int | None = None
 
 
 def prospects(plan: Plan) -> list[Prospect]:
@@ -62,7 +64,8 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
     proven = [proof for proof in known if proof.way is not None]
     if one.delivery is Delivery.STREAM:
         way = proven[0].way if proven else "pipe"
-        return Prospect(of, to, "streams", way=way, runs=sum(proof.runs for proof in proven))
+        runs = sum(proof.runs for proof in proven)
+        return Prospect(of, to, "streams", way=way, runs=runs, excerpt=proven[0].excerpt if proven else None)
     if one.not_streamed is None and plan.proofs is None:
         return Prospect(of, to, "unknown", _UNREADABLE)
     if one.not_streamed is not None or (not is_candidate and not proven):
@@ -106,4 +109,5 @@ def prospects_table(found: Sequence[Prospect]) -> Table:
 def _why(one: Prospect) -> str:
     if one.state != "streams":
         return one.reason or ""
-    return f"proven; it has streamed in {counted(one.runs, 'job')}" if one.runs else "proven"
+    how = "proven" if one.excerpt is None else f"proven with the first {size_text(one.excerpt)}"
+    return f"{how}; it has streamed in {counted(one.runs, 'job')}" if one.runs else how

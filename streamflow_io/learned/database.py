@@ -17,7 +17,7 @@ from streamflow_io.files import stranger
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.telemetry.directories import data_directory
 
-VERSION = 8
+VERSION = 9
 _APPLICATION = 0x5346494F  # "SFIO"
 
 _VERDICTS = """
@@ -71,6 +71,8 @@ _HAVE_FAILED = """
         OR reason LIKE '% when it reads a stream'
     )
 """
+# With so many first bytes of the file it was tried; NULL: with all of it.
+_EXCERPT = "ALTER TABLE proofs ADD COLUMN excerpt INTEGER"
 _FORMAT = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
 # The rollback journal, not WAL: home directories of clusters are network file systems, where WAL does not work.
 _SCHEMA = (
@@ -95,6 +97,7 @@ _SCHEMA = (
     _BURST_BYTES,
     _PROOFS,
     _FAILURES,
+    _EXCERPT,
     f"PRAGMA application_id = {_APPLICATION}",
 )
 # What changes a file of each version into one of the next.
@@ -111,6 +114,7 @@ _UPGRADES = {
     5: (_BURST_BYTES,),
     6: (_PROOFS,),
     7: (_FAILURES, _HAVE_FAILED),
+    8: (_EXCERPT,),
 }
 
 

@@ -21,7 +21,7 @@ from .database import LearnedDatabase, LearnedLimitsError, known_rows
 #: `pipe`, as an input that is declared `streamable`.
 Way = Literal["net", "pipe"]
 
-_COLUMNS = "tool, kind, port, options, step, found, way, reason, bytes, runs, closes, failures"
+_COLUMNS = "tool, kind, port, options, step, found, way, reason, bytes, runs, closes, failures, excerpt"
 _SELECT = f"SELECT {_COLUMNS} FROM proofs ORDER BY step, kind, port, found"
 # What has failed so often stays refused: once may be an accident.
 _MOST_FAILURES = 3
@@ -37,7 +37,7 @@ def _refusal(row: str) -> str:
 _INSTEAD = f"""
     ON CONFLICT (tool, kind, port, options) DO UPDATE SET step = excluded.step, found = excluded.found,
     way = excluded.way, reason = excluded.reason, bytes = excluded.bytes, runs = max(proofs.runs, excluded.runs),
-    closes = excluded.closes, failures = excluded.failures
+    closes = excluded.closes, failures = excluded.failures, excerpt = excluded.excerpt
     WHERE {_refusal("excluded")} >= {_refusal("proofs")}
         OR (proofs.failures BETWEEN 1 AND {_MOST_FAILURES - 1} AND excluded.failures >= proofs.failures)
 """
@@ -78,6 +78,7 @@ class Proof:
         was wrong, and it is complete only when its job has ended; None: nothing is known of it
     :ivar failures: how often it has failed with a stream, or in a rehearsal; 0: it has not, or it is refused because
         it makes something else
+    :ivar excerpt: of an input: so many first bytes of the file were enough; None: it was tried with all of it
     """
 
     key: ProofKey
@@ -89,6 +90,7 @@ class Proof:
     runs: int = 0
     closes: int | None = None
     failures: int = 0
+    excerpt: int | None = None
 
     @property
     def may_be_tried_again(self) -> bool:
@@ -117,7 +119,7 @@ class Proofs(LearnedDatabase):
 
         But what is refused stays so, until it is forgotten; unless it :attr:`~Proof.may_be_tried_again`.
         """
-        about = (proof.way, proof.reason, proof.bytes, proof.runs, proof.closes, proof.failures)
+        about = (proof.way, proof.reason, proof.bytes, proof.runs, proof.closes, proof.failures, proof.excerpt)
         values = (*astuple(proof.key), proof.step, proof.found, *about)
         async with self._transaction("IMMEDIATE") as connection:
             await connection.execute(
@@ -140,9 +142,9 @@ def known_proofs(path: Path) -> tuple[Proof, ...]:
 
     :raises LearnedLimitsError: if it cannot be read, or another user could have written it
     """
-    # Older files do not say what has failed.
-    select = _SELECT.replace("failures", "{failures}")
-    return tuple(map(_proof, known_rows(path, "proofs", select, failures="0")))
+    # Older files do not say what has failed, nor what was tried with the first bytes.
+    select = _SELECT.replace("failures", "{failures}").replace("excerpt", "{excerpt}")
+    return tuple(map(_proof, known_rows(path, "proofs", select, failures="0", excerpt="NULL")))
 
 
 class RememberedProofs:

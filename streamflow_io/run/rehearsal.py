@@ -1,5 +1,7 @@
 """Adapter: an input of a job that has ended well is rehearsed: the job runs once more, with that input as a stream.
 
+Of a large file the first bytes are tried before, which take less long (:mod:`.excerpt_rules`).
+
 It may be ended at any time, but what it lets StreamFlow ask of a location goes to its end (:func:`to_the_end`): all
 goes through one shell there, and an answer that nobody has read would be taken for that to the next question.
 """
@@ -8,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, cast
 
 from streamflow.core.deployment import Connector
@@ -29,14 +32,16 @@ from streamflow_io._streamflow import prepare_work_dir
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.proofs import ProofKey
 from streamflow_io.runtime import ExitEvent, InputStream, JobSpec, NodeJob, NodeRuntime
-from streamflow_io.runtime.protocol import HeldEvent, Mount, StreamEvent, WarningEvent
+from streamflow_io.runtime.protocol import AskedEvent, Excerpt, HeldEvent, Mount, StreamEvent, WarningEvent
 
+from . import excerpt_rules
 from .connector import JobConnector, exit_event_of
+from .excerpt_rules import next_with_excerpt
 from .job_spec import job_spec, paths_of
 from .output_globs import expression_context
 from .paths import NoChecksumsError, checksums_below, job_path
 from .rehearsal_rules import Finding, Manner, Ran, disk_for, next_manner, seconds_for, unknown
-from .same_outputs import Places, first_difference
+from .same_outputs import Places, first_difference, first_unlike
 from .shadow import shadow_of
 from .steps import StreamingExecuteStep
 from .tasks import to_the_end
@@ -44,6 +49,10 @@ from .tokens import file_tokens, file_value, with_own_value
 from .wants import is_want
 
 _ASK_SECONDS = 60.0
+# How long it may take to make an excerpt.
+_EXCERPT_SECONDS = 600.0
+
+_Compare = Callable[[Mapping[str, Any]], str | None]
 
 #: Whether what is done now is part of a rehearsal, of which nobody wants to hear.
 rehearsing: ContextVar[bool] = ContextVar("rehearsing", default=False)
@@ -86,6 +95,7 @@ class Rehearsal:
     verify: Literal["full", "samples"]
     killed: int = 0
     _plain: Mapping[str, Any] = field(default_factory=dict)
+    _has_tried_excerpts: bool = False
 
     @property
     def name(self) -> str:
@@ -95,20 +105,43 @@ class Rehearsal:
     @property
     def size(self) -> int:
         """Bytes of its files."""
-        return sum(int(file.value.get("size") or 0) for file in self._files)
+        return sum(self._sizes)
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [int(file.value.get("size") or 0) for file in self._files]
+
+    @cached_property
+    def _excerpts(self) -> tuple[int, ...] | None:
+        """How many bytes of each file are tried first; None: it is tried as a whole at once."""
+        return excerpt_rules.SIZES.excerpts(self._sizes)
+
+    @property
+    def seconds(self) -> float:
+        """About so long it takes to run once, the next time."""
+        if self._excerpts is None or self._has_tried_excerpts:
+            return self.performance.seconds
+        return self.performance.seconds * sum(self._excerpts) / self.size
 
     @property
     def _files(self) -> list[Token]:
         return list(file_tokens(self.performance.inputs[self.port]))
 
-    async def run(self) -> Finding:
-        """What it shows. When it is cancelled, nothing of it is left, neither processes nor files."""
+    async def run(self) -> Finding | None:
+        """What it shows. When it is cancelled, nothing of it is left, neither processes nor files.
+
+        :return: None: the first bytes of its files have shown nothing, and it is to be run once more, with all of them
+        """
         rehearsing.set(True)
         try:
             if (lack := await self._lack_of_room()) is not None:
                 return unknown(lack)
             performance = self.performance
             self._plain = await to_the_end(_described(performance.step, performance.job, performance.outputs))
+            if self._excerpts is not None and not self._has_tried_excerpts:
+                finding = await self._try_excerpts(self._excerpts)
+                self._has_tried_excerpts = True
+                return finding
             return await self._run_until_known()
         except asyncio.TimeoutError:
             return unknown(f"it has not ended after {seconds_for(self.performance.seconds):.0f} s")
@@ -130,12 +163,49 @@ class Rehearsal:
             return unknown(lack)
         return following
 
+    async def _try_excerpts(self, most: Sequence[int]) -> Finding | None:
+        """What the first bytes of its files prove; None: nothing."""
+        directory = posixpath.join(posixpath.dirname(self.performance.job.input_directory), random_name())
+        path = job_path(self.performance.step.workflow.context, self.performance.job, directory)
+        try:
+            await to_the_end(path.mkdir(mode=0o777, parents=True, exist_ok=True))
+            sizes, files = await self._make_excerpts(directory, most)
+            ran: list[tuple[Manner, Ran]] = []
+            while isinstance(following := next_with_excerpt(ran, sum(sizes), self.size), str):
+                before = ran[-1][1].made if ran else None
+                ran.append((following, await self._run_at(following, before, is_disguised=False, excerpts=files)))
+            return following
+        except _NoGateError:
+            raise
+        except Exception:
+            # Whatever it is, all of the file decides.
+            return None
+        finally:
+            await to_the_end(_remove(self.performance.step, self.performance.job, (directory,)))
+
+    async def _make_excerpts(self, directory: str, most: Sequence[int]) -> tuple[list[int], list[str]]:
+        """How many bytes they have, and their paths."""
+        runtime, sizes, paths = self.performance.runtime, [], []
+        for number, (file, bytes_) in enumerate(zip(await self._find_files(), most, strict=True)):
+            paths.append(posixpath.join(directory, str(number)))
+            words = [runtime.binary, "excerpt", "--of", file, "--to", paths[-1], "--bytes", str(bytes_)]
+            said, code = await runtime.run(words, _EXCERPT_SECONDS)
+            if code != 0:
+                raise OSError(said)
+            sizes.append(int(json.loads(said)["bytes"]))
+        return sizes, paths
+
+    async def _find_files(self) -> list[str]:
+        """The files themselves, to which the inputs of the job lead."""
+        return [str((await self.performance.runtime.find(file.value["path"])).path) for file in self._files]
+
     async def _lack_of_room(self) -> str | None:
         runtime, directory = self.performance.runtime, self.performance.job.output_directory
         used, _ = await runtime.run(["du", "-sk", directory], _ASK_SECONDS)
         free, _ = await runtime.run(["df", "-Pk", directory], _ASK_SECONDS)
         try:
-            needed, there = disk_for(int(used.split()[0]) << 10), int(free.splitlines()[-1].split()[3]) << 10
+            needed = disk_for(int(used.split()[0]) << 10) + sum(self._excerpts or ())
+            there = int(free.splitlines()[-1].split()[3]) << 10
         except (IndexError, ValueError):
             return "how much space is free is not told"
         return None if there >= needed else "there is too little space"
@@ -164,10 +234,23 @@ class Rehearsal:
         place = self._names[self.performance.job.input_directory]
         return tuple(posixpath.join(place, random_name(), file.value["basename"]) for file in self._files)
 
-    async def _run_at(self, manner: Manner, before: Mapping[str, Any] | None, *, is_disguised: bool) -> Ran:
+    async def _run_at(
+        self,
+        manner: Manner,
+        before: Mapping[str, Any] | None,
+        *,
+        is_disguised: bool,
+        excerpts: Sequence[str] | None = None,
+    ) -> Ran:
+        """
+        :param before: what the run before has made, if it had the same paths
+        :param excerpts: what it reads instead of its files; what it makes is like what it made of these, if it is the
+            first run with them
+        """
         step, plain, names, streams = self.performance.step, self.performance.job, self._names, self._streams
         directories = tuple(names[path] for path in _directories(plain))
         context = step.workflow.context
+        is_moved = manner != "file" or excerpts is not None
         try:
             for directory in (*directories, *map(posixpath.dirname, streams)):
                 path = job_path(context, plain, directory)
@@ -175,37 +258,47 @@ class Rehearsal:
             job = Job(
                 name=plain.name,
                 workflow_id=plain.workflow_id,
-                inputs=self._inputs(() if manner == "file" else streams),
+                inputs=self._inputs(streams if is_moved else (), is_stream=manner in ("net", "pipe")),
                 input_directory=names[plain.input_directory],
                 output_directory=names[plain.output_directory],
                 tmp_directory=names[plain.tmp_directory],
             )
             there = Places(directories, streams, self._here)
-            files = [str((await self.performance.runtime.find(file.value["path"])).path) for file in self._files]
-            if before is not None:
-                await self._link(files)
-            spec = self._spec(job, manner, files, streams, directories)
+            files = await self._find_files()
+            read = files if excerpts is None else excerpts
+            if is_moved and manner not in ("net", "pipe"):
+                await self._link(read)
+            scratch = directories if excerpts is None else (*directories, posixpath.dirname(excerpts[0]))
+            spec = self._spec(job, manner, read, streams, scratch)
+            if excerpts is not None and manner == "file":
+                spec = spec.model_copy(update={"excerpts": self._as_wholes(files)})
             if is_disguised:
                 spec = spec.model_copy(update={"mounts": self._mounts(job, manner, files, streams)})
-            against = (self._plain, self._here) if before is None else (before, there)
-            return await self._perform(job, spec, there, *against)
+            compare: _Compare
+            if before is not None:
+                compare = partial(first_difference, before, there, places=there)
+            elif excerpts is not None:
+                compare = partial(first_unlike, self._plain)
+            else:
+                compare = partial(first_difference, self._plain, self._here, places=there)
+            return await self._perform(job, spec, compare)
         finally:
             await to_the_end(_remove(step, plain, directories))
 
     async def _link(self, files: Sequence[str]) -> None:
-        """Put the files at the paths of the streams."""
+        """Put files at the paths of the streams."""
         for file, stream in zip(files, self._streams, strict=True):
             said, code = await self.performance.runtime.run(["ln", "-s", file, stream], _ASK_SECONDS)
             if code != 0:
                 raise OSError(said)
 
-    async def _perform(
-        self, job: Job, spec: JobSpec, there: Places, against: Mapping[str, Any], its_places: Places
-    ) -> Ran:
-        """
-        :param against: the outputs with which its own are compared
-        :param its_places: those of the run that has made them
-        """
+    def _as_wholes(self, files: Sequence[str]) -> tuple[Excerpt, ...]:
+        """The excerpts at the paths of the streams, each of which is to be as its file."""
+        pairs = enumerate(zip(self._streams, files, strict=True))
+        return tuple(Excerpt(name=str(number), path=stream, of=file) for number, (stream, file) in pairs)
+
+    async def _perform(self, job: Job, spec: JobSpec, compare: _Compare) -> Ran:
+        """:param compare: says what differs of its outputs, which are given as in CWL"""
         performance = self.performance
         node_job = await performance.runtime.create_job(f"{job.name} rehearsal")
         connector = JobConnector(performance.connector, job.name, node_job, spec)
@@ -235,7 +328,7 @@ class Rehearsal:
             except WorkflowException:
                 return seen.ran(exit_event, False, "its outputs are not complete")
             its = await to_the_end(_described(step, job, tokens))
-            ran = seen.ran(exit_event, True, said, first_difference(against, its_places, its, there))
+            ran = seen.ran(exit_event, True, said, compare(its))
             return replace(ran, is_elsewhere=is_elsewhere, made=its)
         finally:
             following.cancel()
@@ -260,11 +353,14 @@ class Rehearsal:
                     pairs.append((posixpath.dirname(stream), directory))
         return tuple(Mount(path=path, at=at) for path, at in pairs)
 
-    def _inputs(self, streams: Sequence[str]) -> dict[str, Token]:
-        """The inputs of the job, the files of one of them as streams; without streams all as they were."""
+    def _inputs(self, paths: Sequence[str], *, is_stream: bool) -> dict[str, Token]:
+        """The inputs of the job, the files of one of them at these paths, if there are any.
+
+        :param is_stream: nothing is known of them but their paths
+        """
         inputs = {name: with_own_value(token) for name, token in self.performance.inputs.items()}
-        if streams:
-            inputs[self.port] = _streamed(inputs[self.port], iter(streams))
+        if paths:
+            inputs[self.port] = _moved(inputs[self.port], iter(paths), is_stream)
         return inputs
 
     def _spec(
@@ -288,15 +384,17 @@ class Rehearsal:
         return spec.model_copy(update={"inputs": inputs, "idle": True, "scratch": scratch, "confined": True})
 
 
-def _streamed(token: Token, streams: Iterator[str]) -> Token:
-    """The same files, each as a stream."""
+def _moved(token: Token, paths: Iterator[str], is_stream: bool) -> Token:
+    """The same files at other paths."""
     if isinstance(token, ListToken):
-        streamed = token.update([_streamed(element, streams) for element in token.value])
+        moved = token.update([_moved(element, paths, is_stream) for element in token.value])
+    elif is_stream:
+        value = file_value(next(paths)) | {name: token.value[name] for name in ("format",) if name in token.value}
+        moved = Token(value, tag=token.tag)
     else:
-        value = file_value(next(streams)) | {name: token.value[name] for name in ("format",) if name in token.value}
-        streamed = Token(value, tag=token.tag)
-    streamed.persistent_id = token.persistent_id
-    return streamed
+        moved = token.update({**token.value, **file_value(next(paths))})
+    moved.persistent_id = token.persistent_id
+    return moved
 
 
 class _NoGateError(Exception):
@@ -360,7 +458,7 @@ async def _follow(node_job: NodeJob) -> _Seen:
             seen.streams[event.name] = event
         elif isinstance(event, HeldEvent):
             seen.held[event.name] = event
-        elif isinstance(event, WarningEvent) and event.input is not None:
+        elif isinstance(event, AskedEvent) or (isinstance(event, WarningEvent) and event.input is not None):
             seen.asked = True
         elif isinstance(event, WarningEvent) and event.is_without_gate:
             seen.no_gate = event.message

@@ -101,6 +101,7 @@ class Finding:
     :ivar is_known: false: it is as if it had not been rehearsed
     :ivar is_of_place: nothing can be rehearsed where it ran
     :ivar has_failed: the reason is that it has failed, which may be an accident
+    :ivar excerpt: with so many first bytes of the file it was found; None: with all of it
     """
 
     way: Way | None = None
@@ -108,6 +109,7 @@ class Finding:
     is_known: bool = True
     is_of_place: bool = False
     has_failed: bool = False
+    excerpt: int | None = None
 
 
 def unknown(reason: str) -> Finding:

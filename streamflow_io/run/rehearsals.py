@@ -26,7 +26,7 @@ from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs
 from streamflow_io.runtime import ExitEvent, NodeRuntime
 from streamflow_io.telemetry.records import Record, RehearsedRecord
-from streamflow_io.wording import counted
+from streamflow_io.wording import counted, size_text
 
 from .job_spec import is_whole_file
 from .plan import Plan
@@ -247,7 +247,7 @@ class Rehearsals:
 
         def rank(waiting: tuple[Rehearsal, AvailableLocation]) -> tuple[int, float]:
             rehearsal, _ = waiting
-            return self._begun[rehearsal.name], rehearsal.performance.seconds
+            return self._begun[rehearsal.name], rehearsal.seconds
 
         return min(able, key=rank, default=None)
 
@@ -268,7 +268,10 @@ class Rehearsals:
             finding = await asyncio.create_task(rehearsal.run())
             # What it has shown is kept, whoever wants its core now.
             running.is_ending = True
-            await self._found(rehearsal, finding, time.time() - began)
+            if finding is not None:
+                await self._found(rehearsal, finding, time.time() - began)
+            elif not self._is_closed:
+                self._waiting[host].append((rehearsal, running.place))
         except asyncio.CancelledError:
             rehearsal.killed += 1
             if rehearsal.killed == _MOST_TRIES:
@@ -295,12 +298,14 @@ class Rehearsals:
         elif finding.way is None:
             failures = 0  # It is refused for good.
         way, reason, size = finding.way, finding.reason, rehearsal.size
-        await self._proofs.remember(Proof(rehearsal.key, step, time.time(), way, reason, size, failures=failures))
+        proof = Proof(rehearsal.key, step, time.time(), way, reason, size, failures=failures, excerpt=finding.excerpt)
+        await self._proofs.remember(proof)
 
     def _tell(self, rehearsal: Rehearsal, finding: Finding, seconds: float) -> None:
         performance, name = rehearsal.performance, rehearsal.name
         if finding.way is not None:
-            logger.info(f"{name} may be read while it is written: proven in {seconds:.1f} s")
+            how = "" if finding.excerpt is None else f"with the first {size_text(finding.excerpt)} "
+            logger.info(f"{name} may be read while it is written: proven {how}in {seconds:.1f} s")
         elif finding.is_known:
             logger.info(f"{name} is not streamed: {finding.reason}")
         else:
@@ -316,6 +321,7 @@ class Rehearsals:
                 known=finding.is_known,
                 seconds=seconds,
                 bytes=rehearsal.size,
+                excerpt=finding.excerpt,
             )
         )
 

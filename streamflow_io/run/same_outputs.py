@@ -53,6 +53,28 @@ def first_difference(
     return None
 
 
+def first_unlike(plain: Mapping[str, Any], again: Mapping[str, Any]) -> str | None:
+    """Which output of a job is of another kind, when it has read less; None: none is.
+
+    A file that was there is there, and has something in it if it had; so has a list. A program that says nothing of
+    what was cut, and makes nothing of it, is found out so.
+    """
+    unlike = (name for name in plain if name not in again or not _is_alike(plain[name], again[name]))
+    return next(unlike, None)
+
+
+def _is_alike(plain: Any, again: Any) -> bool:
+    if isinstance(plain, Mapping) and isinstance(again, Mapping):
+        if plain.get("class") == "File":
+            return again.get("class") == "File" and bool(plain.get("size")) == bool(again.get("size"))
+        if plain.get("class") == "Directory":
+            return bool(plain.get("checksums")) == bool(again.get("checksums"))
+        return plain.keys() == again.keys() and all(_is_alike(plain[key], again[key]) for key in plain)
+    if isinstance(plain, list | tuple) and isinstance(again, list | tuple):
+        return bool(plain) == bool(again)
+    return type(plain) is type(again)
+
+
 def _known(value: Any, places: Places) -> Any:
     if isinstance(value, str):
         return places.without(value)

@@ -275,6 +275,17 @@ class Mount(_Message):
     at: Path
 
 
+class Excerpt(_Message):
+    """A file with the first bytes of another one, of which the command gets to know what it would of that.
+
+    :ivar path: as the command finds it
+    """
+
+    name: str
+    path: Path
+    of: Path
+
+
 class _Spec(_Message):
     def text(self) -> str:
         """What stands in the file. It is ASCII, also where a path is not UTF-8."""
@@ -293,6 +304,7 @@ class JobSpec(_Spec):
     :ivar idle: it computes, reads and writes only as far as nobody else wants to; None: as others do
     :ivar scratch: directories that are removed if it does not succeed; None: as an empty list
     :ivar mounts: directories that it finds at other places, if that can be had; None: as an empty list
+    :ivar excerpts: what tells them from their files is told; None: as an empty list
     :ivar confined: it can change nothing but what is there, where the kernel can see to that; None: it can
     """
 
@@ -313,6 +325,7 @@ class JobSpec(_Spec):
     idle: Literal[True] | None = None
     scratch: tuple[Path, ...] | None = None
     mounts: tuple[Mount, ...] | None = None
+    excerpts: tuple[Excerpt, ...] | None = None
     confined: Literal[True] | None = None
 
 
@@ -517,6 +530,17 @@ class HeldEvent(_Event):
     name: str
     call: str
     bytes: int
+
+
+class AskedEvent(_Event):
+    """The command has told an excerpt from its file.
+
+    :ivar call: the system call by which it has, first
+    """
+
+    event: Literal["asked"]
+    name: str
+    call: str
 
 
 class PartEvent(_Event):
@@ -752,6 +776,7 @@ Event = Annotated[
     | UsedEvent
     | StreamEvent
     | HeldEvent
+    | AskedEvent
     | PartEvent
     | PlacedEvent
     | ChunkEvent

@@ -184,6 +184,7 @@ class RehearsedRecord(JobRecord):
     known: bool = Field(description="false: it has shown nothing")
     seconds: float = Field(description="that it took")
     bytes: int = Field(description="of the file")
+    excerpt: int | None = Field(None, description="so many of its first bytes were enough; none: it was tried whole")
 
 
 class Usage(BaseModel):

@@ -32,7 +32,11 @@ from .reduce import reduce
 from .trial import Trial, run_trial
 from .unhinted import unhinted
 
-_PROGRAMS = {"believing": "streamflow believing", "later": "streamflow believing later"}
+_PROGRAMS = {
+    "excerpting": "streamflow excerpting",
+    "believing": "streamflow believing",
+    "later": "streamflow believing later",
+}
 
 
 def main() -> int:
@@ -60,7 +64,7 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | None) -> int:
         place = directory / f"{number}"
         blueprint = generate(options.seed, number, options.steps)
         if options.unhinted:
-            blueprint = unhinted(blueprint, rehearse="wait" if options.unhinted == "learning" else "never")
+            blueprint = unhinted(blueprint, rehearse="never" if "believing" in program else "wait")
         run_one = run
         if laboratory is not None and options.containers:
             blueprint = contain(blueprint, options.seed, number)
@@ -115,9 +119,9 @@ def _options() -> argparse.Namespace:
     place.add_argument("--hosts", action="store_true", help="on two SSH hosts of a laboratory (root), and the driver's")
     parser.add_argument(
         "--unhinted",
-        choices=("learning", "believing", "later"),
-        help="without hints, with `streaming: auto`: three runs that learn, or that take all for proven, from the "
-        "beginning or later in the run",
+        choices=("learning", "excerpting", "believing", "later"),
+        help="without hints, with `streaming: auto`: three runs that learn; that try the first bytes of files before, "
+        "however small they are; or that take all for proven, from the beginning or later in the run",
     )
     parser.add_argument("--directory", type=Path, help="where all of it happens (default: a temporary one)")
     parser.add_argument("--keep", action="store_true", help="keep what was the same, too")

@@ -64,6 +64,7 @@ PURE = (
     "run.delivery",
     "run.delivered",
     "run.said_parts",
+    "run.excerpt_rules",
     "run.rehearsal_rules",
     "run.same_outputs",
     "telemetry.chart",

@@ -67,7 +67,7 @@ class Stage:
         monkeypatch.setattr(Rehearsal, "run", lambda rehearsal: self._run(rehearsal))
         self.begun: list[str] = []
         self.ended: list[str] = []
-        self.findings: dict[str, asyncio.Future[Finding]] = {}
+        self.findings: dict[str, asyncio.Future[Finding | None]] = {}
         self.records: list[Record] = []
         self.used = {"host": Hardware(0, 0)}
         self.host = AvailableLocation(name="host", deployment="d", hostname="host", hardware=Hardware(2, 1000))
@@ -93,7 +93,7 @@ class Stage:
             self.records.append,
         )
 
-    async def _run(self, rehearsal: Rehearsal) -> Finding:
+    async def _run(self, rehearsal: Rehearsal) -> Finding | None:
         name = rehearsal.performance.step.name + "/" + rehearsal.port
         self.begun.append(name)
         self.findings[name] = asyncio.get_running_loop().create_future()
@@ -132,7 +132,7 @@ class Stage:
         self.rehearsals.look()
         await settled()
 
-    async def finds(self, name: str, finding: Finding) -> None:
+    async def finds(self, name: str, finding: Finding | None) -> None:
         self.findings[name].set_result(finding)
         await settled()
 
@@ -201,6 +201,19 @@ async def test_one_that_is_ended_again_and_again_is_given_up(stage: Stage) -> No
         await stage.account(0)
     assert stage.begun == stage.ended == ["/a/text"] * 3
     assert stage.told == [("/a/text", None, "its core was wanted")]
+    await stage.rehearsals.close()
+
+
+async def test_what_its_first_bytes_do_not_show_is_tried_with_all_of_the_file_after_all_else(stage: Stage) -> None:
+    await stage.performs("a")
+    await stage.performs("b", seconds=9.0)
+    await stage.finds("/a/text", None)
+    assert (stage.begun, stage.told) == (["/a/text", "/b/text"], [])
+    await stage.finds("/b/text", Finding("net", excerpt=7))
+    assert [(proof.step, proof.excerpt) for proof in stage.proofs._known.values()] == [("/b", 7)]
+    await stage.finds("/a/text", Finding(None, "why"))
+    assert stage.begun == ["/a/text", "/b/text", "/a/text"]
+    assert stage.told == [("/b/text", "net", None), ("/a/text", None, "why")]
     await stage.rehearsals.close()
 
 
@@ -305,7 +318,8 @@ async def test_what_streamflow_asks_of_a_location_goes_to_its_end(monkeypatch: p
 
     monkeypatch.setattr(rehearsal_module, "_described", described)
     job = SimpleNamespace(output_directory="/out")
-    performance = SimpleNamespace(runtime=SimpleNamespace(run=run), job=job, step=None, outputs={})
+    inputs = {"text": Token(None)}
+    performance = SimpleNamespace(runtime=SimpleNamespace(run=run), job=job, step=None, inputs=inputs, outputs={})
     task = asyncio.create_task(Rehearsal(cast(Any, performance), "text", cast(Any, None), "full").run())
     await settled()
     task.cancel()

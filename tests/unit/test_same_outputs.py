@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.run.same_outputs import Places, first_difference
+from streamflow_io.run.same_outputs import Places, first_difference, first_unlike
 
 PLAIN = Places(("/w/out-1", "/w/in-1", "/w/tmp-1"), ("/w/in-1/a/reads.fq",))
 AGAIN = Places(("/w/out-2", "/w/in-2", "/w/tmp-2"), ("/w/in-2/b/reads.fq",))
@@ -104,3 +104,41 @@ def test_the_order_of_two_runs_does_not_matter(one: Any, other: Any) -> None:
     forward = first_difference({"o": one}, PLAIN, {"o": other}, PLAIN)
     backward = first_difference({"o": other}, PLAIN, {"o": one}, PLAIN)
     assert (forward is None) == (backward is None)
+
+
+DIRECTORY = {"class": "Directory", "path": "/d", "checksums": {"a": "sha1$1", "b": "sha1$2"}}
+
+
+@pytest.mark.parametrize(
+    ("plain", "less"),
+    [
+        (file("/w/out-1/o"), file("/w/out-2/o", size=1, checksum="sha1$b")),
+        (file("/w/out-1/o", size=0), file("/w/out-2/o", size=0)),
+        (DIRECTORY, {**DIRECTORY, "checksums": {"a": "sha1$3"}}),
+        ([file("/o"), file("/p")], [file("/o")]),
+        ({"count": 7, "name": "a"}, {"count": 3, "name": "b"}),
+        (None, None),
+        ([], []),
+    ],
+)
+def test_what_is_made_of_less_is_alike(plain: Any, less: Any) -> None:
+    assert first_unlike({"out": plain}, {"out": less}) is None
+
+
+@pytest.mark.parametrize(
+    ("plain", "less"),
+    [
+        (file("/w/out-1/o"), file("/w/out-2/o", size=0)),
+        (file("/w/out-1/o", size=0), file("/w/out-2/o")),
+        (file("/w/out-1/o"), None),
+        (None, file("/w/out-2/o")),
+        (DIRECTORY, {**DIRECTORY, "checksums": {}}),
+        (DIRECTORY, file("/d")),
+        ([file("/o")], []),
+        ({"count": 7}, {}),
+        (7, "7"),
+    ],
+)
+def test_what_is_missing_of_less_is_found(plain: Any, less: Any) -> None:
+    assert first_unlike({"out": plain}, {"out": less}) == "out"
+    assert first_unlike({"out": plain}, {}) == "out"

@@ -42,6 +42,14 @@ impl Stutter {
         (now >= self.until).then(|| piece - self.fed)
     }
 
+    /// All was fed: whether not all of it was read, which is looked for again at `until`.
+    pub fn waits_for_reader(&mut self, unread: u64, now: Instant) -> bool {
+        if unread > 0 {
+            self.until = now + LOOK;
+        }
+        unread > 0
+    }
+
     pub fn fed(&mut self, bytes: u64) {
         let Some(piece) = self.pieces.first().filter(|_| bytes > 0) else { return };
         self.is_read = false;

@@ -4,6 +4,7 @@ use clap::Args;
 use nix::libc::{self, sock_filter};
 
 use super::descriptors::{Told, DESCRIPTORS, NAMED};
+use super::excerpts::{AT_POSITIONS, TELLING};
 use super::syscalls::{Syscall, When, EMPTY_PATH, OBSERVED, SYSCALLS};
 
 /// `seccomp_data` of linux/seccomp.h: the number of the call, the architecture, six arguments.
@@ -22,6 +23,7 @@ const NATIVE: u32 = 0xC000_00B7;
 const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
+const MORE: u16 = (libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K) as u16;
 const HAS_BITS: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
@@ -49,6 +51,9 @@ pub struct Purpose {
     /// Calls that read are told.
     #[arg(long = "observe")]
     pub observes: bool,
+    /// Those are told that tell the first bytes of a file from the file: so many bytes, at least.
+    #[arg(long = "excerpts", value_name = "BYTES")]
+    pub excerpts: Option<u32>,
 }
 
 impl Purpose {
@@ -69,7 +74,7 @@ impl Purpose {
 /// A gate need not know of calls of another architecture than the native one: what they look for is not there before it
 /// is committed, so that they find no file.
 pub fn program(purpose: Purpose) -> Vec<sock_filter> {
-    let foreign = if purpose.observes || purpose.net { NOTIFY } else { ALLOW };
+    let foreign = if purpose.observes || purpose.net || purpose.excerpts.is_some() { NOTIFY } else { ALLOW };
     let mut program =
         vec![jump(LOAD, ARCHITECTURE, 0, 0), jump(EQUAL, NATIVE, 1, 0), foreign, jump(LOAD, NUMBER, 0, 0)];
     if cfg!(target_arch = "x86_64") {
@@ -79,13 +84,18 @@ pub fn program(purpose: Purpose) -> Vec<sock_filter> {
         program.extend(NAMED.iter().flat_map(|number| [jump(EQUAL, *number as u32, 0, 1), NOTIFY]));
         program.extend(DESCRIPTORS.iter().flat_map(|(number, _, told)| catch(*number, *told)));
     }
+    if let Some(end) = purpose.excerpts {
+        program.extend(TELLING.iter().flat_map(|(number, told)| catch(*number, *told)));
+        program.extend(far_seek(end));
+        program.extend(AT_POSITIONS.iter().flat_map(|(number, position)| far_read(*number, *position, end)));
+    }
     if purpose.holds {
         program.extend(SYSCALLS.iter().flat_map(hold));
     } else {
         // Who observes sees what would have waited.
         program.extend(SYSCALLS.iter().flat_map(hold_if_it_asks));
     }
-    if purpose.may_hold() {
+    if purpose.may_hold() || purpose.excerpts.is_some() {
         program.extend([jump(EQUAL, libc::SYS_io_uring_setup as u32, 0, 1), REFUSE]);
     }
     if purpose.observes {
@@ -106,6 +116,38 @@ pub fn is_native(call: &libc::seccomp_data) -> bool {
 fn map_of_file() -> [sock_filter; 5] {
     let no_file = jump(EQUAL, -1_i32 as u32, 0, 1);
     [jump(EQUAL, libc::SYS_mmap as u32, 0, 4), jump(LOAD, argument(4), 0, 0), no_file, ALLOW, NOTIFY]
+}
+
+/// `lseek` needs no answer to a place that is no farther than `end`, nor where it asks for the place.
+fn far_seek(end: u32) -> [sock_filter; 12] {
+    let (lower, upper) = (jump(LOAD, argument(1), 0, 0), jump(LOAD, argument(1) ^ 4, 0, 0));
+    [
+        jump(EQUAL, libc::SYS_lseek as u32, 0, 11),
+        upper,
+        jump(EQUAL, 0, 0, 8),
+        jump(LOAD, argument(2), 0, 0),
+        jump(EQUAL, libc::SEEK_SET as u32, 1, 0),
+        jump(EQUAL, libc::SEEK_CUR as u32, 2, 5),
+        lower,
+        jump(MORE, end, 3, 2),
+        lower,
+        jump(EQUAL, 0, 0, 1),
+        ALLOW,
+        NOTIFY,
+    ]
+}
+
+/// What is read at a position that is no farther than `end` needs no answer.
+fn far_read(number: i64, position: usize, end: u32) -> [sock_filter; 7] {
+    [
+        jump(EQUAL, number as u32, 0, 6),
+        jump(LOAD, argument(position) ^ 4, 0, 0),
+        jump(EQUAL, 0, 0, 3),
+        jump(LOAD, argument(position), 0, 0),
+        jump(MORE, end, 1, 0),
+        ALLOW,
+        NOTIFY,
+    ]
 }
 
 fn hold(call: &Syscall) -> Vec<sock_filter> {
@@ -184,6 +226,7 @@ mod tests {
                 RETURN => return step.k,
                 EQUAL => accumulator == step.k,
                 AT_LEAST => accumulator >= step.k,
+                MORE => accumulator > step.k,
                 HAS_BITS => accumulator & step.k != 0,
                 code => panic!("unknown instruction {code}"),
             };
@@ -193,7 +236,7 @@ mod tests {
 
     #[test]
     fn what_is_held() {
-        let program = program(Purpose { holds: true, streams: false, net: false, observes: false });
+        let program = program(Purpose { holds: true, streams: false, net: false, observes: false, excerpts: None });
         let none = [0; 6];
         for call in SYSCALLS {
             assert_eq!(run(&program, NATIVE, call.number, none), libc::SECCOMP_RET_USER_NOTIF, "{}", call.number);
@@ -209,7 +252,7 @@ mod tests {
     fn what_is_observed() {
         let none = [0; 6];
         for holds in [false, true] {
-            let program = program(Purpose { holds, streams: false, net: false, observes: true });
+            let program = program(Purpose { holds, streams: false, net: false, observes: true, excerpts: None });
             let answer = |number: i64, arguments: [u64; 6]| run(&program, NATIVE, number, arguments);
             for number in OBSERVED.iter().filter(|number| !holds || **number != libc::SYS_io_uring_setup) {
                 assert_eq!(answer(*number, none), libc::SECCOMP_RET_USER_NOTIF, "{number}");
@@ -230,7 +273,7 @@ mod tests {
 
     #[test]
     fn what_asks_of_streams() {
-        let program = program(Purpose { holds: false, streams: true, net: false, observes: false });
+        let program = program(Purpose { holds: false, streams: true, net: false, observes: false, excerpts: None });
         let answer = |number: i64, argument: usize, flags: i32| {
             let mut arguments = [0; 6];
             arguments[argument] = flags as u64;
@@ -260,7 +303,7 @@ mod tests {
         const MINUS_ONE: u64 = u64::MAX;
         let minus_one_of_32_bits = u64::from(u32::MAX);
         for observes in [false, true] {
-            let program = program(Purpose { holds: false, streams: true, net: true, observes });
+            let program = program(Purpose { holds: false, streams: true, net: true, observes, excerpts: None });
             let answer = |number: i64, arguments: [u64; 6]| run(&program, NATIVE, number, arguments);
             let none = [0; 6];
             for number in NAMED {
@@ -304,8 +347,50 @@ mod tests {
     }
 
     #[test]
+    fn what_tells_excerpts_from_files() {
+        let purpose = Purpose { holds: false, streams: false, net: false, observes: false, excerpts: Some(1000) };
+        let program = program(purpose);
+        let answer = |number: i64, arguments: [u64; 6]| run(&program, NATIVE, number, arguments);
+        let none = [0; 6];
+        for (number, arguments, told) in [
+            (libc::SYS_fstat, none, true),
+            (libc::SYS_newfstatat, [3, 0, 0, u64::from(EMPTY_PATH), 0, 0], true),
+            (libc::SYS_newfstatat, none, true),
+            (libc::SYS_statx, [3, 0, u64::from(EMPTY_PATH), 0, 0, 0], true),
+            (libc::SYS_readlinkat, none, true),
+            (libc::SYS_lseek, [3, 0, libc::SEEK_END as u64, 0, 0, 0], true),
+            (libc::SYS_lseek, [3, 0, libc::SEEK_HOLE as u64, 0, 0, 0], true),
+            (libc::SYS_lseek, [3, 1000, libc::SEEK_SET as u64, 0, 0, 0], false),
+            (libc::SYS_lseek, [3, 1001, libc::SEEK_SET as u64, 0, 0, 0], true),
+            (libc::SYS_lseek, [3, 1 << 32, libc::SEEK_SET as u64, 0, 0, 0], true),
+            (libc::SYS_lseek, [3, 0, libc::SEEK_CUR as u64, 0, 0, 0], false),
+            (libc::SYS_lseek, [3, 1, libc::SEEK_CUR as u64, 0, 0, 0], true),
+            (libc::SYS_lseek, [3, u64::MAX, libc::SEEK_CUR as u64, 0, 0, 0], true),
+            (libc::SYS_ioctl, [3, 0x541B, 0, 0, 0, 0], true),
+            (libc::SYS_ioctl, [3, 0x5401, 0, 0, 0, 0], false),
+            (libc::SYS_openat, none, false),
+            (libc::SYS_read, none, false),
+            (libc::SYS_pread64, [3, 0, 9, 1000, 0, 0], false),
+            (libc::SYS_pread64, [3, 0, 9, 1001, 0, 0], true),
+            (libc::SYS_preadv, [3, 0, 1, 1 << 40, 0, 0], true),
+            (libc::SYS_preadv2, [3, 0, 1, u64::MAX, u64::MAX, 0], true),
+            (libc::SYS_mmap, [0, 0, 0, 0, 3, 0], true),
+            (libc::SYS_mmap, [0, 0, 0, 0, u64::MAX, 0], false),
+            (libc::SYS_copy_file_range, none, false),
+            (libc::SYS_copy_file_range, [3, 1, 1, 0, 9, 0], true),
+            (libc::SYS_sendfile, [1, 3, 0, 9, 0, 0], false),
+            (libc::SYS_splice, [3, 1, 1, 0, 9, 0], true),
+        ] {
+            let expected = if told { libc::SECCOMP_RET_USER_NOTIF } else { libc::SECCOMP_RET_ALLOW };
+            assert_eq!(answer(number, arguments), expected, "{number} {arguments:?}");
+        }
+        assert_eq!(run(&program, 0x4000_0003, libc::SYS_read, none), libc::SECCOMP_RET_USER_NOTIF, "32 bits");
+        assert_eq!(answer(libc::SYS_io_uring_setup, none), REFUSE.k);
+    }
+
+    #[test]
     fn descriptors_need_no_answer() {
-        let program = program(Purpose { holds: true, streams: false, net: false, observes: false });
+        let program = program(Purpose { holds: true, streams: false, net: false, observes: false, excerpts: None });
         let stat = |directory: i32, flags: u32| {
             run(&program, NATIVE, libc::SYS_newfstatat, [directory as u64, 0, 0, u64::from(flags), 0, 0])
         };

@@ -66,9 +66,10 @@ impl Launcher {
         let mut command = Command::new(std::env::current_exe()?);
         let socket = self.other.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         command.arg("launch").arg("--socket").arg(socket.to_string());
-        let Purpose { holds, streams, net, observes } = self.purpose;
+        let Purpose { holds, streams, net, observes, excerpts } = self.purpose;
         let purposes = [("--hold", holds), ("--streams", streams), ("--net", net), ("--observe", observes)];
         command.args(purposes.into_iter().filter(|(_, meant)| *meant).map(|(name, _)| name));
+        command.args(excerpts.iter().flat_map(|end| ["--excerpts".into(), end.to_string()]));
         command.arg("--").args(words);
         Ok(command)
     }

@@ -207,6 +207,18 @@ fn only_true<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error>
     bool::deserialize(deserializer)?.then_some(()).ok_or_else(|| D::Error::custom("has to be true"))
 }
 
+/// A file with the first bytes of another one, of which the command gets to know what it would of that.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Excerpt {
+    pub name: String,
+    /// As the command finds it.
+    #[serde(deserialize_with = "absolute_path")]
+    pub path: PathBuf,
+    #[serde(deserialize_with = "absolute_path")]
+    pub of: PathBuf,
+}
+
 /// A file that the command cuts into parts, of which it says where they are.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,0 +1,388 @@
+//! Files that are the first bytes of others, for a command that is to do with them what it would do with these: as long as
+//! it reads on, it learns only where they end. `fstat` is answered as of the whole file. Every other call that would tell them
+//! apart goes on, and is remembered: also to go, or to read, beyond the end, where the whole file has more.
+
+use std::borrow::Cow;
+use std::fs::{self, Metadata};
+use std::io::{Error, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
+
+use nix::errno::Errno;
+use nix::libc;
+
+use super::call::Call;
+use super::descriptors::{Told, REQUESTS};
+use super::memory;
+use super::resolve::{find, Caller};
+use super::syscalls::{named, Named, EMPTY_PATH};
+use crate::file_id::{file_id_of, FileId};
+use crate::job::Job;
+use crate::sys::seccomp::Answer;
+use crate::sys::stat;
+use crate::threads::lock;
+use crate::tree;
+
+/// Not smaller than the pages of any machine are: what lies in one of these is mapped as a whole.
+const PAGE: u64 = 4096;
+
+/// The calls that tell an excerpt from its file by a descriptor, and when the kernel tells of them. Of those that name a file
+/// by its path it tells as for byte streams.
+pub const TELLING: &[(i64, Told)] = &[
+    (libc::SYS_fstat, Told::Always),
+    (libc::SYS_newfstatat, Told::Always),
+    (libc::SYS_statx, Told::Always),
+    (libc::SYS_mmap, Told::UnlessMinusOne(4)),
+    (libc::SYS_sendfile, Told::UnlessNull(2)),
+    (libc::SYS_copy_file_range, Told::UnlessNull(1)),
+    (libc::SYS_splice, Told::UnlessNull(1)),
+    (libc::SYS_ioctl, Told::IfOneOf(1, REQUESTS)),
+    (libc::SYS_fstatfs, Told::Always),
+    (libc::SYS_fgetxattr, Told::Always),
+    (libc::SYS_flistxattr, Told::Always),
+    (libc::SYS_io_setup, Told::Always),
+];
+
+/// The calls that read at a position, and the argument that is it. The kernel tells of them, and of `lseek`, where that is
+/// beyond the end.
+pub const AT_POSITIONS: &[(i64, usize)] = &[(libc::SYS_pread64, 3), (libc::SYS_preadv, 3), (libc::SYS_preadv2, 3)];
+
+#[derive(Debug)]
+struct Excerpt {
+    name: String,
+    /// The file, and the links that lead to it.
+    ids: Vec<FileId>,
+    /// Its bytes.
+    end: u64,
+    of: PathBuf,
+    told_apart: Mutex<Option<Cow<'static, str>>>,
+}
+
+/// All excerpts of a job.
+#[derive(Debug)]
+pub struct Excerpts {
+    excerpts: Vec<Excerpt>,
+    /// Somebody may find other files by the same paths.
+    elsewhere: AtomicBool,
+}
+
+impl Excerpts {
+    /// None: the job has none.
+    ///
+    /// # Errors
+    /// A message that names the one that is not there.
+    pub fn of(job: &Job) -> Result<Option<Self>, String> {
+        let known = |spec: &crate::job::Excerpt| {
+            let at = |error: Error| format!("excerpt {}: {}: {error}", spec.name, spec.path.display());
+            let (ids, end) = look(&spec.path).map_err(at)?;
+            Ok(Excerpt { name: spec.name.clone(), ids, end, of: spec.of.clone(), told_apart: Mutex::default() })
+        };
+        let excerpts = job.excerpts.iter().map(known).collect::<Result<Vec<_>, String>>()?;
+        Ok((!excerpts.is_empty()).then(|| Self { excerpts, elsewhere: AtomicBool::default() }))
+    }
+
+    /// So many bytes has the smallest.
+    pub fn end(&self) -> u32 {
+        let end = self.excerpts.iter().map(|excerpt| excerpt.end).min();
+        u32::try_from(end.unwrap_or(0)).unwrap_or(u32::MAX)
+    }
+
+    /// By which calls they were told from their files, by their names.
+    pub fn told_apart(&self) -> Vec<(String, Cow<'static, str>)> {
+        let told = |excerpt: &Excerpt| Some((excerpt.name.clone(), lock(&excerpt.told_apart).clone()?));
+        self.excerpts.iter().filter_map(told).collect()
+    }
+
+    /// What a call gets that asks what an excerpt is; None: it goes on, or somebody else answers it.
+    pub fn answer(&self, call: &Call) -> Option<Answer> {
+        if !call.native || call.number == libc::SYS_io_setup {
+            self.all_are_told_apart(call);
+            return None;
+        }
+        if named(call.number) == Some(Named::Elsewhere) {
+            self.elsewhere.store(true, Ordering::Relaxed);
+        }
+        match question(call) {
+            Some(Question::What { descriptor, buffer }) => {
+                let excerpt = self.opened(call, descriptor)?;
+                let described = match call.number {
+                    libc::SYS_statx => stat::extended(&excerpt.of, call.arguments[2], call.arguments[3]),
+                    _ => stat::plain(&excerpt.of),
+                };
+                let written = described.map_err(|_| Errno::EIO).and_then(|it| memory::write(call.thread, buffer, &it));
+                if written.is_err() {
+                    excerpt.is_told_apart(call);
+                    return None;
+                }
+                Some(Answer::Value(0))
+            }
+            Some(Question::Place { descriptor, place }) => {
+                let excerpt = self.opened(call, descriptor)?;
+                if place.is_none_or(|place| place.of(call.thread, descriptor) > excerpt.end) {
+                    excerpt.is_told_apart(call);
+                }
+                None
+            }
+            Some(Question::More { descriptor }) => {
+                self.opened(call, descriptor)?.is_told_apart(call);
+                None
+            }
+            Some(Question::Named) => {
+                self.named(call)?.is_told_apart(call);
+                None
+            }
+            None => None,
+        }
+    }
+
+    fn opened(&self, call: &Call, descriptor: i32) -> Option<&Excerpt> {
+        match fs::metadata(format!("/proc/{}/fd/{descriptor}", call.thread)) {
+            Ok(found) => self.with(&found),
+            Err(error) => {
+                if error.kind() == ErrorKind::PermissionDenied {
+                    self.all_are_told_apart(call);
+                }
+                None
+            }
+        }
+    }
+
+    fn named(&self, call: &Call) -> Option<&Excerpt> {
+        let argument = call.path()?;
+        let Some(path) = memory::read_path(call.thread, argument.address) else {
+            if memory::read(call.thread, argument.address as usize, &mut [0]) == Err(Errno::EPERM) {
+                self.all_are_told_apart(call);
+            }
+            return None;
+        };
+        // What a link of `/proc` says of a descriptor is the path of the excerpt.
+        let follow = argument.follow || path.windows(3).any(|part| part == b"fd/");
+        let caller = Caller { thread: call.thread, elsewhere: self.elsewhere.load(Ordering::Relaxed) };
+        self.with(&find(caller, argument.base, &path, follow).ok()?)
+    }
+
+    fn with(&self, found: &Metadata) -> Option<&Excerpt> {
+        let id = file_id_of(found);
+        self.excerpts.iter().find(|excerpt| excerpt.ids.contains(&id))
+    }
+
+    fn all_are_told_apart(&self, call: &Call) {
+        self.excerpts.iter().for_each(|excerpt| excerpt.is_told_apart(call));
+    }
+}
+
+impl Excerpt {
+    fn is_told_apart(&self, call: &Call) {
+        lock(&self.told_apart).get_or_insert_with(|| call.name());
+    }
+}
+
+/// What is asked by a call that may be about an excerpt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    /// What is open.
+    What { descriptor: i32, buffer: u64 },
+    /// To go, read or map there; None: that depends on where the file ends.
+    Place { descriptor: i32, place: Option<Place> },
+    /// More of what is open than its bytes.
+    More { descriptor: i32 },
+    /// The same of what its path leads to.
+    Named,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    At(u64),
+    /// So far from where the reader is.
+    FromHere(i64),
+}
+
+impl Place {
+    fn of(self, thread: u32, descriptor: i32) -> u64 {
+        match self {
+            Self::At(place) => place,
+            Self::FromHere(offset) => {
+                let here = tree::value(thread, &format!("fdinfo/{descriptor}"), "pos:");
+                here.and_then(|here| here.parse::<u64>().ok()?.checked_add_signed(offset)).unwrap_or(u64::MAX)
+            }
+        }
+    }
+}
+
+fn question(call: &Call) -> Option<Question> {
+    let [first, second, third, fourth, fifth, sixth] = call.arguments;
+    let descriptor = first as i32;
+    let at = |place: u64| Some(Question::Place { descriptor, place: Some(Place::At(place)) });
+    match call.number {
+        libc::SYS_fstat => Some(Question::What { descriptor, buffer: second }),
+        libc::SYS_newfstatat if is_of_descriptor(call, fourth) => Some(Question::What { descriptor, buffer: third }),
+        libc::SYS_statx if is_of_descriptor(call, third) => Some(Question::What { descriptor, buffer: fifth }),
+        libc::SYS_lseek => match third as i32 {
+            libc::SEEK_SET => at(second),
+            libc::SEEK_CUR => Some(Question::Place { descriptor, place: Some(Place::FromHere(second as i64)) }),
+            _ => Some(Question::Place { descriptor, place: None }),
+        },
+        // From where the reader is.
+        libc::SYS_preadv2 if fourth as i64 == -1 => None,
+        libc::SYS_pread64 | libc::SYS_preadv | libc::SYS_preadv2 => at(fourth),
+        libc::SYS_mmap if fourth & libc::MAP_ANONYMOUS as u64 != 0 => None,
+        libc::SYS_mmap => {
+            // Its last page, of which at least one byte has to be there; what is beyond the end in it is not of the file.
+            let last = sixth.saturating_add(second).saturating_sub(1) / PAGE * PAGE;
+            Some(Question::Place { descriptor: fifth as i32, place: Some(Place::At(last + u64::from(last > 0))) })
+        }
+        libc::SYS_sendfile => Some(Question::More { descriptor: second as i32 }),
+        libc::SYS_ioctl if !REQUESTS.contains(&(second as u32)) => None,
+        number if TELLING.iter().any(|(other, _)| *other == number) && named(number).is_none() => {
+            Some(Question::More { descriptor })
+        }
+        number => {
+            let by_path = matches!(named(number)?, Named::Path { .. } | Named::At { .. });
+            (by_path && call.asks_for_more()).then_some(Question::Named)
+        }
+    }
+}
+
+/// Whether a call with a path is about its descriptor: it has none, or an empty one.
+fn is_of_descriptor(call: &Call, flags: u64) -> bool {
+    let address = call.arguments[1];
+    let is_empty = || address == 0 || memory::read_path(call.thread, address).is_some_and(|path| path.is_empty());
+    flags as u32 & EMPTY_PATH != 0 && call.arguments[0] as i32 != libc::AT_FDCWD && is_empty()
+}
+
+fn look(path: &Path) -> std::io::Result<(Vec<FileId>, u64)> {
+    let found = fs::metadata(path)?;
+    Ok((vec![file_id_of(&fs::symlink_metadata(path)?), file_id_of(&found)], found.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::symlink;
+
+    struct Excerpted {
+        directory: tempfile::TempDir,
+        excerpts: Excerpts,
+    }
+
+    impl Excerpted {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let inside = |name: &str| directory.path().join(name);
+            fs::write(inside("whole"), "abcdef").unwrap();
+            fs::write(inside("first"), "abc").unwrap();
+            symlink("first", inside("link")).unwrap();
+            let text = format!(
+                r#"{{"name": "n", "excerpts": [{{"name": "e", "path": "{0}/link", "of": "{0}/whole"}}]}}"#,
+                directory.path().display()
+            );
+            let job: Job = crate::json::read(text.as_bytes()).unwrap();
+            let excerpts = Excerpts::of(&job).unwrap().unwrap();
+            Self { directory, excerpts }
+        }
+
+        fn open(&self, name: &str) -> File {
+            File::open(self.directory.path().join(name)).unwrap()
+        }
+
+        /// The call by which it was told from its file.
+        fn told(&self) -> Option<String> {
+            self.excerpts.told_apart().pop().map(|(_, call)| call.into_owned())
+        }
+    }
+
+    fn call(number: i64, arguments: [u64; 6]) -> Call {
+        Call { id: 0, thread: std::process::id(), native: true, number, arguments }
+    }
+
+    #[test]
+    fn what_is_open_is_as_its_file() {
+        let excerpted = Excerpted::new();
+        let file = excerpted.open("link");
+        let descriptor = file.as_raw_fd() as u64;
+        let of = fs::metadata(excerpted.directory.path().join("whole")).unwrap();
+        let (mut plain, mut extended) = ([0_u64; 64], [0_u64; 64]);
+        let (at, at_extended) = (plain.as_mut_ptr() as u64, extended.as_mut_ptr() as u64);
+        let mask = u64::from(libc::STATX_BASIC_STATS);
+        let (empty, flags) = (c"".as_ptr() as u64, u64::from(EMPTY_PATH));
+        for asks in [
+            call(libc::SYS_fstat, [descriptor, at, 0, 0, 0, 0]),
+            call(libc::SYS_newfstatat, [descriptor, empty, at, flags, 0, 0]),
+            call(libc::SYS_statx, [descriptor, empty, flags, mask, at_extended, 0]),
+        ] {
+            assert_eq!(excerpted.excerpts.answer(&asks), Some(Answer::Value(0)), "{}", asks.number);
+        }
+        // Where the size stands, and the number of the file.
+        let size = std::mem::offset_of!(libc::stat, st_size) / 8;
+        let number = std::mem::offset_of!(libc::stat, st_ino) / 8;
+        assert_eq!((plain[size], plain[number]), (6, file_id_of(&of).1));
+        assert_eq!(extended[5], 6);
+        assert_eq!(excerpted.told(), None);
+        let other = excerpted.open("whole").as_raw_fd() as u64;
+        assert_eq!(excerpted.excerpts.answer(&call(libc::SYS_fstat, [other, at, 0, 0, 0, 0])), None);
+    }
+
+    #[test]
+    fn what_tells_them_apart_is_remembered_and_goes_on() {
+        let path = |excerpted: &Excerpted, name: &str| {
+            std::ffi::CString::new(excerpted.directory.path().join(name).to_str().unwrap()).unwrap()
+        };
+        let at = libc::AT_FDCWD as u64;
+        for (name, expected) in [("first", true), ("link", true), ("whole", false)] {
+            let excerpted = Excerpted::new();
+            let path = path(&excerpted, name);
+            let stat = call(libc::SYS_newfstatat, [at, path.as_ptr() as u64, 0, 0, 0, 0]);
+            let opens = call(libc::SYS_openat, [at, path.as_ptr() as u64, 0, 0, 0, 0]);
+            assert_eq!((excerpted.excerpts.answer(&opens), excerpted.told()), (None, None));
+            assert_eq!(excerpted.excerpts.answer(&stat), None);
+            assert_eq!(excerpted.told().is_some(), expected, "{name}");
+        }
+        for (number, second, third, expected) in [
+            (libc::SYS_lseek, 0, libc::SEEK_END, Some("lseek")),
+            (libc::SYS_lseek, 3, libc::SEEK_SET, None),
+            (libc::SYS_lseek, 4, libc::SEEK_SET, Some("lseek")),
+            (libc::SYS_lseek, 3, libc::SEEK_CUR, None),
+            (libc::SYS_lseek, 4, libc::SEEK_CUR, Some("lseek")),
+            (libc::SYS_ioctl, libc::FIONREAD, 0, Some("ioctl")),
+            (libc::SYS_fgetxattr, 0, 0, Some("fgetxattr")),
+            (libc::SYS_pread64, 0, 9, None),
+        ] {
+            let excerpted = Excerpted::new();
+            let file = excerpted.open("first");
+            let asks = call(number, [file.as_raw_fd() as u64, second, third as u64, 0, 0, 0]);
+            assert_eq!(excerpted.excerpts.answer(&asks), None);
+            assert_eq!(excerpted.told().as_deref(), expected, "{number}");
+        }
+        for (number, arguments, expected) in [
+            (libc::SYS_pread64, |file: u64| [file, 0, 9, 3, 0, 0], false),
+            (libc::SYS_pread64, |file| [file, 0, 9, 4, 0, 0], true),
+            (libc::SYS_preadv2, |file| [file, 0, 1, u64::MAX, u64::MAX, 0], false),
+            (libc::SYS_mmap, |file| [0, 3, 1, libc::MAP_PRIVATE as u64, file, 0], false),
+            (libc::SYS_mmap, |file| [0, 4096, 1, libc::MAP_PRIVATE as u64, file, 0], false),
+            (libc::SYS_mmap, |file| [0, 8192, 1, libc::MAP_PRIVATE as u64, file, 0], true),
+            (libc::SYS_mmap, |file| [0, 1, 1, libc::MAP_PRIVATE as u64, file, 4096], true),
+            (libc::SYS_mmap, |file| [0, 4096, 1, libc::MAP_PRIVATE as u64, file, 4096], true),
+            (libc::SYS_sendfile, |file| [1, file, 9, 9, 0, 0], true),
+            (libc::SYS_io_setup, |_| [0; 6], true),
+        ] as [(i64, fn(u64) -> [u64; 6], bool); 10]
+        {
+            let excerpted = Excerpted::new();
+            let file = excerpted.open("first");
+            assert_eq!(excerpted.excerpts.answer(&call(number, arguments(file.as_raw_fd() as u64))), None);
+            assert_eq!(excerpted.told().is_some(), expected, "{number} {:?}", arguments(7));
+        }
+        let excerpted = Excerpted::new();
+        excerpted.excerpts.answer(&Call { native: false, ..call(libc::SYS_read, [0; 6]) });
+        assert!(excerpted.told().is_some(), "calls of 32 bits are not understood");
+    }
+
+    #[test]
+    fn one_that_is_not_there_is_an_error() {
+        let text = r#"{"name": "n", "excerpts": [{"name": "e", "path": "/nowhere/x", "of": "/nowhere/y"}]}"#;
+        let job: Job = crate::json::read(text.as_bytes()).unwrap();
+        assert!(Excerpts::of(&job).unwrap_err().starts_with("excerpt e: /nowhere/x: "));
+    }
+}

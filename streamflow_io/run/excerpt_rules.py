@@ -1,0 +1,77 @@
+"""What the first bytes of a file prove, of how a program reads a stream, before all of it is tried. Pure.
+
+A job runs twice with an *excerpt*, which has the first bytes of a file, at the same paths: with the excerpt as a file,
+and with it as a stream under the net. What it learns of the file is what it would learn of the whole one: `fstat` says
+what it says of that, and who asks for more than bytes in another way is noticed. So up to the end of the excerpt both
+runs are, step by step, those with the whole file, and of what comes after it the net sees all that it sees in a real
+stream.
+
+An excerpt proves, and never refuses: where anything is odd, all of the file decides. As a plain pipe nothing is proven
+so, because nobody would see what the program does with a pipe after the excerpt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .rehearsal_rules import Finding, Manner, Ran, is_dear
+
+# That a program has to start under the net, which does not grow with its file.
+_SECONDS_TO_START = 0.1
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is tried first, in bytes.
+
+    :ivar smallest: files that have less in all are tried as a whole only
+    :ivar share: an excerpt has one part of so many of its file
+    :ivar least: but no fewer bytes
+    :ivar most: and no more
+    """
+
+    smallest: int = 2**23
+    share: int = 16
+    least: int = 2**20
+    most: int = 2**26
+
+    def excerpts(self, sizes: Sequence[int]) -> tuple[int, ...] | None:
+        """How many bytes of each file are tried first; None: all of them are tried at once.
+
+        :param sizes: of the files of an input, in bytes
+        """
+        if sum(sizes) < self.smallest:
+            return None
+        excerpts = tuple(min(size, self.most, max(self.least, size // self.share)) for size in sizes)
+        return excerpts if 2 * sum(excerpts) <= sum(sizes) else None
+
+
+SIZES = Sizes()
+
+
+def next_with_excerpt(so_far: Sequence[tuple[Manner, Ran]], bytes_: int, whole: int) -> Manner | Finding | None:
+    """How a job is to be run next with an excerpt, or what it has proven; None: nothing, all of the file decides.
+
+    :param so_far: how it has gone, in order: with the excerpt as a file, and as a stream. Of the first run
+        `difference` says what is not as with the whole file, but for what there is more of; of the second one what is
+        not as in the first
+    :param bytes_: of the excerpt; of all files, if there are several
+    :param whole: the same of what it is an excerpt of
+    """
+    if not so_far:
+        return "file"
+    manner, ran = so_far[-1]
+    if not ran.is_equal or ran.asked:
+        return None
+    if manner == "file":
+        return "net"
+    has_read_all = ran.fed == bytes_ and ran.held_at in (None, bytes_)
+    if not has_read_all or _would_be_dear(ran.cpu, so_far[0][1].cpu, whole / bytes_):
+        return None
+    return Finding("net", excerpt=bytes_)
+
+
+def _would_be_dear(cpu: float, plain: float, times: float) -> bool:
+    """Whether it might be :func:`is_dear` with so many times as many bytes."""
+    return is_dear(max(0.0, cpu - _SECONDS_TO_START) * times, plain * times)

@@ -1,0 +1,70 @@
+"""What the first bytes of a file prove in real runs, and what they leave to all of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamflow_io.learned.database import default_path
+from streamflow_io.learned.proofs import known_proofs
+from tests.cwl import Bench, Document
+from tests.integration.test_rehearsals import consumers, python, reader
+
+
+@pytest.fixture(autouse=True)
+def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+#: They do with the first bytes the same, with a stream and with a file.
+SAME = {
+    "cat": reader('cat "$text" > out'),
+    "count": reader("wc -l > out", stdin="$(inputs.text.path)"),
+    "named": reader('{ pwd; echo "$text" "$TMPDIR"; wc -l < "$text"; } > out'),
+}
+#: What the first bytes must not prove; and how each reads a stream.
+OTHER: dict[str, tuple[Document, str | None]] = {
+    "early": (reader('head -n 3 "$text" > out'), "net"),
+    "size": (python("import os, sys; f = open(sys.argv[1]); f.read(); print(os.fstat(f.fileno()).st_size)"), None),
+    # As a pipe, and as a file of which there is little.
+    "large": (
+        python(
+            "import os, sys; f = open(sys.argv[1]); n = len(f.read()); print(n, os.fstat(f.fileno()).st_size > 100_000)"
+        ),
+        None,
+    ),
+    # The trailer of a large file.
+    "trailer": (
+        python(
+            "import os, sys; f = os.open(sys.argv[1], 0); n = os.fstat(f).st_size\n"
+            "end = os.pread(f, 9, n - 9) if n else 0; print(end)\nwhile os.read(f, 1 << 16): pass"
+        ),
+        None,
+    ),
+    # It says nothing of what was cut, and makes nothing of it.
+    "whole": (
+        python('import sys; lines = open(sys.argv[1]).read().split()\nif lines[-1] == "30000": print(len(lines))'),
+        "net",
+    ),
+}
+
+
+def test_the_first_bytes_prove_and_never_refuse(bench: Bench) -> None:
+    tools = {**SAME, **{name: each for name, (each, _) in OTHER.items()}}
+    bench.program = "streamflow excerpting"
+    path = bench.write(consumers(bench, tools), {}, io=True, config={"streaming": "auto"})
+    ended = bench.finish(bench.start(path), path, 300)
+    assert ended.ok, ended.errors
+    assert bench.leftovers() == []
+    records: dict[str, Any] = {
+        record["step"].strip("/"): record for record in bench.telemetry() if record["event"] == "rehearsed"
+    }
+    assert {name: records[name].get("way") for name in SAME} == dict.fromkeys(SAME, "net")
+    assert all(0 < records[name]["excerpt"] < records[name]["bytes"] / 2 for name in SAME)
+    assert {name: records[name].get("way") for name in OTHER} == {name: way for name, (_, way) in OTHER.items()}
+    assert not any(records[name].get("excerpt") for name in OTHER)
+    proofs = {proof.step.strip("/"): proof for proof in known_proofs(default_path())}
+    assert {name for name, proof in proofs.items() if proof.excerpt is not None} == set(SAME)
+    assert ended.log.count("proven with the first 42.2 kB") == len(SAME)

@@ -1,0 +1,88 @@
+"""How much of a file is tried first, and what that proves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamflow_io.run.excerpt_rules import SIZES, next_with_excerpt
+from streamflow_io.run.rehearsal_rules import Finding, Ran
+
+MIB = 2**20
+EXCERPT, WHOLE = 4 * MIB, 64 * MIB
+
+
+def ran(**fields: Any) -> Ran:
+    return replace(Ran(True, "exited", "exit code 0", EXCERPT, cpu=0.5), **fields)
+
+
+AS_FILE = ran(fed=0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([8 * MIB - 1], None),
+        ([8 * MIB], (MIB,)),
+        ([64 * MIB], (4 * MIB,)),
+        ([10 * 1024 * MIB], (64 * MIB,)),
+        ([64 * MIB, 32 * MIB], (4 * MIB, 2 * MIB)),
+        ([64 * MIB, 1000], (4 * MIB, 1000)),
+        # Most of these would be read as a whole.
+        ([MIB] * 20, None),
+        ([], None),
+    ],
+)
+def test_how_much_is_tried_first(sizes: list[int], expected: tuple[int, ...] | None) -> None:
+    assert SIZES.excerpts(sizes) == expected
+
+
+@given(st.lists(st.integers(0, 2**40)))
+def test_at_most_half_is_tried_first(sizes: list[int]) -> None:
+    excerpts = SIZES.excerpts(sizes)
+    if excerpts is not None:
+        assert 2 * sum(excerpts) <= sum(sizes)
+        assert all(excerpt <= min(size, SIZES.most) for excerpt, size in zip(excerpts, sizes, strict=True))
+
+
+@pytest.mark.parametrize("streamed", [ran(), ran(held_at=EXCERPT, call="lseek"), ran(cpu=0.6)])
+def test_who_makes_the_same_of_a_stream_is_proven(streamed: Ran) -> None:
+    assert next_with_excerpt((), EXCERPT, WHOLE) == "file"
+    assert next_with_excerpt([("file", AS_FILE)], EXCERPT, WHOLE) == "net"
+    finding = next_with_excerpt([("file", AS_FILE), ("net", streamed)], EXCERPT, WHOLE)
+    assert finding == Finding("net", excerpt=EXCERPT)
+
+
+@pytest.mark.parametrize(
+    "as_file",
+    [
+        ran(succeeded=False),  # As of a file in a format that has an end.
+        ran(asked=True),  # It has asked for the size.
+        ran(difference="out.txt"),  # It makes nothing of what was cut.
+        ran(is_from_outside=True, succeeded=False),
+    ],
+)
+def test_who_does_something_else_with_the_first_bytes_shows_nothing(as_file: Ran) -> None:
+    assert next_with_excerpt([("file", as_file)], EXCERPT, WHOLE) is None
+
+
+@pytest.mark.parametrize(
+    "streamed",
+    [
+        ran(difference="out.txt"),
+        ran(succeeded=False),
+        ran(asked=True),
+        ran(ended="unstreamable", succeeded=False),
+        ran(fed=EXCERPT - 1),  # It has stopped early.
+        ran(fed=EXCERPT, held_at=EXCERPT - 1, call="lseek"),
+        ran(held_at=0, call="lseek", fed=0),
+        # With all of the file it would take 6.4 s more.
+        ran(cpu=1.25),
+    ],
+)
+def test_nothing_is_ever_refused(streamed: Ran) -> None:
+    assert next_with_excerpt([("file", AS_FILE), ("net", streamed)], EXCERPT, WHOLE) is None
