@@ -69,14 +69,15 @@ def test_who_has_failed_is_tried_twice_more(tmp_path: Path) -> None:
     assert known_proofs(path) == (last,)
 
 
-def test_a_file_of_the_version_before_knows_what_has_failed(tmp_path: Path) -> None:
+def test_a_file_of_an_older_version_knows_what_has_failed(tmp_path: Path) -> None:
     path = tmp_path / "learned.db"
     reasons = ["it fails with a stream, and not with the file: exit code 3", "signal 11 when it reads a stream"]
     reasons += ["its outputs differ when it reads a stream: out", "it seeks in it"]
     refused = [replace(PROVEN, key=replace(KEY, options=each), way=None, reason=each) for each in reasons]
     asyncio.run(remember(path, *refused))
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("ALTER TABLE proofs DROP COLUMN failures; PRAGMA user_version = 7;")
+        connection.executescript("ALTER TABLE proofs DROP COLUMN failures; ALTER TABLE proofs DROP COLUMN excerpt;")
+        connection.executescript("PRAGMA user_version = 7;")
     assert {proof.reason for proof in known_proofs(path)} == {*reasons}
     asyncio.run(remember(path, PROVEN))
     assert [proof.failures for proof in known_proofs(path)] == [1, 1, 0, 0, 0]
