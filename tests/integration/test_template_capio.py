@@ -119,5 +119,8 @@ def test_variant_calling_under_the_real_capio(tmp_path: Path) -> None:
     plain, ours = with_capio(template, "streamflow-io.yml", "job-demo.yml")
     run(template, plain, tmp_path / "plain")
     log = run(template, ours, tmp_path / "capio")
-    assert contents(tmp_path / "capio") == contents(tmp_path / "plain")
+    # The tools write the paths of their inputs into the headers.
+    compared = [sys.executable, "compare.py", tmp_path / "capio", tmp_path / "plain"]
+    said = subprocess.run(compared, cwd=template, check=False, capture_output=True, text=True, timeout=60)
+    assert said.stdout == "identical: marked.bam, variants.vcf\n", said.stderr
     assert log.count("[SFIO-C002]") == 8

@@ -73,7 +73,7 @@ class Stage:
         self.host = AvailableLocation(name="host", deployment="d", hostname="host", hardware=Hardware(2, 1000))
         self.proofs = RememberedProofs(directory / "learned", ())
         monkeypatch.setattr(self.proofs, "_open", nothing)  # A file takes its time.
-        programs: Any = (("cat", (9, 8)),)
+        programs: Any = (("cat", (9, 8, "libc")),)
         candidates = {f"/{name}": Candidate(f"tool {name}", ("text", "more"), programs) for name in "abc"}
         plan = SimpleNamespace(candidates=candidates, annotations={})
         context = SimpleNamespace(
@@ -276,9 +276,7 @@ async def test_where_calls_are_not_told_one_is_tried(stage: Stage) -> None:
 
 
 async def test_what_is_proven_with_a_program_says_nothing_of_another_one_elsewhere(stage: Stage) -> None:
-    same, other, none = (
-        Runtime(cat=f'{{"path": "/cat", "identity": {{"inode": 1, "size": {size}, "mtime": 8}}}}') for size in (9, 5, 7)
-    )
+    same, other, none = (Runtime(cat=f'{{"size": {size}, "mtime": 8, "loads": "libc"}}') for size in (9, 5, 7))
     none.cat = "-"
     await stage.performs("a")
     await stage.finds("/a/text", Finding("net"))
