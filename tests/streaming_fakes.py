@@ -23,6 +23,7 @@ from streamflow_io.learned.proofs import RememberedProofs
 from streamflow_io.learned.verdicts import RememberedVerdicts
 from streamflow_io.learned.windows import RememberedWindows
 from streamflow_io.run.attempts import Attempt, StreamingJobs
+from streamflow_io.run.awaited_streams import AwaitedStreams
 from streamflow_io.run.deployment_sites import Sites
 from streamflow_io.run.execution import Execution
 from streamflow_io.run.failure import Failure
@@ -196,6 +197,7 @@ class FakeRun:
         self.part_ways = NoParts()
         self.verdicts = RememberedVerdicts(Path("/nowhere"), ())
         self.learned_streams = LearnedStreams({}, {}, (), RememberedProofs(Path("/nowhere"), ()), Programs())
+        self.awaited = AwaitedStreams(self.learned_streams, self.streaming_jobs, ())
 
     def new_reach(self, runtimes: Mapping[str, FakeRuntime]) -> Reach:
         return Reach(

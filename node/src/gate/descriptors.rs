@@ -68,6 +68,27 @@ pub const DESCRIPTORS: &[(i64, Place, Told)] = &[
     (libc::SYS_pselect6, Place::Selected, Told::UnlessNull(4)),
 ];
 
+/// The calls that tell an excerpt from its file by a descriptor, and when the kernel tells of them. Of those that name a file
+/// by its path it tells as for byte streams.
+pub const TELLING: &[(i64, Told)] = &[
+    (libc::SYS_fstat, Told::Always),
+    (libc::SYS_newfstatat, Told::Always),
+    (libc::SYS_statx, Told::Always),
+    (libc::SYS_mmap, Told::UnlessMinusOne(4)),
+    (libc::SYS_sendfile, Told::UnlessNull(2)),
+    (libc::SYS_copy_file_range, Told::UnlessNull(1)),
+    (libc::SYS_splice, Told::UnlessNull(1)),
+    (libc::SYS_ioctl, Told::IfOneOf(1, REQUESTS)),
+    (libc::SYS_fstatfs, Told::Always),
+    (libc::SYS_fgetxattr, Told::Always),
+    (libc::SYS_flistxattr, Told::Always),
+    (libc::SYS_io_setup, Told::Always),
+];
+
+/// The calls that read at a position, and the argument that is it. The kernel tells of them, and of `lseek`, where that is
+/// beyond the end.
+pub const AT_POSITIONS: &[(i64, usize)] = &[(libc::SYS_pread64, 3), (libc::SYS_preadv, 3), (libc::SYS_preadv2, 3)];
+
 /// The calls that open a file by its path, list a directory, or make it unknown what is read.
 pub const NAMED: &[i64] = &[
     libc::SYS_openat,

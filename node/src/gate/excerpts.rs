@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::libc;
 
 use super::call::Call;
-use super::descriptors::{Told, REQUESTS};
+use super::descriptors::{REQUESTS, TELLING};
 use super::memory;
 use super::resolve::{find, Caller};
 use super::syscalls::{named, Named, EMPTY_PATH};
@@ -26,27 +26,6 @@ use crate::tree;
 
 /// Not smaller than the pages of any machine are: what lies in one of these is mapped as a whole.
 const PAGE: u64 = 4096;
-
-/// The calls that tell an excerpt from its file by a descriptor, and when the kernel tells of them. Of those that name a file
-/// by its path it tells as for byte streams.
-pub const TELLING: &[(i64, Told)] = &[
-    (libc::SYS_fstat, Told::Always),
-    (libc::SYS_newfstatat, Told::Always),
-    (libc::SYS_statx, Told::Always),
-    (libc::SYS_mmap, Told::UnlessMinusOne(4)),
-    (libc::SYS_sendfile, Told::UnlessNull(2)),
-    (libc::SYS_copy_file_range, Told::UnlessNull(1)),
-    (libc::SYS_splice, Told::UnlessNull(1)),
-    (libc::SYS_ioctl, Told::IfOneOf(1, REQUESTS)),
-    (libc::SYS_fstatfs, Told::Always),
-    (libc::SYS_fgetxattr, Told::Always),
-    (libc::SYS_flistxattr, Told::Always),
-    (libc::SYS_io_setup, Told::Always),
-];
-
-/// The calls that read at a position, and the argument that is it. The kernel tells of them, and of `lseek`, where that is
-/// beyond the end.
-pub const AT_POSITIONS: &[(i64, usize)] = &[(libc::SYS_pread64, 3), (libc::SYS_preadv, 3), (libc::SYS_preadv2, 3)];
 
 #[derive(Debug)]
 struct Excerpt {

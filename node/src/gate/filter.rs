@@ -3,8 +3,7 @@
 use clap::Args;
 use nix::libc::{self, sock_filter};
 
-use super::descriptors::{Told, DESCRIPTORS, NAMED};
-use super::excerpts::{AT_POSITIONS, TELLING};
+use super::descriptors::{Told, AT_POSITIONS, DESCRIPTORS, NAMED, TELLING};
 use super::syscalls::{Syscall, When, EMPTY_PATH, OBSERVED, SYSCALLS};
 
 /// `seccomp_data` of linux/seccomp.h: the number of the call, the architecture, six arguments.
