@@ -13,9 +13,10 @@ from tests.random_workflows.unhinted import unhinted
 
 SEED = 1
 STEPS = 3
-NUMBERS = (2, pytest.param(1, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long))
+NUMBERS = (1, 2, 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", NUMBERS)
 def test_results_are_those_of_plain_streamflow(hosts_laboratory: Laboratory, tmp_path: Path, number: int) -> None:
     """Without hints, from the first run, which learns, to the third."""

@@ -91,6 +91,7 @@ def place(request: pytest.FixtureRequest) -> Site:
     return site
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_the_queue_is_what_jobs_wait_for(slurm: Site) -> None:
     """Others have all nodes: that is seen while the run goes on, and in its report."""

@@ -296,7 +296,8 @@ def test_elements_of_a_scatter_go_to_the_next_one_by_one(proving: Proving) -> No
         "b": {"run": second, "in": {"file": "a/out"}, "scatter": "file"},
         "c": {"run": last, "in": {"files": "b/out"}},
     }
-    document = workflow({"numbers": "int[]"}, steps, {"b": "b/out", "c": "c/out"})
+    # Which of several files of one name keeps it among the results depends on when their jobs end.
+    document = workflow({"numbers": "int[]"}, steps, {"c": "c/out"})
     plain, ours = proving.bench.run_both(document, {"numbers": [3, 1, 2]}, config=AUTO)
     assert plain.time("read 1") > max(plain.time(f"wrote {number}") for number in (1, 2, 3))
     assert ours.time("read 1") < ours.time("wrote 3")
