@@ -315,7 +315,7 @@ def test_a_run_waits_for_rehearsals_where_that_is_wanted(proving: Proving) -> No
         "a": {"run": first, "in": {"number": "numbers"}, "scatter": "number"},
         "c": {"run": last, "in": {"files": "a/out"}},
     }
-    document = workflow({"numbers": "int[]"}, steps, {"b": "b/out", "c": "c/out"})
+    document = workflow({"numbers": "int[]"}, steps, {"c": "c/out"})
     config = {"streaming": "auto", "rehearse": "wait"}
     job = {"trace": "/dev/null"}
     learning = proving.bench.run(document, {**job, "numbers": [3, 4]}, config=config)
