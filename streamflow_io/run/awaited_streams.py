@@ -12,16 +12,14 @@ from collections.abc import Collection, Iterable, Mapping
 from streamflow.core.exception import UnrecoverableWorkflowException
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Token
-from streamflow.workflow.token import ListToken
 from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.graph.candidates import Candidate
-from streamflow_io.hints.inheritance import port_path
 
 from .attempts import ProducerFailedError, StreamingJobs
 from .learned_streams import LearnedStreams
 from .proof_key import proof_key
-from .tokens import StreamSource, StreamToken, stream_tokens
+from .tokens import StreamSource, StreamToken, stream_tokens, with_files
 
 
 class AwaitedStreams:
@@ -40,8 +38,7 @@ class AwaitedStreams:
 
     async def permitted(self, job_name: str, port: str) -> None:
         """Wait until an output of a job may be read while it is written."""
-        name = port_path(get_job_step_name(job_name), port)
-        while not self._learned.may_stream(name):
+        while not self._learned.may_stream(job_name, port):
             await self._learned.proofs.news()
 
     async def ready(self, job: Job) -> bool:
@@ -49,7 +46,9 @@ class AwaitedStreams:
 
         :return: whether it reads a stream, of which that was not known when the run began
         """
-        awaited = {name for name, token in job.inputs.items() if any(map(self._is_awaited, stream_tokens(token)))}
+        awaited = {
+            name for name, token in job.inputs.items() if any(map(self._learned.is_awaited, stream_tokens(token)))
+        }
         candidate = self._learned.candidates.get(get_job_step_name(job.name))
         if candidate is None or not awaited:
             return False
@@ -73,9 +72,6 @@ class AwaitedStreams:
         """Whether a job gets what it was to read as a stream when it is complete."""
         return (job_name, token.source) in self._late
 
-    def _is_awaited(self, token: StreamToken) -> bool:
-        return port_path(get_job_step_name(token.source.job), token.source.port) in self._learned.awaited
-
     def _is_proven(self, job: Job, candidate: Candidate, name: str) -> bool:
         programs = [()] if get_job_step_name(job.name) in self._here else self._learned.programs.known(candidate)
         values = {port: get_token_value(token) for port, token in job.inputs.items()}
@@ -91,14 +87,15 @@ class AwaitedStreams:
 
     def _take(self, job: Job, names: Iterable[str], files: Mapping[StreamSource, Token]) -> None:
         self._late |= {(job.name, source) for source in files}
-        job.inputs = {**job.inputs, **{name: _with_files(job.inputs[name], files) for name in names}}
+        instead = {
+            id(stream): _retagged(files[stream.source], stream.tag)
+            for name in names
+            for stream in stream_tokens(job.inputs[name])
+        }
+        job.inputs = {**job.inputs, **{name: with_files(job.inputs[name], instead) for name in names}}
 
 
-def _with_files(token: Token, files: Mapping[StreamSource, Token]) -> Token:
-    if isinstance(token, StreamToken):
-        file = files[token.source].retag(token.tag)
-        file.persistent_id = files[token.source].persistent_id
-        return file
-    if isinstance(token, ListToken):
-        return token.update([_with_files(element, files) for element in token.value])
-    return token
+def _retagged(file: Token, tag: str) -> Token:
+    retagged = file.retag(tag)
+    retagged.persistent_id = file.persistent_id
+    return retagged

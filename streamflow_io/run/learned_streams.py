@@ -55,20 +55,23 @@ class LearnedStreams:
 
     def is_learned(self, token: StreamToken) -> bool:
         """Whether a stream was not asked for by a hint."""
-        name = port_path(get_job_step_name(token.source.job), token.source.port)
+        name = _output(token.source.job, token.source.port)
         return name in self.streamed or name in self.awaited
+
+    def is_awaited(self, token: StreamToken) -> bool:
+        """Whether a stream is none before it is proven that its readers can read it so."""
+        return _output(token.source.job, token.source.port) in self.awaited
 
     def is_streamed(self, job: str, port: str) -> bool:
         """Whether an output of a job is streamed without a hint."""
-        name = port_path(get_job_step_name(job), port)
-        return name in self.streamed or (name in self.awaited and self.may_stream(name))
+        name = _output(job, port)
+        return name in self.streamed or (name in self.awaited and self.may_stream(job, port))
 
-    def may_stream(self, name: str) -> bool:
-        """Whether an output may be streamed by now that could not be when the run began."""
-        step, _, port = name.rpartition("/")
-        written = self.proofs.of(ProofKey(self.tools[step or "/"], "writes", port))
+    def may_stream(self, job: str, port: str) -> bool:
+        """Whether an output of a job may be streamed by now that could not be when the run began."""
+        written, readers = self.proofs.of(self.written(job, port)), self.awaited[_output(job, port)]
         return (written is None or not written.is_refused) and all(
-            self.proofs.is_read(self.candidates[reader].tool, of) for reader, of in self.awaited[name]
+            self.proofs.is_read(self.candidates[reader].tool, of) for reader, of in readers
         )
 
     def closes(self, token: StreamToken) -> int | None:
@@ -95,6 +98,10 @@ class LearnedStreams:
         elif known is None or not known.is_refused:
             logger.info(f"{name} is not streamed any more without a hint: it {how}")
             await self.proofs.remember(Proof(key, step, time.time(), reason=how))
+
+
+def _output(job: str, port: str) -> str:
+    return port_path(get_job_step_name(job), port)
 
 
 class LearnedReads:

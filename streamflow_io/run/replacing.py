@@ -8,10 +8,9 @@ from typing import cast
 
 from streamflow.core.workflow import Job, Token
 from streamflow.cwl.step import CWLExecuteStep, CWLTransferStep
-from streamflow.workflow.token import ListToken
 
 from .attempts import Attempt, StreamingJobs
-from .tokens import StreamToken, stream_tokens
+from .tokens import StreamToken, stream_tokens, with_files
 
 
 class ReplacedError(Exception):
@@ -82,14 +81,10 @@ async def _with_files(
 ) -> dict[str, Token]:
     """:param file_of: what a stream of an input is instead; None: it stays as it is"""
 
-    async def replace(port: str, token: Token) -> Token:
-        if isinstance(token, ListToken) and next(stream_tokens(token), None) is not None:
-            return token.update([await replace(port, element) for element in token.value])
-        if not isinstance(token, StreamToken) or (file := await file_of(port, token)) is None:
-            return token
-        transfer = cast(CWLTransferStep, step.workflow.steps[posixpath.join(step.name, "__transfer__", port)])
-        placed = await transfer.transfer(job, file.retag(token.tag))
-        placed.persistent_id = file.persistent_id
-        return placed
-
-    return {port: await replace(port, token) for port, token in inputs.items()}
+    placed: dict[int, Token] = {}
+    for port, stream in ((port, stream) for port, token in inputs.items() for stream in stream_tokens(token)):
+        if (file := await file_of(port, stream)) is not None:
+            transfer = cast(CWLTransferStep, step.workflow.steps[posixpath.join(step.name, "__transfer__", port)])
+            placed[id(stream)] = await transfer.transfer(job, file.retag(stream.tag))
+            placed[id(stream)].persistent_id = file.persistent_id
+    return {port: with_files(token, placed) for port, token in inputs.items()}

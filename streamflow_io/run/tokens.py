@@ -188,6 +188,18 @@ def stream_tokens(token: Token) -> Iterator[StreamToken]:
     return _tokens(token, StreamToken)
 
 
+def with_files(token: Token, files: Mapping[int, Token]) -> Token:
+    """A token, in which some streams are files.
+
+    :param files: what is instead of them, by the identity of their tokens
+    """
+    if isinstance(token, StreamToken):
+        return files.get(id(token), token)
+    if isinstance(token, ListToken) and next(stream_tokens(token), None) is not None:
+        return token.update([with_files(element, files) for element in token.value])
+    return token
+
+
 def part_tokens(token: Token | None) -> Iterator[PartToken]:
     """All parts in a token, in order."""
     return iter(()) if token is None else _tokens(token, PartToken)
