@@ -38,6 +38,7 @@ class Reports:
     :ivar armed: programs that were started with the guard
     :ivar starts: programs that took the place of another one
     :ivar unfit: what a program did that CAPIO cannot do; the first of them
+    :ivar modes: those that files were made with, by path: CAPIO keeps none
     """
 
     armed: int = 0
@@ -46,6 +47,7 @@ class Reports:
     opened: list[str] = field(default_factory=list)
     read: list[Reading] = field(default_factory=list)
     begun: list[str] = field(default_factory=list)
+    modes: dict[str, int] = field(default_factory=dict)
     written: list[tuple[str, Content]] = field(default_factory=list)
 
     @property
@@ -75,8 +77,9 @@ def _add(reports: Reports, words: list[str]) -> None:
             reports.starts -= 1
         case ["opens", path]:
             reports.opened.append(path)
-        case ["writes", path]:
+        case ["writes", mode, path]:
             reports.begun.append(path)
+            reports.modes[path] = int(mode, 8)
         case ["read", count, digest, at_end, path]:
             reports.read.append(Reading(path, Content(int(count), int(digest, 16)), at_end == "1"))
         case ["wrote", count, digest, path]:

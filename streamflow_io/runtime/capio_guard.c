@@ -16,7 +16,7 @@
  * of the file system for which that stands; SFIO_CAPIO_INPUTS, the files that it may read, one a line.
  *
  * Reports: `armed`, in each program that is started; `exec`, before another program takes its place, and `noexec` if it
- * does not; `writes PATH`, `wrote COUNT DIGEST PATH`; `opens PATH`, `read COUNT DIGEST END PATH`; `unfit REASON`.
+ * does not; `writes MODE PATH` (octal), `wrote COUNT DIGEST PATH`; `opens PATH`, `read COUNT DIGEST END PATH`; `unfit REASON`.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -281,9 +281,25 @@ static int give(long *result, long value) {
     return 0;
 }
 
-static int enter(long fd, enum kind kind, const char *path, long *result) {
+/* What the process takes from the modes of new files. */
+static unsigned mask(void) {
+    char text[4096];
+    unsigned found = 0;
+    int fd = (int)RAW(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC, 0);
+    long length = fd < 0 ? 0 : RAW(SYS_read, fd, text, sizeof text - 1, 0);
+    if (fd >= 0) RAW(SYS_close, fd, 0, 0, 0);
+    text[length < 0 ? 0 : length] = 0;
+    const char *line = strstr(text, "\nUmask:");
+    if (!line || sscanf(line, "\nUmask: %o", &found) != 1) unfit("it is not known which modes its files are to have");
+    return found;
+}
+
+static int enter(long fd, enum kind kind, const char *path, long mode, long *result) {
     if (fd < 0 || fd >= FILES) unfit("CAPIO does not open %s (%ld)", shown(path), fd);
-    report(kind == READING ? "opens %s" : "writes %s", shown(path));
+    if (kind == READING)
+        report("opens %s", shown(path));
+    else
+        report("writes %o %s", (unsigned)mode & 07777 & ~mask(), shown(path));
     struct file *file = &files[fd];
     file->digest = (struct digest){.key = key};
     file->at_end = 0;
@@ -309,14 +325,14 @@ static int opening(long directory, const char *path, int flags, long mode, long 
         if (reads || !(flags & O_CREAT)) return give(result, -ENOENT);
         if (ask(SYS_openat, AT_FDCWD, (long)place, O_WRONLY | O_CREAT | O_TRUNC | (flags & O_CLOEXEC), mode, result))
             unfit("CAPIO does not take %s", shown(place));
-        return enter(*result, WRITING, place, result);
+        return enter(*result, WRITING, place, mode, result);
     case INPUT:
         if (!reads) unfit("it writes into its input %s", shown(place));
         if (flags & O_PATH) unfit("it opens %s without reading it", shown(place));
         if (flags & O_DIRECTORY) return give(result, -ENOTDIR);
         if (ask(SYS_openat, AT_FDCWD, (long)place, O_RDONLY | (flags & O_CLOEXEC), 0, result))
             unfit("CAPIO does not give %s", shown(place));
-        return enter(*result, READING, place, result);
+        return enter(*result, READING, place, 0, result);
     default:
         if (!reads && (flags & O_CREAT)) unfit("it writes %s, which is not in its directory", shown(place));
         return give(result, -ENOENT);

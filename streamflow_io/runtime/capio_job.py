@@ -60,8 +60,8 @@ class CapioJob(NodeJob):
     Its last event is told when all that CAPIO holds of it is in its output directory. If CAPIO fails, it is ended, and
     was in vain.
 
-    Guarantee: when it has succeeded, each file that it has written is what its program has written, and each that it
-    has read was read as its writer wrote it, byte by byte.
+    Guarantee: when it has succeeded, each file that it has written is what its program has written, with its mode, and
+    each that it has read was read as its writer wrote it, byte by byte.
 
     :param user: told of what fails
     :param directory: in CAPIO, where its command is started, if it writes there
@@ -235,6 +235,7 @@ class CapioJob(NodeJob):
             elif not copy.exists() or self._server.guard.content(copy) != content:
                 raise UnfitProgramError(f"CAPIO has not kept {path} as it was written")
             else:
+                copy.chmod(reports.modes[path])
                 self._server.collected[path] = Collected(copy, content)
 
     async def _until_it_fails(self, watch: Awaitable[None]) -> None:

@@ -200,6 +200,16 @@ def test_other_bytes_are_seen_before_anything_made_of_them_is_delivered(
     assert "CAPIO is not used any more for the jobs of /b, they run without it: a program has read other" in ours.log
 
 
+def test_files_have_the_modes_that_they_were_made_with(bench: Bench) -> None:
+    """CAPIO keeps none."""
+    opening = "open('out.txt', 'w', opener=lambda path, flags: os.open(path, flags, 0o777))"
+    first = f"os.umask(0o027)\nwith {opening} as out: out.write('#!/bin/sh\\necho line 1\\n')\n"
+    script = "print(oct(os.stat(os.environ['file']).st_mode), flush=True)\nos.execv(os.environ['file'], ['script'])\n"
+    _, ours = bench.run_both(pipeline(producer(first), reader("b", script)), config=CAPIO)
+    assert ours.files["b.txt"] == b"0o100750\nline 1\n"
+    assert "not used any more for the jobs of /a" not in ours.log
+
+
 def test_who_reads_only_the_beginning(bench: Bench) -> None:
     script = "file = open(os.environ['file'])\nline = file.readline()\nnote('b', line.strip())\nprint(line)\n"
     _, ours = bench.run_both(pipeline(producer(lines("b")), reader("b", script)), config=CAPIO)

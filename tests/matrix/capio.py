@@ -31,11 +31,13 @@ from tests.matrix.producers import PRODUCERS
 from tests.matrix.programs import Consumer, Outcome, Producer
 
 PYTHON = [os.path.realpath(sys.executable), "-ISc"]
-#: CAPIO's library passes on in pieces what is written: with each half in one, readers come before the end.
+#: CAPIO's library passes on in pieces what is written: with each half in one, readers come before the end. Scripts
+#: can be executed.
 WRITE = """
-import sys, time
+import os, sys, time
+mode = os.stat(sys.argv[1]).st_mode & 0o777 | 0o666
 data = open(sys.argv[1], 'rb').read()
-with open(sys.argv[2], 'wb', buffering=0) as out:
+with open(sys.argv[2], 'wb', buffering=0, opener=lambda path, flags: os.open(path, flags, mode)) as out:
     half = len(data) // 2
     for part in (data[:half], data[half:]):
         out.write(part)
@@ -43,6 +45,8 @@ with open(sys.argv[2], 'wb', buffering=0) as out:
 """
 #: Programs get to CAPIO also where shells are kept off.
 BECOME = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
+#: The same for a program that puts something before the path of its input, which is absolute.
+BECOME_NEAR = f"import os; os.environ['IN'] = os.path.relpath(os.environ['IN']); {BECOME}"
 LIMIT = 60.0
 #: In the warning of a run in which a program did nothing any more.
 HUNG = "as if its program hung under CAPIO"
@@ -83,7 +87,8 @@ def consuming(program: Consumer, workshop: Workshop) -> tuple[Document, Document
     data = workshop.input(program.data)
     first = tool([*PYTHON, WRITE, str(data), data.name], {}, {"out": streamable(outputBinding={"glob": data.name})}, {})
     stdin = {"stdin": "$(inputs.file.path)"} if program.stdin else {}
-    interpreter = [*PYTHON, BECOME, *program.interpreter, program.script]
+    become = BECOME_NEAR if "/$IN" in program.script else BECOME
+    interpreter = [*PYTHON, become, *program.interpreter, program.script]
     named = {} if program.stdin else {"IN": "$(inputs.file.path)"}
     second = tool(
         interpreter,

@@ -193,7 +193,7 @@ async def test_a_program_that_does_what_capio_cannot_was_in_vain(tmp_path: Path,
     runtime = Runtime()
     runtime.directory = tmp_path
     job = await runtime.writing_job()
-    report(job, "armed\nwrites a-1/out.txt\nunfit it seeks in a-1/out.txt, which it writes\n")
+    report(job, "armed\nwrites 644 a-1/out.txt\nunfit it seeks in a-1/out.txt, which it writes\n")
     runtime.exit(job, success=success)
     with pytest.raises(AttemptLostError, match="it seeks in a-1/out"):
         await asyncio.wait_for(asyncio.shield(job.exit), 10)
@@ -205,7 +205,7 @@ async def test_what_capio_has_kept_is_compared_with_what_was_written(tmp_path: P
     runtime = Runtime()
     runtime.directory = tmp_path
     job = await runtime.writing_job(tmp_path)
-    report(job, "armed\nwrites a-1/out.txt\nwrote 5 2a a-1/out.txt\n")
+    report(job, "armed\nwrites 644 a-1/out.txt\nwrote 5 2a a-1/out.txt\n")
     runtime.exit(job, success=True)
     await until(lambda: "collect" in runtime.server.answers)
     copy = tmp_path / "out.txt"

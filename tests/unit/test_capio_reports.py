@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streamflow_io.capio_cl.reports import Content, Reading, parse_reports, reading_obstacle, reports_obstacle
 from streamflow_io.runtime.capio_guard import Guard
 
-WRITER = "armed\nwrites a-1/out\nwrote 3 ff a-1/out\n"
+WRITER = "armed\nwrites 644 a-1/out\nwrote 3 ff a-1/out\n"
 READER = "armed\nopens a-1/out\nread 3 ff 1 a-1/out\n"
 
 
@@ -30,11 +30,13 @@ READER = "armed\nopens a-1/out\nread 3 ff 1 a-1/out\n"
         ("armed\nexec\nnoexec\nexec\n", (), "does not load CAPIO's library"),
         (READER, ("a-1/out", "b-2/out"), "it has not read b-2/out with CAPIO's library"),
         (WRITER + WRITER, (), "it has written a-1/out 2 times"),
-        ("armed\nwrites a-1/out\n", (), "in the middle of writing"),
+        ("armed\nwrites 644 a-1/out\n", (), "in the middle of writing"),
         ("armed\nopens a-1/out\n", ("a-1/out",), "in the middle of reading"),
         (WRITER + "unfit it seeks in a-1/out, which it writes\n", (), "it seeks in a-1/out, which it writes"),
         (WRITER + "wrote three ff a-1/out\n", (), "is not understood"),
         (WRITER + "something new\n", (), "is not understood"),
+        ("armed\nwrites a-1/out\nwrote 3 ff a-1/out\n", (), "is not understood"),
+        ("armed\nwrites rw- a-1/out\nwrote 3 ff a-1/out\n", (), "is not understood"),
     ],
 )
 def test_what_is_reported_is_judged(text: str, inputs: tuple[str, ...], why: str | None) -> None:
