@@ -193,6 +193,8 @@ pub enum Reason {
     Rewritten { input: String },
     /// It has to start again with the file of an input that was a stream.
     Unstreamable { input: String },
+    /// It has had all the time that it was given.
+    Overtime,
     /// Its driver is gone.
     Driver,
     /// Its `exec` was killed.

@@ -65,6 +65,8 @@ pub struct Job {
     /// Its tree has processors, devices and memory only as far as nobody else wants them.
     #[serde(default, deserialize_with = "or_default")]
     pub idle: bool,
+    /// It is ended when it has had so many seconds, without those in which it waited for a processor.
+    pub seconds: Option<NonZeroU32>,
     /// Directories that nobody needs if it does not succeed.
     #[serde(default)]
     pub scratch: Vec<Scratch>,

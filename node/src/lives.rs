@@ -24,7 +24,8 @@ impl Lives {
     pub fn see(&mut self, id: ProcessId, vitals: &Vitals, now: Duration) -> Duration {
         let first = Life { seen: now, vitals: *vitals, lived: Duration::ZERO };
         let life = self.0.entry(id).or_insert(first);
-        *life = Life { seen: now, vitals: *vitals, lived: life.lived + since(life, vitals, now) };
+        let since = lived_since(&life.vitals, vitals, now.saturating_sub(life.seen));
+        *life = Life { seen: now, vitals: *vitals, lived: life.lived + since };
         life.lived
     }
 
@@ -37,10 +38,10 @@ impl Lives {
     }
 }
 
-fn since(life: &Life, vitals: &Vitals, now: Duration) -> Duration {
-    let passed = now.saturating_sub(life.seen);
+/// How much of the time that has passed between two looks at a process it has lived on.
+pub fn lived_since(before: &Vitals, vitals: &Vitals, passed: Duration) -> Duration {
     let Some((ran, waited)) = vitals.turns else { return passed };
-    let (ran_before, waited_before) = life.vitals.turns.unwrap_or_default();
+    let (ran_before, waited_before) = before.turns.unwrap_or_default();
     if vitals.runnable {
         // How long it has been waiting by now is told only when it gets its turn.
         passed.min(ran.saturating_sub(ran_before))

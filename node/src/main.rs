@@ -1,6 +1,7 @@
 //! sfio-node: the node runtime of StreamFlow-IO. The contract with the driver is `docs/node-protocol.md`.
 
 mod alive;
+mod allowance;
 mod bursts;
 mod commit;
 mod cores;

@@ -11,6 +11,7 @@ mod processes;
 mod state;
 mod writes;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ use nix::sys::inotify::AddWatchFlags;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::SignalFd;
 use nix::sys::time::TimeSpec;
-use nix::unistd::Pid;
+use nix::unistd::{gettid, Pid};
 
 use self::demand::Demand;
 use self::growth::epoch;
@@ -34,6 +35,7 @@ use self::processes::Processes;
 
 use self::state::{Action, Ended, Fact, State, ENDING_TICK};
 use self::writes::Writes;
+use crate::allowance::Allowance;
 use crate::event::{Event, EventLog, Paused, Phase, Reason, Started, FOREIGN};
 use crate::fd_store::Client;
 use crate::feed::{Feeder, Need, PAUSE};
@@ -93,6 +95,8 @@ pub struct Supervisor<'a> {
     writes: Option<Writes>,
     /// Of a job of which it is told how many cores it needs.
     demand: Option<Demand>,
+    /// Of a job that is given so much time.
+    allowance: Option<Allowance>,
 }
 
 impl<'a> Supervisor<'a> {
@@ -134,6 +138,7 @@ impl<'a> Supervisor<'a> {
             limits,
             writes,
             demand: None,
+            allowance: None,
         })
     }
 
@@ -148,6 +153,8 @@ impl<'a> Supervisor<'a> {
         self.reins = self.job.limit.as_ref().map(|limit| Reins::new(limit, guard, self.now()));
         self.writes = self.job.phases.as_ref().map(|to| Writes::new(&to.path, self.now()));
         self.demand = self.job.cores.map(|cores| Demand::new(cores.get(), self.now()));
+        let given = self.job.seconds.map(|seconds| Duration::from_secs(seconds.get().into()));
+        self.allowance = given.map(|given| Allowance::new(given, self.now()));
         self.outputs.start(self.processes.snapshot(processes));
         self.note(&[Event::Started(Started { pid: Pid::this().as_raw(), command_pid: main.as_raw(), cached: None })]);
         for path in [&self.job.stdout, &self.job.stderr].into_iter().flatten() {
@@ -179,6 +186,7 @@ impl<'a> Supervisor<'a> {
             self.look_at_growth();
             self.look_at_writes();
             self.look_at_demand();
+            self.look_at_allowance();
             self.look_at_events();
             if news {
                 self.look_at_driver();
@@ -315,6 +323,7 @@ impl<'a> Supervisor<'a> {
             self.outputs.growth_due().filter(|_| !self.state.is_ending()),
             self.writes.as_ref().map(Writes::due).filter(|_| !self.state.is_ending()),
             self.demand.as_ref().map(Demand::due).filter(|_| !self.state.is_ending()),
+            self.allowance.as_ref().map(Allowance::due).filter(|_| !self.state.is_ending()),
         ];
         let ticks = [
             self.inputs.wait_for_files().then_some(FALLBACK_TICK),
@@ -483,6 +492,23 @@ impl<'a> Supervisor<'a> {
         let Some(demand) = self.demand.as_mut().filter(due).filter(|_| !self.state.is_ending()) else { return };
         if let Some(needed) = demand.look(now, || processes.look()) {
             self.note(&[Event::Cores { needed }]);
+        }
+    }
+
+    /// Ends the job when it has had its time.
+    fn look_at_allowance(&mut self) {
+        let now = self.now();
+        let due = |allowance: &&mut Allowance| allowance.due() <= now;
+        let Some(allowance) = self.allowance.as_mut().filter(due).filter(|_| !self.state.is_ending()) else { return };
+        // What the command waits for may be what this process does.
+        let processes = self.processes.look().into_iter().map(|process| process.id.pid).chain([Pid::this().as_raw()]);
+        let mut threads = BTreeMap::new();
+        processes.for_each(|process| tree::add_threads(process, &mut threads));
+        // This one has a processor now, and is told what it waited for before.
+        let own = gettid().as_raw();
+        threads.iter_mut().filter(|(id, _)| id.pid == own).for_each(|(_, vitals)| vitals.runnable = false);
+        if allowance.look(now, threads) {
+            self.handle(Fact::Overtime);
         }
     }
 

@@ -252,6 +252,15 @@ pub fn waited(process: &Process) -> Duration {
     threads.map(|thread| of(format!("{}/schedstat", thread.path().display()))).sum()
 }
 
+/// Adds each thread of a process to `all`, with how long it has had a processor, and waited for one.
+pub fn add_threads(pid: i32, all: &mut BTreeMap<ProcessId, Vitals>) {
+    for mut thread in threads(pid) {
+        let path = format!("/proc/{pid}/task/{}/schedstat", thread.id.pid);
+        thread.vitals.turns = fs::read_to_string(path).ok().and_then(|text| parse_turns(&text));
+        all.insert(thread.id, thread.vitals);
+    }
+}
+
 /// The numbers in a `children` file.
 fn children(file: &File) -> Vec<i32> {
     let (mut text, mut buffer) = (Vec::new(), [0_u8; 1024]);

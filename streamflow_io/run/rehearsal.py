@@ -52,6 +52,9 @@ _ASK_SECONDS = 60.0
 # How long it may take to make an excerpt.
 _EXCERPT_SECONDS = 600.0
 
+# How long it may take to end one that nobody waits for any more.
+_END_SECONDS = 20.0
+
 _Compare = Callable[[Mapping[str, Any]], str | None]
 
 #: Whether what is done now is part of a rehearsal, of which nobody wants to hear.
@@ -143,8 +146,8 @@ class Rehearsal:
                 self._has_tried_excerpts = True
                 return finding
             return await self._run_until_known()
-        except asyncio.TimeoutError:
-            return unknown(f"it has not ended after {seconds_for(self.performance.seconds):.0f} s")
+        except _OvertimeError:
+            return unknown(f"it has not ended after {seconds_for(self.performance.seconds)} s")
         except NoChecksumsError as error:
             return unknown(str(error))
         except _NoGateError as error:
@@ -304,9 +307,10 @@ class Rehearsal:
         connector = JobConnector(performance.connector, job.name, node_job, spec)
         step = shadow_of(performance.step, job, connector, performance.hardware)
         following = asyncio.create_task(_follow(node_job))
+        execution = asyncio.create_task(_execute(step, job))
         try:
             try:
-                output = await asyncio.wait_for(_execute(step, job), seconds_for(performance.seconds))
+                output = await asyncio.shield(execution)
             except WorkflowException as error:
                 if not spec.inputs:
                     raise
@@ -316,6 +320,8 @@ class Rehearsal:
             seen = await following
             if seen.no_gate is not None:
                 raise _NoGateError(seen.no_gate)
+            if exit_event.reason == "overtime":
+                raise _OvertimeError
             said = _said(exit_event)
             if not exit_event.success or output.status is not Status.COMPLETED:
                 ran = seen.ran(exit_event, False, said)
@@ -331,8 +337,7 @@ class Rehearsal:
             ran = seen.ran(exit_event, True, said, compare(its))
             return replace(ran, is_elsewhere=is_elsewhere, made=its)
         finally:
-            following.cancel()
-            await to_the_end(_end(node_job, following))
+            await to_the_end(_end(node_job, execution, following))
 
     @property
     def _here(self) -> Places:
@@ -381,7 +386,9 @@ class Rehearsal:
                 for number, (file, stream) in enumerate(zip(files, streams, strict=True))
             )
         spec = job_spec(self.performance.step, job)
-        return spec.model_copy(update={"inputs": inputs, "idle": True, "scratch": scratch, "confined": True})
+        seconds = seconds_for(self.performance.seconds)
+        ways = {"idle": True, "seconds": seconds, "scratch": scratch, "confined": True}
+        return spec.model_copy(update={"inputs": inputs, **ways})
 
 
 def _moved(token: Token, paths: Iterator[str], is_stream: bool) -> Token:
@@ -399,6 +406,10 @@ def _moved(token: Token, paths: Iterator[str], is_stream: bool) -> Token:
 
 class _NoGateError(Exception):
     """What the program does is not told: it has read the file."""
+
+
+class _OvertimeError(Exception):
+    """It has had all the time that it was given."""
 
 
 class _NotDisguisedError(Exception):
@@ -467,10 +478,14 @@ async def _follow(node_job: NodeJob) -> _Seen:
     return seen
 
 
-async def _end(node_job: NodeJob, following: asyncio.Task[_Seen]) -> None:
+async def _end(node_job: NodeJob, execution: asyncio.Task[CommandOutput], following: asyncio.Task[_Seen]) -> None:
     await node_job.cancel()
+    # Who starts a process and does not wait for it leaves it to an event loop that may be closed by then.
+    await asyncio.wait([execution], timeout=_END_SECONDS)
+    execution.cancel()
+    following.cancel()
     node_job.abandon()
-    await asyncio.gather(following, return_exceptions=True)
+    await asyncio.gather(execution, following, return_exceptions=True)
 
 
 async def _remove(step: StreamingExecuteStep, job: Job, directories: tuple[str, ...]) -> None:

@@ -6,6 +6,7 @@ the program makes the same of a stream, or shows that it does not. What it does 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -125,12 +126,12 @@ def may_start(rooms: Sequence[Room], memory: float) -> bool:
     return bool(rooms) and all(room.cores >= 1 and room.memory >= memory for room in rooms)
 
 
-def seconds_for(plain: float) -> float:
-    """How long a rehearsal may take.
+def seconds_for(plain: float) -> int:
+    """How long a rehearsal may take, in seconds, without those in which it waits for a processor.
 
     :param plain: seconds that the job took
     """
-    return 2 * plain + 5
+    return math.ceil(2 * plain + 5)
 
 
 def disk_for(outputs: int) -> int:

@@ -302,6 +302,7 @@ class JobSpec(_Spec):
     :ivar phases: None: the bursts in which it writes are not told
     :ivar cores: that it has: how many of them it needs is told; None: it is not
     :ivar idle: it computes, reads and writes only as far as nobody else wants to; None: as others do
+    :ivar seconds: it is ended when it has had so many, without those in which it waited for a processor; None: it is not
     :ivar scratch: directories that are removed if it does not succeed; None: as an empty list
     :ivar mounts: directories that it finds at other places, if that can be had; None: as an empty list
     :ivar excerpts: what tells them from their files is told; None: as an empty list
@@ -323,6 +324,7 @@ class JobSpec(_Spec):
     phases: WrittenTo | None = None
     cores: int | None = None
     idle: Literal[True] | None = None
+    seconds: int | None = None
     scratch: tuple[Path, ...] | None = None
     mounts: tuple[Mount, ...] | None = None
     excerpts: tuple[Excerpt, ...] | None = None
@@ -748,7 +750,9 @@ class ExitEvent(_Event):
     code: int | None = None
     signal: int | None = None
     success: bool
-    reason: Literal["exited", "cancelled", "producer", "rewritten", "unstreamable", "driver", "lost", "error"]
+    reason: Literal[
+        "exited", "cancelled", "producer", "rewritten", "unstreamable", "overtime", "driver", "lost", "error"
+    ]
     input: str | None = None
     message: str | None = None
     started: float | None = None

@@ -261,6 +261,7 @@ def test_a_session_ends_with_serve(runtime: Node, file: Path) -> None:
     session = Session(runtime, "s", file)
     session.wait_for("started")
     runtime.server.kill()
+    runtime.server.wait()
     wait_for(lambda: not runtime.run.exists(), "the end of the run directory")
 
 

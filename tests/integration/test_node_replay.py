@@ -115,6 +115,26 @@ def test_who_is_idle_is_the_nicest(runtime: Node) -> None:
     assert (runtime.base / "printed").read_text() == "19 1000\n"
 
 
+def test_who_has_had_its_time_is_ended(runtime: Node) -> None:
+    job = runtime.shell("c", "sleep 600", seconds=1)
+    assert job.wait() == 75
+    ending = job.exit()
+    assert ending["reason"] == "overtime"
+    assert 0.9 < ending["ended"] - ending["started"] < 30
+
+
+def test_who_gets_no_processor_does_not_lose_its_time(runtime: Node) -> None:
+    burn = "import time\nwhile time.process_time() < 0.4: pass"
+    one = str(min(os.sched_getaffinity(0)))
+    words = ["taskset", "-c", one, *python(burn)]
+    with subprocess.Popen(["taskset", "-c", one, "timeout", "2", *python("while True: pass")]) as other:
+        job = runtime.start("c", words, job=json.dumps({"name": "c", "idle": True, "seconds": 1}))
+        assert job.wait() == 0
+        other.kill()
+    ending = job.exit()
+    assert ending["ended"] - ending["started"] > 1.5, "it was not kept waiting"
+
+
 def test_who_finds_directories_at_other_places_is_told_these(runtime: Node) -> None:
     first, second = (runtime.base / name for name in ("first", "second"))
     for place in (first, second):

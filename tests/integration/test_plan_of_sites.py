@@ -323,6 +323,7 @@ def test_a_storage_of_the_host_holds_what_containers_write_there(bench: Bench) -
 def test_what_is_said_of_storages_that_containers_do_not_write_to(bench: Bench) -> None:
     contained = in_containers("tools")
     contained["steps"]["a"]["run"]["hints"].append({"class": "sfio:StorageBandwidth", "storageBW": 1})
+    Path("/tmp/streamflow").mkdir(mode=0o777, exist_ok=True)
     storages = [
         # Not the path in the container.
         {"name": "inside", "path": "/tmp/streamflow", "write": 10},

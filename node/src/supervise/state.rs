@@ -39,6 +39,8 @@ pub enum Fact {
     PartsFailed(String),
     /// Calls of the command are held, and nobody lets them go on.
     Unanswered(String),
+    /// The job has had all the time that it was given.
+    Overtime,
     /// The command could not be run.
     CannotRun(String),
     /// The calls of the command are told; it may start.
@@ -129,6 +131,7 @@ impl State {
             Fact::Signal { signal, to_group } => self.signal(now, signal, to_group),
             Fact::CancelRequested if self.reason.is_none() => self.cancel(now, Signal::SIGTERM, false),
             Fact::DriverGone if self.reason.is_none() => self.end(now, Reason::Driver, None, PATIENCE_WITHOUT_DRIVER),
+            Fact::Overtime if self.reason.is_none() => self.end(now, Reason::Overtime, None, PATIENCE),
             Fact::InputFailed { reason, message } => self.end(now, reason, Some(message), Duration::ZERO),
             Fact::EventsFailed(message) | Fact::PartsFailed(message) | Fact::Unanswered(message)
                 if self.reason.is_none() =>
@@ -328,6 +331,7 @@ mod tests {
             ("gone", _) => Fact::TreeEnded,
             ("cancel", _) => Fact::CancelRequested,
             ("driver", _) => Fact::DriverGone,
+            ("overtime", _) => Fact::Overtime,
             ("events", _) => Fact::EventsFailed("no space".into()),
             ("input", _) => Fact::InputFailed { reason: Reason::Producer { input: "a".into() }, message: "?".into() },
             (signal, to) => Fact::Signal { signal: signal.parse().unwrap(), to_group: to == "group" },
@@ -401,6 +405,7 @@ mod tests {
                 "10:SIGTERM 510:SIGKILL 600:over",
                 "Driver Signal(SIGKILL) false",
             ),
+            ("its time is over", "10 overtime, 20 exit:0, 20 gone", "10:SIGTERM 20:over", "Overtime Code(75) false"),
             (
                 "an input, and then the driver",
                 "10 input, 20 driver, 30 killed, 30 gone",
