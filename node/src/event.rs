@@ -195,6 +195,8 @@ pub enum Reason {
     Unstreamable { input: String },
     /// It has had all the time that it was given.
     Overtime,
+    /// Too little space was left for others.
+    Space,
     /// Its driver is gone.
     Driver,
     /// Its `exec` was killed.

@@ -29,6 +29,7 @@ use crate::parts::{Parts, VARIABLE};
 use crate::place::{remove_memory, Placed};
 use crate::presence::Presence;
 use crate::supervise::{Inputs, Supervisor, Surroundings};
+use crate::sys::landlock::Confined;
 use crate::token::Token;
 use crate::usage::Spent;
 use crate::watch::Watcher;
@@ -221,7 +222,14 @@ fn spawn(
     sys::bind_to_parent(&mut command, surroundings.inherited);
     if job.confined {
         let places = job.scratch.iter().map(|scratch| scratch.0.as_path());
-        sys::landlock::confine(&mut command, places.chain(OF_ALL.map(Path::new)));
+        let confined = sys::landlock::confine(&mut command, places.chain(OF_ALL.map(Path::new)));
+        if job.apart && confined != Confined::Wholly {
+            return Err(CannotStart {
+                code: CANNOT_SET_UP,
+                reason: Reason::Error,
+                message: "it cannot be kept apart: the kernel has no Landlock, or none that knows TCP".into(),
+            });
+        }
     }
     let child = command.spawn().map_err(|error| CannotStart {
         code: if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN },

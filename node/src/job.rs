@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::room::free;
+
 use self::fields::absolute_path;
 pub use self::fields::Kind;
 pub use self::input::{
@@ -67,6 +69,8 @@ pub struct Job {
     pub idle: bool,
     /// It is ended when it has had so many seconds, without those in which it waited for a processor.
     pub seconds: Option<NonZeroU32>,
+    /// It is ended when less than so many bytes are free where its first scratch directory is.
+    pub spare: Option<u64>,
     /// Directories that nobody needs if it does not succeed.
     #[serde(default)]
     pub scratch: Vec<Scratch>,
@@ -76,6 +80,9 @@ pub struct Job {
     /// It may change nothing but what is there, as far as that can be enforced.
     #[serde(default, deserialize_with = "or_default")]
     pub confined: bool,
+    /// It runs while the job runs that it repeats: it does not start where it cannot be confined.
+    #[serde(default, deserialize_with = "or_default")]
+    pub apart: bool,
 }
 
 /// A directory that a job finds at another place, where there is one already.
@@ -107,6 +114,11 @@ impl Job {
     /// Removes the directories that nobody needs if it does not succeed.
     pub fn remove_scratch(&self) {
         self.scratch.iter().for_each(|Scratch(path)| drop(std::fs::remove_dir_all(path)));
+    }
+
+    /// Whether less than so many bytes are free where the first of these directories is.
+    pub fn scratch_has_less_than(&self, bytes: u64) -> bool {
+        self.scratch.first().is_some_and(|Scratch(path)| free(path).is_some_and(|free| free < bytes))
     }
 
     /// Whether there is more to notice than that it is cancelled, which is looked for now and then.

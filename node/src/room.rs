@@ -31,6 +31,12 @@ pub fn run() -> i32 {
     0
 }
 
+/// How many bytes are free in the file system of a directory, for who is not root; None: nobody knows.
+pub fn free(directory: &Path) -> Option<u64> {
+    let found = statvfs(directory).ok()?;
+    (found.blocks() > 0).then(|| found.blocks_available().saturating_mul(found.fragment_size()))
+}
+
 /// Whether a file of `size` bytes may be made in the tmpfs of `directory`. Of the memory that is left for the job and others it may take a half at most.
 pub fn has_room(directory: &Path, size: u64) -> bool {
     let space = statvfs(directory).map_or(0, |found| match found.blocks() {

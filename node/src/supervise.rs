@@ -95,7 +95,7 @@ pub struct Supervisor<'a> {
     writes: Option<Writes>,
     /// Of a job of which it is told how many cores it needs.
     demand: Option<Demand>,
-    /// Of a job that is given so much time.
+    /// Of a job that is given so much time, or space.
     allowance: Option<Allowance>,
 }
 
@@ -153,8 +153,9 @@ impl<'a> Supervisor<'a> {
         self.reins = self.job.limit.as_ref().map(|limit| Reins::new(limit, guard, self.now()));
         self.writes = self.job.phases.as_ref().map(|to| Writes::new(&to.path, self.now()));
         self.demand = self.job.cores.map(|cores| Demand::new(cores.get(), self.now()));
-        let given = self.job.seconds.map(|seconds| Duration::from_secs(seconds.get().into()));
-        self.allowance = given.map(|given| Allowance::new(given, self.now()));
+        let given = self.job.seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.get().into()));
+        let is_bounded = self.job.seconds.is_some() || self.job.spare.is_some();
+        self.allowance = is_bounded.then(|| Allowance::new(given, self.now()));
         self.outputs.start(self.processes.snapshot(processes));
         self.note(&[Event::Started(Started { pid: Pid::this().as_raw(), command_pid: main.as_raw(), cached: None })]);
         for path in [&self.job.stdout, &self.job.stderr].into_iter().flatten() {
@@ -495,7 +496,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Ends the job when it has had its time.
+    /// Ends the job when it has had its time, or its space.
     fn look_at_allowance(&mut self) {
         let now = self.now();
         let due = |allowance: &&mut Allowance| allowance.due() <= now;
@@ -508,7 +509,9 @@ impl<'a> Supervisor<'a> {
         let own = gettid().as_raw();
         threads.iter_mut().filter(|(id, _)| id.pid == own).for_each(|(_, vitals)| vitals.runnable = false);
         if allowance.look(now, threads) {
-            self.handle(Fact::Overtime);
+            self.handle(Fact::Exhausted(Reason::Overtime));
+        } else if self.job.spare.is_some_and(|spare| self.job.scratch_has_less_than(spare)) {
+            self.handle(Fact::Exhausted(Reason::Space));
         }
     }
 

@@ -218,7 +218,8 @@ class Run:
     async def close(self) -> None:
         """Keep what was learned, end the telemetry and the node runtimes."""
         if self.rehearsals is not None:
-            await self.rehearsals.close(waits=self.config.rehearse == "wait" and self.failure.status == "completed")
+            is_well = self.failure.status == "completed"
+            await self.rehearsals.close(waits=is_well and self.config.rehearse == "wait", is_well=is_well)
         await self._programs.close()
         if self.lent_cores is not None:
             self.lent_cores.close()

@@ -53,9 +53,8 @@ SIZES = Sizes()
 def next_with_excerpt(so_far: Sequence[tuple[Manner, Ran]], bytes_: int, whole: int) -> Manner | Finding | None:
     """How a job is to be run next with an excerpt, or what it has proven; None: nothing, all of the file decides.
 
-    :param so_far: how it has gone, in order: with the excerpt as a file, and as a stream. Of the first run
-        `difference` says what is not as with the whole file, but for what there is more of; of the second one what is
-        not as in the first
+    :param so_far: how it has gone, in order: with the excerpt as a file, and as a stream. Of the second run
+        `difference` says what is not as in the first one, which is compared with the whole file afterwards
     :param bytes_: of the excerpt; of all files, if there are several
     :param whole: the same of what it is an excerpt of
     """

@@ -76,15 +76,11 @@ class Splits(Protocol):
 class Performances(Protocol):
     """What finds out which jobs read streams though no hint says so."""
 
-    def succeeded(
-        self,
-        step: StreamingExecuteStep,
-        job: Job,
-        runtime: NodeRuntime,
-        inputs: Mapping[str, Token],
-        outputs: Mapping[str, Token],
-        exit_event: ExitEvent,
+    def begins(
+        self, step: StreamingExecuteStep, job: Job, runtime: NodeRuntime, inputs: Mapping[str, Token]
     ) -> None: ...
+    def succeeded(self, job: Job, outputs: Mapping[str, Token], exit_event: ExitEvent) -> None: ...
+    def ended(self, job: Job) -> None: ...
 
 
 class StreamingRun(Protocol):
@@ -277,7 +273,10 @@ class Execution:
             self._give_way(node_job, attempt, producers),
             *(self._end_with(node_job, *producer) for producer in producers),
         )
+        rehearsals = self._run.rehearsals
         try:
+            if rehearsals is not None:
+                rehearsals.begins(self._step, self._job, runtime, self._inputs)
             with runner.running(self._job.name, node_job, spec, split.command(runtime)):
                 output = await command.execute(self._job)
             with blaming(node_job):
@@ -295,13 +294,15 @@ class Execution:
             await self._deliverer.succeeded(tokens)
             attempt.end(True)
             await self._splitting.compare(split, runtime, tokens, globs)
-            if self._run.rehearsals is not None:
-                self._run.rehearsals.succeeded(self._step, self._job, runtime, self._inputs, tokens, exit_event)
+            if rehearsals is not None:
+                rehearsals.succeeded(self._job, tokens, exit_event)
             await self._learned.succeeded()
             await self._writes.succeeded(exit_event)
         except asyncio.TimeoutError as error:
             raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error
         finally:
+            if rehearsals is not None:
+                rehearsals.ended(self._job)
             following.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(node_job.cancel())

@@ -1,6 +1,7 @@
-"""Adapter: an input of a job that has ended well is rehearsed: the job runs once more, with that input as a stream.
+"""Adapter: an input of a job is rehearsed: the job runs once more, with that input as a stream.
 
-Of a large file the first bytes are tried before, which take less long (:mod:`.excerpt_rules`).
+It does so when the job has ended well, or beside it: then its bounds are narrower, and what it has shown counts when
+the job has ended well. Of a large file the first bytes are tried before, which take less long (:mod:`.excerpt_rules`).
 
 It may be ended at any time, but what it lets StreamFlow ask of a location goes to its end (:func:`to_the_end`): all
 goes through one shell there, and an answer that nobody has read would be taken for that to the next question.
@@ -10,78 +11,55 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Literal, cast
 
-from streamflow.core.deployment import Connector
 from streamflow.core.exception import WorkflowException
-from streamflow.core.scheduling import Hardware
 from streamflow.core.utils import random_name
 from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.processor import CWLOutputJSONCommandOutput
 from streamflow.workflow.token import ListToken
-from streamflow.workflow.utils import get_token_value
 
 from streamflow_io._streamflow import prepare_work_dir
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.proofs import ProofKey
 from streamflow_io.runtime import ExitEvent, InputStream, JobSpec, NodeJob, NodeRuntime
-from streamflow_io.runtime.protocol import AskedEvent, Excerpt, HeldEvent, Mount, StreamEvent, WarningEvent
+from streamflow_io.runtime.protocol import Mount
 
 from . import excerpt_rules
 from .connector import JobConnector, exit_event_of
 from .excerpt_rules import next_with_excerpt
+from .excerpts import Excerpts, make_excerpts
 from .job_spec import job_spec, paths_of
 from .output_globs import expression_context
-from .paths import NoChecksumsError, checksums_below, job_path
-from .rehearsal_rules import Finding, Manner, Ran, disk_for, next_manner, seconds_for, unknown
+from .paths import NoChecksumsError, job_path
+from .performance import Performance, described
+from .rehearsal_events import Seen
+from .rehearsal_rules import Finding, Manner, Ran, disk_beside, disk_for, next_manner, seconds_for, unknown
 from .same_outputs import Places, first_difference, first_unlike
 from .shadow import shadow_of
 from .steps import StreamingExecuteStep
 from .tasks import to_the_end
-from .tokens import file_tokens, file_value, with_own_value
+from .tokens import file_value
 from .wants import is_want
 
 _ASK_SECONDS = 60.0
-# How long it may take to make an excerpt.
-_EXCERPT_SECONDS = 600.0
-
 # How long it may take to end one that nobody waits for any more.
 _END_SECONDS = 20.0
 
-_Compare = Callable[[Mapping[str, Any]], str | None]
+_Compare = Callable[[Mapping[str, Any]], Awaitable[str | None]]
 
 #: Whether what is done now is part of a rehearsal, of which nobody wants to hear.
 rehearsing: ContextVar[bool] = ContextVar("rehearsing", default=False)
 
 
-@dataclass(frozen=True, eq=False)
-class Performance:
-    """A job that has ended well.
-
-    :ivar inputs: before an InitialWorkDirRequirement has changed them
-    :ivar outputs: as StreamFlow has made them
-    :ivar seconds: that its command took
-    :ivar cpu: seconds of CPU time, with those of its node runtime
-    :ivar hardware: that it had
-    :ivar connector: through which its command was run
-    """
-
-    step: StreamingExecuteStep
-    job: Job
-    runtime: NodeRuntime
-    inputs: Mapping[str, Token]
-    outputs: Mapping[str, Token]
-    seconds: float
-    cpu: float
-    hardware: Hardware
-    connector: Connector
+class NotApartError(Exception):
+    """It cannot run beside its job, but when that has ended."""
 
 
 @dataclass(eq=False)
@@ -90,6 +68,7 @@ class Rehearsal:
 
     :ivar verify: as of the streams of the run
     :ivar killed: how often it was ended before it had shown anything
+    :ivar waits_for_its_job: it does not run beside it
     """
 
     performance: Performance
@@ -97,8 +76,9 @@ class Rehearsal:
     key: ProofKey
     verify: Literal["full", "samples"]
     killed: int = 0
-    _plain: Mapping[str, Any] = field(default_factory=dict)
+    waits_for_its_job: bool = False
     _has_tried_excerpts: bool = False
+    _made_of_excerpts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -115,39 +95,40 @@ class Rehearsal:
         return [int(file.value.get("size") or 0) for file in self._files]
 
     @cached_property
-    def _excerpts(self) -> tuple[int, ...] | None:
-        """How many bytes of each file are tried first; None: it is tried as a whole at once."""
+    def _most(self) -> tuple[int, ...] | None:
+        """How many bytes of each file are tried first, at most; None: it is tried as a whole at once."""
         return excerpt_rules.SIZES.excerpts(self._sizes)
 
     @property
     def seconds(self) -> float:
-        """About so long it takes to run once, the next time."""
-        if self._excerpts is None or self._has_tried_excerpts:
+        """About so long it takes to run once, the next time; infinite as long as nobody knows."""
+        if self._most is None or self._has_tried_excerpts:
             return self.performance.seconds
-        return self.performance.seconds * sum(self._excerpts) / self.size
+        return self.performance.seconds * sum(self._most) / self.size
 
-    @property
+    @cached_property
     def _files(self) -> list[Token]:
-        return list(file_tokens(self.performance.inputs[self.port]))
+        return self.performance.files(self.port)
 
     async def run(self) -> Finding | None:
         """What it shows. When it is cancelled, nothing of it is left, neither processes nor files.
 
         :return: None: the first bytes of its files have shown nothing, and it is to be run once more, with all of them
+        :raises NotApartError: if it cannot run before its job has ended
         """
         rehearsing.set(True)
         try:
             if (lack := await self._lack_of_room()) is not None:
                 return unknown(lack)
-            performance = self.performance
-            self._plain = await to_the_end(_described(performance.step, performance.job, performance.outputs))
-            if self._excerpts is not None and not self._has_tried_excerpts:
-                finding = await self._try_excerpts(self._excerpts)
+            if self._most is not None and not self._has_tried_excerpts:
+                finding = await self._try_excerpts(self._most)
                 self._has_tried_excerpts = True
                 return finding
             return await self._run_until_known()
-        except _OvertimeError:
-            return unknown(f"it has not ended after {seconds_for(self.performance.seconds)} s")
+        except NotApartError:
+            raise
+        except _ExhaustedError as error:
+            return unknown(str(error))
         except NoChecksumsError as error:
             return unknown(str(error))
         except _NoGateError as error:
@@ -155,6 +136,20 @@ class Rehearsal:
         except Exception as error:
             # It must not matter to the run, whatever it is.
             return unknown(f"{type(error).__name__}: {error}")
+
+    async def confirmed(self, finding: Finding) -> Finding | None:
+        """Wait until the job itself has ended well, whatever it has shown before.
+
+        :return: None: the first bytes of its files have shown nothing, and it is to be run once more, with all of them
+        """
+        await self.performance.ended()
+        if finding.excerpt is None:
+            return finding
+        try:
+            is_like = first_unlike(await self._plain_outputs(), self._made_of_excerpts) is None
+        except Exception:
+            is_like = False
+        return finding if is_like else None
 
     async def _run_until_known(self) -> Finding:
         ran: list[tuple[Manner, Ran]] = []
@@ -172,31 +167,20 @@ class Rehearsal:
         path = job_path(self.performance.step.workflow.context, self.performance.job, directory)
         try:
             await to_the_end(path.mkdir(mode=0o777, parents=True, exist_ok=True))
-            sizes, files = await self._make_excerpts(directory, most)
+            excerpts = await make_excerpts(self.performance.runtime, directory, await self._find_files(), most)
             ran: list[tuple[Manner, Ran]] = []
-            while isinstance(following := next_with_excerpt(ran, sum(sizes), self.size), str):
+            while isinstance(following := next_with_excerpt(ran, excerpts.bytes, self.size), str):
                 before = ran[-1][1].made if ran else None
-                ran.append((following, await self._run_at(following, before, is_disguised=False, excerpts=files)))
+                ran.append((following, await self._run_at(following, before, is_disguised=False, excerpts=excerpts)))
+            self._made_of_excerpts = ran[0][1].made or {}
             return following
-        except _NoGateError:
+        except (_NoGateError, NotApartError):
             raise
         except Exception:
             # Whatever it is, all of the file decides.
             return None
         finally:
             await to_the_end(_remove(self.performance.step, self.performance.job, (directory,)))
-
-    async def _make_excerpts(self, directory: str, most: Sequence[int]) -> tuple[list[int], list[str]]:
-        """How many bytes they have, and their paths."""
-        runtime, sizes, paths = self.performance.runtime, [], []
-        for number, (file, bytes_) in enumerate(zip(await self._find_files(), most, strict=True)):
-            paths.append(posixpath.join(directory, str(number)))
-            words = [runtime.binary, "excerpt", "--of", file, "--to", paths[-1], "--bytes", str(bytes_)]
-            said, code = await runtime.run(words, _EXCERPT_SECONDS)
-            if code != 0:
-                raise OSError(said)
-            sizes.append(int(json.loads(said)["bytes"]))
-        return sizes, paths
 
     async def _find_files(self) -> list[str]:
         """The files themselves, to which the inputs of the job lead."""
@@ -205,13 +189,22 @@ class Rehearsal:
     async def _lack_of_room(self) -> str | None:
         runtime, directory = self.performance.runtime, self.performance.job.output_directory
         used, _ = await runtime.run(["du", "-sk", directory], _ASK_SECONDS)
-        free, _ = await runtime.run(["df", "-Pk", directory], _ASK_SECONDS)
         try:
-            needed = disk_for(int(used.split()[0]) << 10) + sum(self._excerpts or ())
-            there = int(free.splitlines()[-1].split()[3]) << 10
+            outputs = int(used.split()[0]) << 10
+            needed = disk_for(outputs) if self.performance.has_ended else disk_beside(outputs, self.size)
+            there = await self._free()
         except (IndexError, ValueError):
             return "how much space is free is not told"
-        return None if there >= needed else "there is too little space"
+        return None if there >= needed + sum(self._most or ()) else "there is too little space"
+
+    async def _free(self) -> int:
+        """Bytes.
+
+        :raises ValueError, IndexError: if nobody says how many
+        """
+        directory = self.performance.job.output_directory
+        free, _ = await self.performance.runtime.run(["df", "-Pk", directory], _ASK_SECONDS)
+        return int(free.splitlines()[-1].split()[3]) << 10
 
     async def _run_once(self, manner: Manner, before: Mapping[str, Any] | None) -> Ran:
         """Run the job once more, where the paths are those of before if that can be had, and then does no harm.
@@ -228,8 +221,7 @@ class Rehearsal:
     @cached_property
     def _names(self) -> Mapping[str, str]:
         """The directories of each run, by those of the job."""
-        of_job = _directories(self.performance.job)
-        return {path: posixpath.join(posixpath.dirname(path), random_name()) for path in of_job}
+        return {path: posixpath.join(posixpath.dirname(path), random_name()) for path in self.performance.directories}
 
     @cached_property
     def _streams(self) -> tuple[str, ...]:
@@ -243,15 +235,14 @@ class Rehearsal:
         before: Mapping[str, Any] | None,
         *,
         is_disguised: bool,
-        excerpts: Sequence[str] | None = None,
+        excerpts: Excerpts | None = None,
     ) -> Ran:
         """
         :param before: what the run before has made, if it had the same paths
-        :param excerpts: what it reads instead of its files; what it makes is like what it made of these, if it is the
-            first run with them
+        :param excerpts: what it reads instead of its files; the first run with them is compared with nothing
         """
         step, plain, names, streams = self.performance.step, self.performance.job, self._names, self._streams
-        directories = tuple(names[path] for path in _directories(plain))
+        directories = tuple(names[path] for path in self.performance.directories)
         context = step.workflow.context
         is_moved = manner != "file" or excerpts is not None
         try:
@@ -268,23 +259,21 @@ class Rehearsal:
             )
             there = Places(directories, streams, self._here)
             files = await self._find_files()
-            read = files if excerpts is None else excerpts
+            read = files if excerpts is None else excerpts.paths
             if is_moved and manner not in ("net", "pipe"):
                 await self._link(read)
-            scratch = directories if excerpts is None else (*directories, posixpath.dirname(excerpts[0]))
-            spec = self._spec(job, manner, read, streams, scratch)
+            scratch = directories if excerpts is None else (*directories, excerpts.directory)
+            spec = await self._spec(job, manner, read, streams, scratch)
             if excerpts is not None and manner == "file":
-                spec = spec.model_copy(update={"excerpts": self._as_wholes(files)})
+                spec = spec.model_copy(update={"excerpts": excerpts.as_wholes(streams)})
             if is_disguised:
                 spec = spec.model_copy(update={"mounts": self._mounts(job, manner, files, streams)})
-            compare: _Compare
+            compare: _Compare = partial(self._differs_from_the_job, there)
             if before is not None:
-                compare = partial(first_difference, before, there, places=there)
+                compare = partial(_differs, before, there)
             elif excerpts is not None:
-                compare = partial(first_unlike, self._plain)
-            else:
-                compare = partial(first_difference, self._plain, self._here, places=there)
-            return await self._perform(job, spec, compare)
+                compare = _no_difference
+            return await self._perform(job, spec, self.size if excerpts is None else excerpts.bytes, compare)
         finally:
             await to_the_end(_remove(step, plain, directories))
 
@@ -295,33 +284,33 @@ class Rehearsal:
             if code != 0:
                 raise OSError(said)
 
-    def _as_wholes(self, files: Sequence[str]) -> tuple[Excerpt, ...]:
-        """The excerpts at the paths of the streams, each of which is to be as its file."""
-        pairs = enumerate(zip(self._streams, files, strict=True))
-        return tuple(Excerpt(name=str(number), path=stream, of=file) for number, (stream, file) in pairs)
-
-    async def _perform(self, job: Job, spec: JobSpec, compare: _Compare) -> Ran:
-        """:param compare: says what differs of its outputs, which are given as in CWL"""
+    async def _perform(self, job: Job, spec: JobSpec, size: int, compare: _Compare) -> Ran:
+        """
+        :param size: bytes of what it reads as a stream
+        :param compare: says what differs of its outputs, which are given as in CWL
+        """
         performance = self.performance
         node_job = await performance.runtime.create_job(f"{job.name} rehearsal")
         connector = JobConnector(performance.connector, job.name, node_job, spec)
         step = shadow_of(performance.step, job, connector, performance.hardware)
-        following = asyncio.create_task(_follow(node_job))
+        seen = Seen(size if len(spec.inputs) == 1 else None)
+        following = asyncio.create_task(seen.follow(node_job))
         execution = asyncio.create_task(_execute(step, job))
         try:
+            if await self._is_given_up(execution, seen):
+                return seen.given_up()
             try:
-                output = await asyncio.shield(execution)
+                output = execution.result()
             except WorkflowException as error:
                 if not spec.inputs:
                     raise
                 # What StreamFlow does with a file before the command, it cannot do with a stream.
                 return Ran(False, "exited", str(error).splitlines()[0] if str(error) else type(error).__name__)
             exit_event = await exit_event_of(node_job)
-            seen = await following
+            await following
             if seen.no_gate is not None:
                 raise _NoGateError(seen.no_gate)
-            if exit_event.reason == "overtime":
-                raise _OvertimeError
+            self._check(exit_event)
             said = _said(exit_event)
             if not exit_event.success or output.status is not Status.COMPLETED:
                 ran = seen.ran(exit_event, False, said)
@@ -333,16 +322,58 @@ class Rehearsal:
                 tokens = await to_the_end(step.collect(job, output, {}, {}))
             except WorkflowException:
                 return seen.ran(exit_event, False, "its outputs are not complete")
-            its = await to_the_end(_described(step, job, tokens))
-            ran = seen.ran(exit_event, True, said, compare(its))
+            its = await to_the_end(described(step, job, tokens))
+            ran = seen.ran(exit_event, True, said, await compare(its))
             return replace(ran, is_elsewhere=is_elsewhere, made=its)
         finally:
             await to_the_end(_end(node_job, execution, following))
 
+    async def _is_given_up(self, execution: asyncio.Task[CommandOutput], seen: Seen) -> bool:
+        """Wait until it has ended, or until it is known that its end says nothing more.
+
+        :raises _ExhaustedError: if it has had its time
+        """
+        decided, exhausted = asyncio.create_task(seen.is_decided.wait()), asyncio.create_task(self._exhausted())
+        try:
+            await asyncio.wait([execution, decided, exhausted], return_when=asyncio.FIRST_COMPLETED)
+            if execution.done():
+                return False
+            if decided.done():
+                return True
+            raise _ExhaustedError(self._too_long)
+        finally:
+            decided.cancel()
+            exhausted.cancel()
+
+    async def _exhausted(self) -> None:
+        """Wait until one has had its time that has begun beside its job; for ever, if it has not."""
+        if self.performance.has_ended:
+            await asyncio.get_running_loop().create_future()  # The node runtime ends it.
+        await asyncio.sleep(seconds_for((await self.performance.ended()).seconds))
+
+    @property
+    def _too_long(self) -> str:
+        return f"it has not ended after {seconds_for(self.performance.seconds)} s"
+
+    def _check(self, exit_event: ExitEvent) -> None:
+        """Look whether it has ended by itself."""
+        if exit_event.reason == "overtime":
+            raise _ExhaustedError(self._too_long)
+        if exit_event.reason == "space":
+            raise _ExhaustedError("there is too little space")
+        if exit_event.is_not_apart:
+            raise NotApartError
+
+    async def _differs_from_the_job(self, there: Places, its: Mapping[str, Any]) -> str | None:
+        """What differs first of what the job itself makes, when it has ended well."""
+        return first_difference(await self._plain_outputs(), self._here, its, there)
+
+    async def _plain_outputs(self) -> Mapping[str, Any]:
+        return await to_the_end(self.performance.described())
+
     @property
     def _here(self) -> Places:
-        """Where the job itself was."""
-        return Places(_directories(self.performance.job), tuple(file.value["path"] for file in self._files))
+        return self.performance.places(self.port)
 
     def _mounts(self, job: Job, manner: Manner, files: Sequence[str], streams: Sequence[str]) -> tuple[Mount, ...]:
         """What lets the program find all where the job had it: many write their command lines into what they make."""
@@ -363,12 +394,12 @@ class Rehearsal:
 
         :param is_stream: nothing is known of them but their paths
         """
-        inputs = {name: with_own_value(token) for name, token in self.performance.inputs.items()}
+        inputs = self.performance.copied_inputs()
         if paths:
             inputs[self.port] = _moved(inputs[self.port], iter(paths), is_stream)
         return inputs
 
-    def _spec(
+    async def _spec(
         self, job: Job, manner: Manner, files: Sequence[str], streams: Sequence[str], scratch: tuple[str, ...]
     ) -> JobSpec:
         inputs: tuple[InputStream, ...] = ()
@@ -385,10 +416,11 @@ class Rehearsal:
                 )
                 for number, (file, stream) in enumerate(zip(files, streams, strict=True))
             )
-        spec = job_spec(self.performance.step, job)
-        seconds = seconds_for(self.performance.seconds)
-        ways = {"idle": True, "seconds": seconds, "scratch": scratch, "confined": True}
-        return spec.model_copy(update={"inputs": inputs, **ways})
+        bounds: dict[str, int | bool] = {"apart": True, "spare": await self._free() // 2}
+        if self.performance.has_ended:
+            bounds = {"seconds": seconds_for(self.performance.seconds)}
+        ways = {"idle": True, "confined": True, "scratch": scratch, "inputs": inputs, **bounds}
+        return job_spec(self.performance.step, job).model_copy(update=ways)
 
 
 def _moved(token: Token, paths: Iterator[str], is_stream: bool) -> Token:
@@ -404,12 +436,20 @@ def _moved(token: Token, paths: Iterator[str], is_stream: bool) -> Token:
     return moved
 
 
+async def _differs(before: Mapping[str, Any], places: Places, its: Mapping[str, Any]) -> str | None:
+    return first_difference(before, places, its, places)
+
+
+async def _no_difference(its: Mapping[str, Any]) -> None:
+    return None
+
+
 class _NoGateError(Exception):
     """What the program does is not told: it has read the file."""
 
 
-class _OvertimeError(Exception):
-    """It has had all the time that it was given."""
+class _ExhaustedError(Exception):
+    """It has had all that it was given, of time or of space."""
 
 
 class _NotDisguisedError(Exception):
@@ -434,51 +474,7 @@ async def _execute(step: StreamingExecuteStep, job: Job) -> CommandOutput:
     return cast(CommandOutput, await command.execute(job))
 
 
-@dataclass
-class _Seen:
-    """What the node runtime has told of a job with streams, by their names."""
-
-    streams: dict[str, StreamEvent] = field(default_factory=dict)
-    held: dict[str, HeldEvent] = field(default_factory=dict)
-    asked: bool = False
-    is_elsewhere: bool = False
-    no_gate: str | None = None
-
-    def ran(self, exit_event: ExitEvent, succeeded: bool, said: str, difference: str | None = None) -> Ran:
-        first = next(iter(self.held.values()), None)
-        read = {name: event.bytes for name, event in self.streams.items()}
-        read_before = read | {name: event.bytes for name, event in self.held.items()}
-        return Ran(
-            succeeded,
-            exit_event.reason,
-            said,
-            sum(read.values()),
-            None if first is None else sum(read_before.values()),
-            "" if first is None else first.call,
-            self.asked,
-            difference,
-            exit_event.is_from_outside,
-            exit_event.usage.cpu,
-        )
-
-
-async def _follow(node_job: NodeJob) -> _Seen:
-    seen = _Seen()
-    async for event in node_job.events():
-        if isinstance(event, StreamEvent):
-            seen.streams[event.name] = event
-        elif isinstance(event, HeldEvent):
-            seen.held[event.name] = event
-        elif isinstance(event, AskedEvent) or (isinstance(event, WarningEvent) and event.input is not None):
-            seen.asked = True
-        elif isinstance(event, WarningEvent) and event.is_without_gate:
-            seen.no_gate = event.message
-        elif isinstance(event, WarningEvent) and event.is_without_mounts:
-            seen.is_elsewhere = True
-    return seen
-
-
-async def _end(node_job: NodeJob, execution: asyncio.Task[CommandOutput], following: asyncio.Task[_Seen]) -> None:
+async def _end(node_job: NodeJob, execution: asyncio.Task[CommandOutput], following: asyncio.Task[None]) -> None:
     await node_job.cancel()
     # Who starts a process and does not wait for it leaves it to an event loop that may be closed by then.
     await asyncio.wait([execution], timeout=_END_SECONDS)
@@ -494,32 +490,9 @@ async def _remove(step: StreamingExecuteStep, job: Job, directories: tuple[str, 
             await job_path(step.workflow.context, job, directory).rmtree()
 
 
-def _directories(job: Job) -> tuple[str, ...]:
-    return job.output_directory, job.input_directory, job.tmp_directory
-
-
 def _said(exit_event: ExitEvent) -> str:
     if exit_event.message:
         return exit_event.message
     if exit_event.signal is not None:
         return f"signal {exit_event.signal}"
     return f"exit code {exit_event.code}"
-
-
-async def _described(step: StreamingExecuteStep, job: Job, tokens: Mapping[str, Token]) -> dict[str, Any]:
-    """The outputs of a job as in CWL, each Directory with the checksums of what is in it. Reads these.
-
-    :raises NoChecksumsError: if there is nothing where it runs that makes them
-    """
-
-    async def described(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            found = {name: await described(inner) for name, inner in value.items()}
-            if value.get("class") == "Directory" and "path" in value:
-                found["checksums"] = await checksums_below(job_path(step.workflow.context, job, value["path"]))
-            return found
-        if isinstance(value, list | tuple):
-            return [await described(inner) for inner in value]
-        return value
-
-    return {name: await described(get_token_value(token)) for name, token in tokens.items()}

@@ -21,9 +21,16 @@ _WORTH = 0.5
 _DEAR_TIMES = 1.5
 _DEAR_SECONDS = 1.0
 
+# Of the time that a run has taken, and no more seconds than so many.
+_GRACE = 0.02
+_MOST_GRACE = 10.0
+
 #: How a job is run once more: with a stream; with the file, as it was; or with the file at all the paths of the run
 #: with the stream, and once more so.
 Manner = Literal["net", "pipe", "file", "twin", "again"]
+
+#: Why a run has ended whose end was not waited for, because it gets too little of the file as a stream.
+GIVEN_UP = "given up"
 
 # That it has ended so says nothing of the program. What is an `error` of a pipe is that it was opened twice.
 _TROUBLE = ("cancelled", "driver", "lost", "producer", "rewritten")
@@ -142,6 +149,23 @@ def disk_for(outputs: int) -> int:
     return 2 * outputs + 2**26
 
 
+def disk_beside(outputs: int, file: int) -> int:
+    """How many bytes have to be free before a rehearsal beside its job, of which nobody knows yet how much it writes.
+
+    :param outputs: bytes that the job has written by now
+    :param file: bytes of the input
+    """
+    return disk_for(outputs) + 4 * file + 2**30
+
+
+def grace_for(seconds: float) -> float:
+    """How long a run may wait at its end for rehearsals that run already, in seconds.
+
+    :param seconds: that the run has taken
+    """
+    return min(_MOST_GRACE, _GRACE * seconds)
+
+
 def obstacle_of_work_dir(listing: Any, absolute: bool) -> str | None:
     """Why a job cannot be run again that has an InitialWorkDirRequirement; None: it can.
 
@@ -169,6 +193,8 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
     manner, ran = so_far[-1]
     if ran.is_from_outside or ran.ended in _TROUBLE or (ran.ended == "error" and manner != "pipe"):
         return unknown(ran.said or ran.ended)
+    if ran.ended == GIVEN_UP:
+        return _given_up(so_far, size, cpu)
     if manner == "file":
         return _with_the_file_again(so_far[-2][1], ran)
     if manner == "twin":
@@ -186,9 +212,26 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
     return Finding("net") if ran.fed or ran.held_at else unknown("it has not read it")
 
 
+def _given_up(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> Manner | Finding:
+    """What follows when the end of a run was not waited for."""
+    manner, ran = so_far[-1]
+    if manner == "net":
+        return "pipe" if size > SMALL else unknown("the file is too small to tell")
+    return _with_a_pipe(so_far[0][1], ran, cpu)
+
+
+def is_worthless(held_at: int | None, asked: bool, size: int) -> bool:
+    """Whether a program gets too little of the file as a stream.
+
+    :param held_at: after how many bytes it has waited for the whole file; None: it has not
+    :param asked: it has asked by path for more than bytes
+    :param size: bytes of the file
+    """
+    return asked or (held_at is not None and held_at < _WORTH * size)
+
+
 def _waits(ran: Ran, size: int) -> bool:
-    """Whether a program gets too little of the file as a stream."""
-    return ran.asked or (ran.held_at is not None and ran.held_at < _WORTH * size)
+    return is_worthless(ran.held_at, ran.asked, size)
 
 
 def is_dear(cpu: float, plain: float) -> bool:

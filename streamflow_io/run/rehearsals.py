@@ -29,16 +29,19 @@ from streamflow_io.telemetry.records import Record, RehearsedRecord
 from streamflow_io.wording import counted, size_text
 
 from .job_spec import is_whole_file
+from .performance import Performance, Result
 from .plan import Plan
 from .programs import Programs
 from .proof_key import OtherPrograms, proof_key
-from .rehearsal import Performance, Rehearsal, rehearsing
-from .rehearsal_rules import Finding, Room, may_start, obstacle_of_work_dir, unknown
+from .rehearsal import NotApartError, Rehearsal, rehearsing
+from .rehearsal_rules import Finding, Room, grace_for, may_start, obstacle_of_work_dir, unknown
 from .steps import StreamingExecuteStep
 from .tokens import file_tokens, parts_of, streams_of
 
 # What becomes ready because a job has ended does so meanwhile.
 _SETTLING = 0.2
+# How long it may take to compare what was made already.
+_CONFIRMING = 1.0
 # So often one is begun that had to end before it has shown anything.
 _MOST_TRIES = 3
 # So many wait at a host: where each job has a value of its own, there may be thousands.
@@ -47,10 +50,17 @@ _MOST_WAITING = 64
 
 @dataclass
 class _Running:
+    """
+    :ivar is_beside: it has begun before its job has ended
+    :ivar is_void: its job has failed
+    """
+
     rehearsal: Rehearsal
     place: AvailableLocation
+    is_beside: bool
     task: asyncio.Task[None] | None = None
     is_ending: bool = False
+    is_void: bool = False
 
     def end(self) -> None:
         """Once: what it does to leave nothing is not to be cancelled."""
@@ -94,6 +104,13 @@ class Rehearsals:
         self._adding: set[asyncio.Task[None]] = set()
         self._queues: set[str] = set()
         self._gateless: set[NodeRuntime] = set()
+        # Where nothing can run beside its job.
+        self._open: set[NodeRuntime] = set()
+        # Those that run, by their names.
+        self._performances: dict[str, Performance] = {}
+        # What has shown something, and counts when its job has ended well.
+        self._confirming: dict[asyncio.Task[None], Performance] = {}
+        self._began = time.monotonic()
         # How many, by the input.
         self._begun: Counter[str] = Counter()
         # By the name of the host, or of what is nearest to it.
@@ -104,16 +121,28 @@ class Rehearsals:
         self._is_silent = _Silence()
         logger.addFilter(self._is_silent)
 
-    async def close(self, waits: bool = False) -> None:
+    async def close(self, *, waits: bool = False, is_well: bool = True) -> None:
         """End all of them. Returns when nothing of them is left.
 
         :param waits: nothing else runs any more: let them come to their own end first
+        :param is_well: the run has succeeded: those that are nearly done may come to their end
         """
         try:
             if waits:
                 await self._finish()
+            elif is_well:
+                await self._grant(grace_for(time.monotonic() - self._began))
         finally:
             await self._end()
+
+    async def _grant(self, seconds: float) -> None:
+        """Begin no more of them, and wait so long for those that run."""
+        self._is_closed = True
+        running = [each.task for each in self._running.values() if each.task is not None]
+        if tasks := [*running, *(task for task, job in self._confirming.items() if job.has_ended)]:
+            await asyncio.wait(tasks, timeout=seconds)
+        if self._confirming:
+            await asyncio.wait(self._confirming, timeout=_CONFIRMING)
 
     async def _finish(self) -> None:
         """Wait until there is nothing to rehearse, or no room for it."""
@@ -122,8 +151,9 @@ class Rehearsals:
             them = "it" if waiting == 1 else "them"
             logger.info(f"{counted(waiting, 'rehearsal')} of what may stream without a hint: the run waits for {them}")
         self.look()
-        while self._running or self._timers:
-            if running := [each.task for each in self._running.values() if each.task is not None]:
+        while self._running or self._timers or self._confirming:
+            running = [each.task for each in self._running.values() if each.task is not None]
+            if running := [*running, *self._confirming]:
                 await asyncio.wait(running)
             else:
                 await asyncio.sleep(_SETTLING)
@@ -138,8 +168,10 @@ class Rehearsals:
         running = list(self._running.values())
         for each in running:
             each.end()
+        for confirming in self._confirming:
+            confirming.cancel()
         tasks = (each.task for each in running if each.task is not None)
-        await asyncio.gather(*tasks, *self._adding, return_exceptions=True)
+        await asyncio.gather(*tasks, *self._adding, *self._confirming, return_exceptions=True)
         logger.removeFilter(self._is_silent)
 
     def placed(self, job_name: str, locations: Sequence[AvailableLocation]) -> None:
@@ -148,22 +180,12 @@ class Rehearsals:
             self._places[job_name] = locations[0]
         self.look()
 
-    def succeeded(
-        self,
-        step: StreamingExecuteStep,
-        job: Job,
-        runtime: NodeRuntime,
-        inputs: Mapping[str, Token],
-        outputs: Mapping[str, Token],
-        exit_event: ExitEvent,
-    ) -> None:
-        """A job has ended well, and holds its cores yet. Never waits, and never fails.
+    def begins(self, step: StreamingExecuteStep, job: Job, runtime: NodeRuntime, inputs: Mapping[str, Token]) -> None:
+        """An attempt of a job is about to run. Never waits, and never fails.
 
         :param inputs: before an InitialWorkDirRequirement has changed them
-        :param outputs: as StreamFlow has made them
-        :param exit_event: what its command took
         """
-        candidate, place = self._plan.candidates.get(step.name), self._places.pop(job.name, None)
+        candidate, place = self._plan.candidates.get(step.name), self._places.get(job.name)
         if self._is_closed or candidate is None or place is None:
             return
         if (candidate.once or self._obstacle(step, inputs)) is not None:
@@ -177,10 +199,12 @@ class Rehearsals:
             self._leave_queue_alone(allocation.target.deployment.name)
         if runtime.wrapper == "run" or runtime in self._gateless:
             return
-        ended = Job(job.name, job.workflow_id, job.inputs, job.input_directory, job.output_directory, job.tmp_directory)
+        attempt = Job(
+            job.name, job.workflow_id, job.inputs, job.input_directory, job.output_directory, job.tmp_directory
+        )
         hardware = self._context.scheduler.get_hardware(job.name)
-        seconds, cpu = (exit_event.ended or 0.0) - (exit_event.started or 0.0), exit_event.usage.cpu
-        performance = Performance(step, ended, runtime, inputs, outputs, seconds, cpu, hardware, connector)
+        performance = Performance(step, attempt, runtime, inputs, hardware, connector)
+        self._performances[job.name] = performance
         if runtime.is_here:
             self._add(performance, place, candidate, ports, ())
         else:
@@ -188,13 +212,38 @@ class Rehearsals:
             self._adding.add(task)
             task.add_done_callback(self._adding.discard)
 
+    def succeeded(self, job: Job, outputs: Mapping[str, Token], exit_event: ExitEvent) -> None:
+        """The attempt has ended well, and holds its cores yet. Never waits, and never fails.
+
+        :param outputs: as StreamFlow has made them
+        :param exit_event: what its command took
+        """
+        self._places.pop(job.name, None)
+        if (performance := self._performances.pop(job.name, None)) is not None:
+            seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
+            performance.result.set_result(Result(outputs, seconds, exit_event.usage.cpu))
+
+    def ended(self, job: Job) -> None:
+        """The attempt has ended, and what was not said to have succeeded has not. Never waits, and never fails."""
+        if (performance := self._performances.pop(job.name, None)) is None:
+            return
+        for host, waiting in self._waiting.items():
+            self._waiting[host] = [each for each in waiting if each[0].performance is not performance]
+            self._seen -= {each.key for each, _ in waiting if each.performance is performance}
+        for running in self._running.values():
+            if running.rehearsal.performance is performance:
+                running.is_void = True
+                running.end()
+        for task, whose in self._confirming.items():
+            if whose is performance:
+                task.cancel()
+
     async def _look_and_add(
         self, performance: Performance, place: AvailableLocation, candidate: Candidate, ports: Sequence[str]
     ) -> None:
         programs = await self._programs.of(performance.runtime, candidate)
         if programs is not None and not self._is_closed:
             self._add(performance, place, candidate, ports, programs)
-            self.look()
 
     def _add(
         self,
@@ -213,6 +262,7 @@ class Rehearsals:
         for port, key in new[: max(0, _MOST_WAITING - len(waiting))]:
             self._seen.add(key)
             waiting.append((Rehearsal(performance, port, key, self._config.verify), place))
+        self.look()
 
     def _is_wanted(self, key: ProofKey) -> bool:
         known = self._proofs.of(key)
@@ -259,7 +309,7 @@ class Rehearsals:
         rehearsal, place = chosen
         self._begun[rehearsal.name] += 1
         # It does not run before it is known here.
-        self._running[host] = running = _Running(rehearsal, place)
+        self._running[host] = running = _Running(rehearsal, place, not rehearsal.performance.has_ended)
         running.task = asyncio.create_task(self._rehearse(host, running))
 
     async def _rehearse(self, host: str, running: _Running) -> None:
@@ -268,18 +318,50 @@ class Rehearsals:
             finding = await asyncio.create_task(rehearsal.run())
             # What it has shown is kept, whoever wants its core now.
             running.is_ending = True
-            if finding is not None:
-                await self._found(rehearsal, finding, time.time() - began)
-            elif not self._is_closed:
-                self._waiting[host].append((rehearsal, running.place))
+            self._has_shown(host, running, finding, time.time() - began)
+        except NotApartError:
+            self._open.add(rehearsal.performance.runtime)
+            self._put_back(host, running)
         except asyncio.CancelledError:
-            rehearsal.killed += 1
+            # What was tried beside its job has cost it nothing.
+            rehearsal.killed += not running.is_beside
             if rehearsal.killed == _MOST_TRIES:
                 self._tell(rehearsal, unknown("its core was wanted"), time.time() - began)
-            elif not self._is_closed:
-                self._waiting[host].append((rehearsal, running.place))
+            else:
+                self._put_back(host, running)
         finally:
             del self._running[host]
+            self.look()
+
+    def _put_back(self, host: str, running: _Running) -> None:
+        if running.is_void:
+            self._seen.discard(running.rehearsal.key)
+        elif not self._is_closed:
+            self._waiting[host].append((running.rehearsal, running.place))
+
+    def _has_shown(self, host: str, running: _Running, finding: Finding | None, seconds: float) -> None:
+        rehearsal = running.rehearsal
+        if finding is None:
+            self._put_back(host, running)
+        elif running.is_beside and not finding.is_known and not finding.is_of_place:
+            rehearsal.waits_for_its_job = True
+            self._put_back(host, running)
+        else:
+            task = asyncio.create_task(self._confirm(host, running, finding, seconds))
+            self._confirming[task] = rehearsal.performance
+            task.add_done_callback(self._confirming.pop)
+
+    async def _confirm(self, host: str, running: _Running, finding: Finding, seconds: float) -> None:
+        """What it has shown counts when its job has ended well."""
+        try:
+            confirmed = await running.rehearsal.confirmed(finding)
+        except asyncio.CancelledError:
+            self._seen.discard(running.rehearsal.key)
+            raise
+        if confirmed is not None:
+            await self._found(running.rehearsal, confirmed, seconds)
+        else:
+            self._put_back(host, running)
             self.look()
 
     async def _found(self, rehearsal: Rehearsal, finding: Finding, seconds: float) -> None:
@@ -339,13 +421,16 @@ class Rehearsals:
         return obstacle_of_work_dir(command.initial_work_dir, command.absolute_initial_workdir_allowed)
 
     def _may_start(self, rehearsal: Rehearsal, place: AvailableLocation) -> bool:
+        performance = rehearsal.performance
+        if not performance.has_ended and (rehearsal.waits_for_its_job or performance.runtime in self._open):
+            return False
         rooms = [
             Room(float(hardware.cores - used.cores), float(hardware.memory - used.memory))
             for each in _stack(place)
             if (hardware := each.hardware) is not None
             for used in [self._used.get(each.name, Hardware())]
         ]
-        return may_start(rooms, float(rehearsal.performance.hardware.memory))
+        return may_start(rooms, float(performance.hardware.memory))
 
 
 def _can_be_rehearsed(token: Token | None) -> bool:

@@ -302,11 +302,13 @@ class JobSpec(_Spec):
     :ivar phases: None: the bursts in which it writes are not told
     :ivar cores: that it has: how many of them it needs is told; None: it is not
     :ivar idle: it computes, reads and writes only as far as nobody else wants to; None: as others do
-    :ivar seconds: it is ended when it has had so many, without those in which it waited for a processor; None: it is not
+    :ivar seconds: it is ended after so many, without those in which it waited for a processor; None: it is not
+    :ivar spare: it is ended when less than so many bytes are free where its first scratch directory is; None: it is not
     :ivar scratch: directories that are removed if it does not succeed; None: as an empty list
     :ivar mounts: directories that it finds at other places, if that can be had; None: as an empty list
     :ivar excerpts: what tells them from their files is told; None: as an empty list
     :ivar confined: it can change nothing but what is there, where the kernel can see to that; None: it can
+    :ivar apart: where the kernel cannot, it does not start; None: it does
     """
 
     name: str
@@ -325,10 +327,12 @@ class JobSpec(_Spec):
     cores: int | None = None
     idle: Literal[True] | None = None
     seconds: int | None = None
+    spare: int | None = None
     scratch: tuple[Path, ...] | None = None
     mounts: tuple[Mount, ...] | None = None
     excerpts: tuple[Excerpt, ...] | None = None
     confined: Literal[True] | None = None
+    apart: Literal[True] | None = None
 
 
 class SessionSpec(_Spec):
@@ -751,7 +755,7 @@ class ExitEvent(_Event):
     signal: int | None = None
     success: bool
     reason: Literal[
-        "exited", "cancelled", "producer", "rewritten", "unstreamable", "overtime", "driver", "lost", "error"
+        "exited", "cancelled", "producer", "rewritten", "unstreamable", "overtime", "space", "driver", "lost", "error"
     ]
     input: str | None = None
     message: str | None = None
@@ -765,6 +769,11 @@ class ExitEvent(_Event):
         # A shell ends so when what it runs is killed.
         codes = {128 + number for number in _KILLING}
         return self.reason in ("cancelled", "driver", "lost") or self.signal in _KILLING or self.code in codes
+
+    @property
+    def is_not_apart(self) -> bool:
+        """Whether it has not started because it would not have been kept apart."""
+        return self.reason == "error" and (self.message or "").startswith("it cannot be kept apart")
 
 
 # What nobody sends to himself for a mistake; the kernel sends the last two for a limit of the user's.

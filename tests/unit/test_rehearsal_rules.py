@@ -9,12 +9,16 @@ import pytest
 
 from streamflow_io.learned.proofs import Way
 from streamflow_io.run.rehearsal_rules import (
+    GIVEN_UP,
     SMALL,
     Finding,
     Manner,
     Ran,
     Room,
+    disk_beside,
     disk_for,
+    grace_for,
+    is_worthless,
     may_start,
     next_manner,
     obstacle_of_work_dir,
@@ -79,6 +83,27 @@ def test_who_needs_much_more_of_a_processor_under_the_net_gets_a_pipe(piped: Ran
     assert found(("net", ran(cpu=9.0)), ("pipe", piped)) == finding
     assert found(("net", ran(cpu=6.5))) == Finding("net")
     assert found(("net", ran(cpu=0.9)), cpu=0.0) == Finding("net"), "too little to tell"
+
+
+GIVEN = ran(succeeded=False, ended=GIVEN_UP, held_at=0, call="lseek", fed=0)
+
+
+@pytest.mark.parametrize(
+    ("piped", "finding"),
+    [(ran(), Finding("pipe")), (FAILED, Finding(None, "it seeks in it")), (GIVEN, Finding(None, "it seeks in it"))],
+)
+def test_who_waits_for_the_file_too_early_is_not_waited_for(piped: Ran, finding: Finding) -> None:
+    assert is_worthless(0, False, 100)
+    assert is_worthless(None, True, 100)
+    assert not is_worthless(60, False, 100)
+    assert not is_worthless(None, False, 100)
+    assert found(("net", GIVEN), ("pipe", piped)) == finding
+    assert not found(("net", GIVEN), size=SMALL).is_known
+
+
+def test_what_a_run_waits_for_at_its_end_is_little() -> None:
+    assert [grace_for(seconds) for seconds in (0.0, 100.0, 10_000.0)] == [0.0, 2.0, 10.0]
+    assert disk_beside(10**9, 10**9) > disk_for(10**9) + 4 * 10**9
 
 
 def test_of_a_small_file_nothing_can_be_told_of_a_pipe() -> None:

@@ -17,10 +17,9 @@ from streamflow.workflow.token import FileToken
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.proofs import Proof, RememberedProofs
-from streamflow_io.run import rehearsal as rehearsal_module
 from streamflow_io.run import rehearsals as module
 from streamflow_io.run.programs import Programs
-from streamflow_io.run.rehearsal import Rehearsal
+from streamflow_io.run.rehearsal import NotApartError, Rehearsal
 from streamflow_io.run.rehearsal_rules import Finding, unknown
 from streamflow_io.run.rehearsals import Rehearsals
 from streamflow_io.runtime import ExitEvent
@@ -114,6 +113,11 @@ class Stage:
         **fields: Any,
     ) -> None:
         """A job of a step succeeds; on the driver's node if no other one is given. So many cores are taken then."""
+        job = self.begins(step, size, option, runtime, **fields)
+        await self.succeeds(job, seconds, taken)
+
+    def begins(self, step: str, size: int = 9, option: int = 0, runtime: Runtime | None = None, **fields: Any) -> Job:
+        """A job of a step is about to run."""
         command = CWLCommand(step=cast(Any, None))
         vars(command).update(fields)
         each = SimpleNamespace(name=f"/{step}", command=command, output_connectors={})
@@ -122,9 +126,19 @@ class Stage:
         self.rehearsals.placed(job.name, [self.host])
         inputs: dict[str, Token] = {"text": File(value), "option": Token(option)}
         runtime = runtime or Runtime(is_here=True)
+        self.rehearsals.begins(cast(Any, each), job, cast(Any, runtime), inputs)
+        return job
+
+    async def succeeds(self, job: Job, seconds: float = 1.0, taken: float = 0) -> None:
+        """It has ended well."""
         exit_event = ExitEvent(job="0", time=0, event="exit", success=True, reason="exited", started=0, ended=seconds)
-        self.rehearsals.succeeded(cast(Any, each), job, cast(Any, runtime), inputs, {}, exit_event)
+        self.rehearsals.succeeded(job, {}, exit_event)
+        self.rehearsals.ended(job)
         await self.account(taken)
+
+    async def fails(self, job: Job) -> None:
+        self.rehearsals.ended(job)
+        await settled()
 
     async def account(self, cores: float, memory: float = 0) -> None:
         """So much is taken now."""
@@ -303,22 +317,17 @@ async def test_the_shortest_comes_first(stage: Stage) -> None:
     await stage.rehearsals.close()
 
 
-async def test_what_streamflow_asks_of_a_location_goes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_streamflow_asks_of_a_location_goes_to_its_end() -> None:
     """All of it goes through one shell: who does not read the answer leaves it to the next one."""
     answer, answered = asyncio.get_running_loop().create_future(), list[str]()
 
-    async def described(*what: object) -> dict[str, Any]:
+    async def described() -> dict[str, Any]:
         answered.append(await answer)
         return {}
 
-    async def run(words: list[str], seconds: float) -> tuple[str, int]:
-        return {"du": "1 /out", "df": "of\nd 9 9 9999999 9% /"}[words[0]], 0
-
-    monkeypatch.setattr(rehearsal_module, "_described", described)
-    job = SimpleNamespace(output_directory="/out")
-    inputs = {"text": Token(None)}
-    performance = SimpleNamespace(runtime=SimpleNamespace(run=run), job=job, step=None, inputs=inputs, outputs={})
-    task = asyncio.create_task(Rehearsal(cast(Any, performance), "text", cast(Any, None), "full").run())
+    performance = SimpleNamespace(ended=nothing, described=described)
+    rehearsal = Rehearsal(cast(Any, performance), "text", cast(Any, None), "full")
+    task = asyncio.create_task(rehearsal.confirmed(Finding("net", excerpt=5)))
     await settled()
     task.cancel()
     await settled()
@@ -327,6 +336,72 @@ async def test_what_streamflow_asks_of_a_location_goes_to_its_end(monkeypatch: p
     with pytest.raises(asyncio.CancelledError):
         await task
     assert answered == ["checksums"]
+
+
+async def test_what_is_shown_beside_a_job_counts_when_that_has_ended_well(stage: Stage) -> None:
+    job = stage.begins("a")
+    await stage.account(1)
+    assert stage.begun == ["/a/text"]
+    await stage.finds("/a/text", Finding("net"))
+    assert stage.told == []
+    await stage.performs("b")
+    assert stage.begun == ["/a/text", "/b/text"], "nobody waits for the job"
+    await stage.succeeds(job)
+    assert stage.told == [("/a/text", "net", None)]
+    await stage.rehearsals.close()
+
+
+@pytest.mark.parametrize("has_shown", [True, False])
+async def test_of_a_job_that_fails_nothing_counts(stage: Stage, has_shown: bool) -> None:
+    job = stage.begins("a")
+    await stage.account(1)
+    if has_shown:
+        await stage.finds("/a/text", Finding(None, "exit code 1 when it reads a stream"))
+    await stage.fails(job)
+    assert stage.told == []
+    assert stage.ended == ([] if has_shown else ["/a/text"])
+    # Its next attempt is another one.
+    again = stage.begins("a")
+    await stage.account(1)
+    await stage.finds("/a/text", Finding("net"))
+    await stage.succeeds(again)
+    assert stage.told == [("/a/text", "net", None)]
+    await stage.rehearsals.close()
+
+
+async def test_who_cannot_be_kept_apart_waits_for_its_job(stage: Stage) -> None:
+    job = stage.begins("a")
+    await stage.account(1)
+    stage.findings["/a/text"].set_exception(NotApartError())
+    await settled()
+    assert stage.begun == ["/a/text"]
+    await stage.succeeds(job)
+    assert stage.begun == ["/a/text"] * 2
+    await stage.finds("/a/text", Finding("net"))
+    assert stage.told == [("/a/text", "net", None)]
+    await stage.rehearsals.close()
+
+
+async def test_what_is_not_known_beside_a_job_is_tried_after_it(stage: Stage) -> None:
+    job = stage.begins("a")
+    await stage.account(1)
+    await stage.finds("/a/text", unknown("there is too little space"))
+    assert (stage.told, stage.begun) == ([], ["/a/text"])
+    await stage.succeeds(job)
+    assert stage.begun == ["/a/text"] * 2
+    await stage.rehearsals.close()
+
+
+async def test_one_that_is_nearly_done_may_come_to_its_end(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "grace_for", lambda seconds: 5.0)
+    await stage.performs("a")
+    await stage.performs("b")
+    closing = asyncio.create_task(stage.rehearsals.close())
+    await settled()
+    await stage.finds("/a/text", Finding("net"))
+    await closing
+    assert stage.told == [("/a/text", "net", None)]
+    assert stage.begun == ["/a/text"], "no other one begins"
 
 
 async def test_inputs_take_turns(stage: Stage) -> None:

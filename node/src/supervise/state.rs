@@ -39,8 +39,8 @@ pub enum Fact {
     PartsFailed(String),
     /// Calls of the command are held, and nobody lets them go on.
     Unanswered(String),
-    /// The job has had all the time that it was given.
-    Overtime,
+    /// The job has had all that it was given, of time or of space.
+    Exhausted(Reason),
     /// The command could not be run.
     CannotRun(String),
     /// The calls of the command are told; it may start.
@@ -131,7 +131,7 @@ impl State {
             Fact::Signal { signal, to_group } => self.signal(now, signal, to_group),
             Fact::CancelRequested if self.reason.is_none() => self.cancel(now, Signal::SIGTERM, false),
             Fact::DriverGone if self.reason.is_none() => self.end(now, Reason::Driver, None, PATIENCE_WITHOUT_DRIVER),
-            Fact::Overtime if self.reason.is_none() => self.end(now, Reason::Overtime, None, PATIENCE),
+            Fact::Exhausted(reason) if self.reason.is_none() => self.end(now, reason, None, PATIENCE),
             Fact::InputFailed { reason, message } => self.end(now, reason, Some(message), Duration::ZERO),
             Fact::EventsFailed(message) | Fact::PartsFailed(message) | Fact::Unanswered(message)
                 if self.reason.is_none() =>
@@ -331,7 +331,7 @@ mod tests {
             ("gone", _) => Fact::TreeEnded,
             ("cancel", _) => Fact::CancelRequested,
             ("driver", _) => Fact::DriverGone,
-            ("overtime", _) => Fact::Overtime,
+            ("overtime", _) => Fact::Exhausted(Reason::Overtime),
             ("events", _) => Fact::EventsFailed("no space".into()),
             ("input", _) => Fact::InputFailed { reason: Reason::Producer { input: "a".into() }, message: "?".into() },
             (signal, to) => Fact::Signal { signal: signal.parse().unwrap(), to_group: to == "group" },

@@ -33,10 +33,19 @@ struct PathBeneath {
     parent: i32,
 }
 
-/// Lets a command, and what it starts, change no files but those in some directories, and use no TCP; false where that cannot
-/// be had.
-pub fn confine<'a>(command: &mut Command, directories: impl Iterator<Item = &'a Path>) -> bool {
-    let Ok(ruleset) = ruleset(directories) else { return false };
+/// How far a command is confined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confined {
+    Not,
+    /// What files it changes.
+    InFiles,
+    /// That, and whom it reaches by TCP.
+    Wholly,
+}
+
+/// Lets a command, and what it starts, change no files but those in some directories, and use no TCP, as far as that can be had.
+pub fn confine<'a>(command: &mut Command, directories: impl Iterator<Item = &'a Path>) -> Confined {
+    let Ok((ruleset, confined)) = ruleset(directories) else { return Confined::Not };
     let prepare = move || -> io::Result<()> {
         set_no_new_privs()?;
         // SAFETY: the call takes numbers only.
@@ -47,10 +56,10 @@ pub fn confine<'a>(command: &mut Command, directories: impl Iterator<Item = &'a 
     };
     // SAFETY: between fork and exec the closure only makes system calls, and allocates nothing.
     unsafe { command.pre_exec(prepare) };
-    true
+    confined
 }
 
-fn ruleset<'a>(directories: impl Iterator<Item = &'a Path>) -> io::Result<OwnedFd> {
+fn ruleset<'a>(directories: impl Iterator<Item = &'a Path>) -> io::Result<(OwnedFd, Confined)> {
     // SAFETY: without attributes the version is asked for.
     let version = unsafe {
         libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<Ruleset>(), 0, CREATE_RULESET_VERSION)
@@ -79,5 +88,5 @@ fn ruleset<'a>(directories: impl Iterator<Item = &'a Path>) -> io::Result<OwnedF
             return Err(io::Error::last_os_error());
         }
     }
-    Ok(ruleset)
+    Ok((ruleset, if version < 4 { Confined::InFiles } else { Confined::Wholly }))
 }

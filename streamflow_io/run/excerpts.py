@@ -1,0 +1,50 @@
+"""Adapter: makes the excerpts of files that a rehearsal tries first (:mod:`.excerpt_rules`)."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from streamflow_io.runtime import NodeRuntime
+from streamflow_io.runtime.protocol import Excerpt
+
+# How long it may take to make an excerpt.
+_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Excerpts:
+    """The first bytes of some files, as files in one directory.
+
+    :ivar of: the paths of those files
+    :ivar bytes: how many they have in all
+    """
+
+    directory: str
+    paths: tuple[str, ...]
+    of: tuple[str, ...]
+    bytes: int
+
+    def as_wholes(self, paths: Sequence[str]) -> tuple[Excerpt, ...]:
+        """Each of them, which is to be as its file for who finds it at one of these paths."""
+        pairs = enumerate(zip(paths, self.of, strict=True))
+        return tuple(Excerpt(name=str(number), path=path, of=file) for number, (path, file) in pairs)
+
+
+async def make_excerpts(runtime: NodeRuntime, directory: str, files: Sequence[str], most: Sequence[int]) -> Excerpts:
+    """
+    :param directory: is there
+    :param most: how many bytes each of them has at most
+    :raises OSError: if one cannot be made
+    """
+    paths = tuple(posixpath.join(directory, str(number)) for number in range(len(files)))
+    bytes_ = 0
+    for file, path, most_bytes in zip(files, paths, most, strict=True):
+        words = [runtime.binary, "excerpt", "--of", file, "--to", path, "--bytes", str(most_bytes)]
+        said, code = await runtime.run(words, _SECONDS)
+        if code != 0:
+            raise OSError(said)
+        bytes_ += int(json.loads(said)["bytes"])
+    return Excerpts(directory, paths, tuple(files), bytes_)
