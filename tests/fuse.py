@@ -61,8 +61,9 @@ while True:
     except OSError: pass
     if child: os._exit(0)
 """
-# Its input ends with those who test, however they end: a mount that is left would be in everybody's way.
-_KEEPER = '"$@" < /dev/null & cat; kill -KILL $!; umount --lazy "$0"'
+# Its input ends with those who test, however they end: a mount that is left would be in everybody's way, and so would
+# be one that nobody serves any more: StreamFlow looks at all mounts of the machine.
+_KEEPER = '"$@" < /dev/null & cat; umount --lazy "$0"; kill -KILL $!'
 
 
 def may_mount() -> bool:
