@@ -118,7 +118,7 @@ impl Job {
 
     /// Whether less than so many bytes are free where the first of these directories is.
     pub fn scratch_has_less_than(&self, bytes: u64) -> bool {
-        self.scratch.first().is_some_and(|Scratch(path)| free(path).is_some_and(|free| free < bytes))
+        self.scratch.first().is_some_and(|Scratch(path)| free(path).is_ok_and(|free| free < bytes))
     }
 
     /// Whether there is more to notice than that it is cancelled, which is looked for now and then.

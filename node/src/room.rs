@@ -31,19 +31,19 @@ pub fn run() -> i32 {
     0
 }
 
-/// How many bytes are free in the file system of a directory, for who is not root; None: nobody knows.
-pub fn free(directory: &Path) -> Option<u64> {
-    let found = statvfs(directory).ok()?;
-    (found.blocks() > 0).then(|| found.blocks_available().saturating_mul(found.fragment_size()))
+/// How many bytes are free in the file system of a directory, for who is not root.
+pub fn free(directory: &Path) -> nix::Result<u64> {
+    let found = statvfs(directory)?;
+    Ok(match found.blocks() {
+        // A tmpfs without a limit.
+        0 => u64::MAX,
+        _ => found.blocks_available().saturating_mul(found.fragment_size()),
+    })
 }
 
 /// Whether a file of `size` bytes may be made in the tmpfs of `directory`. Of the memory that is left for the job and others it may take a half at most.
 pub fn has_room(directory: &Path, size: u64) -> bool {
-    let space = statvfs(directory).map_or(0, |found| match found.blocks() {
-        // A tmpfs without a limit.
-        0 => u64::MAX,
-        _ => found.blocks_available().saturating_mul(found.fragment_size()),
-    });
+    let space = free(directory).unwrap_or(0);
     let limited = limited(Path::new(CGROUPS), &read("/proc/self/cgroup"));
     let memory = available(&read("/proc/meminfo")).into_iter().chain(limited).min().unwrap_or(u64::MAX);
     size <= space && size <= memory / 2

@@ -24,7 +24,7 @@ use nix::sys::inotify::AddWatchFlags;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::SignalFd;
 use nix::sys::time::TimeSpec;
-use nix::unistd::{gettid, Pid};
+use nix::unistd::Pid;
 
 use self::demand::Demand;
 use self::growth::epoch;
@@ -501,13 +501,7 @@ impl<'a> Supervisor<'a> {
         let now = self.now();
         let due = |allowance: &&mut Allowance| allowance.due() <= now;
         let Some(allowance) = self.allowance.as_mut().filter(due).filter(|_| !self.state.is_ending()) else { return };
-        // What the command waits for may be what this process does.
-        let processes = self.processes.look().into_iter().map(|process| process.id.pid).chain([Pid::this().as_raw()]);
-        let mut threads = BTreeMap::new();
-        processes.for_each(|process| tree::add_threads(process, &mut threads));
-        // This one has a processor now, and is told what it waited for before.
-        let own = gettid().as_raw();
-        threads.iter_mut().filter(|(id, _)| id.pid == own).for_each(|(_, vitals)| vitals.runnable = false);
+        let threads = if self.job.seconds.is_some() { self.processes.threads() } else { BTreeMap::new() };
         if allowance.look(now, threads) {
             self.handle(Fact::Exhausted(Reason::Overtime));
         } else if self.job.spare.is_some_and(|spare| self.job.scratch_has_less_than(spare)) {

@@ -75,7 +75,7 @@ class Performance:
     @property
     def directories(self) -> tuple[str, ...]:
         """Of its outputs, its inputs, and what it throws away."""
-        return directories_of(self.job)
+        return self.job.output_directory, self.job.input_directory, self.job.tmp_directory
 
     def files(self, port: str) -> list[Token]:
         """The files of one of its inputs."""
@@ -92,11 +92,6 @@ class Performance:
     async def described(self) -> dict[str, Any]:
         """Its outputs as :func:`described` says, when it has ended well."""
         return await described(self.step, self.job, (await self.ended()).outputs)
-
-
-def directories_of(job: Job) -> tuple[str, ...]:
-    """Of its outputs, its inputs, and what it throws away."""
-    return job.output_directory, job.input_directory, job.tmp_directory
 
 
 async def described(step: StreamingExecuteStep, job: Job, tokens: Mapping[str, Token]) -> dict[str, Any]:

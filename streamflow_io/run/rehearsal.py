@@ -127,9 +127,7 @@ class Rehearsal:
             return await self._run_until_known()
         except NotApartError:
             raise
-        except _ExhaustedError as error:
-            return unknown(str(error))
-        except NoChecksumsError as error:
+        except (_ExhaustedError, NoChecksumsError) as error:
             return unknown(str(error))
         except _NoGateError as error:
             return Finding(None, str(error), is_known=False, is_of_place=True)
@@ -416,9 +414,11 @@ class Rehearsal:
                 )
                 for number, (file, stream) in enumerate(zip(files, streams, strict=True))
             )
-        bounds: dict[str, int | bool] = {"apart": True, "spare": await self._free() // 2}
+        bounds: dict[str, int | bool]
         if self.performance.has_ended:
             bounds = {"seconds": seconds_for(self.performance.seconds)}
+        else:
+            bounds = {"apart": True, "spare": await self._free() // 2}
         ways = {"idle": True, "confined": True, "scratch": scratch, "inputs": inputs, **bounds}
         return job_spec(self.performance.step, job).model_copy(update=ways)
 

@@ -193,8 +193,6 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
     manner, ran = so_far[-1]
     if ran.is_from_outside or ran.ended in _TROUBLE or (ran.ended == "error" and manner != "pipe"):
         return unknown(ran.said or ran.ended)
-    if ran.ended == GIVEN_UP:
-        return _given_up(so_far, size, cpu)
     if manner == "file":
         return _with_the_file_again(so_far[-2][1], ran)
     if manner == "twin":
@@ -205,19 +203,12 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
         return "twin"
     if manner == "pipe":
         return _with_a_pipe(so_far[0][1], ran, cpu)
-    if ran.ended == "unstreamable" or (ran.is_equal and (_waits(ran, size) or is_dear(ran.cpu, cpu))):
+    waits = is_worthless(ran.held_at, ran.asked, size)
+    if ran.ended in ("unstreamable", GIVEN_UP) or (ran.is_equal and (waits or is_dear(ran.cpu, cpu))):
         return "pipe" if size > SMALL else unknown("the file is too small to tell")
     if not ran.is_equal:
         return "file"
     return Finding("net") if ran.fed or ran.held_at else unknown("it has not read it")
-
-
-def _given_up(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> Manner | Finding:
-    """What follows when the end of a run was not waited for."""
-    manner, ran = so_far[-1]
-    if manner == "net":
-        return "pipe" if size > SMALL else unknown("the file is too small to tell")
-    return _with_a_pipe(so_far[0][1], ran, cpu)
 
 
 def is_worthless(held_at: int | None, asked: bool, size: int) -> bool:
@@ -228,10 +219,6 @@ def is_worthless(held_at: int | None, asked: bool, size: int) -> bool:
     :param size: bytes of the file
     """
     return asked or (held_at is not None and held_at < _WORTH * size)
-
-
-def _waits(ran: Ran, size: int) -> bool:
-    return is_worthless(ran.held_at, ran.asked, size)
 
 
 def is_dear(cpu: float, plain: float) -> bool:

@@ -109,7 +109,7 @@ class Rehearsals:
         # Those that run, by their names.
         self._performances: dict[str, Performance] = {}
         # What has shown something, and counts when its job has ended well.
-        self._confirming: dict[asyncio.Task[None], Performance] = {}
+        self._confirming: dict[asyncio.Task[None], Rehearsal] = {}
         self._began = time.monotonic()
         # How many, by the input.
         self._begun: Counter[str] = Counter()
@@ -138,9 +138,8 @@ class Rehearsals:
     async def _grant(self, seconds: float) -> None:
         """Begin no more of them, and wait so long for those that run."""
         self._is_closed = True
-        running = [each.task for each in self._running.values() if each.task is not None]
-        if tasks := [*running, *(task for task, job in self._confirming.items() if job.has_ended)]:
-            await asyncio.wait(tasks, timeout=seconds)
+        if running := [each.task for each in self._running.values() if each.task is not None]:
+            await asyncio.wait(running, timeout=seconds)
         if self._confirming:
             await asyncio.wait(self._confirming, timeout=_CONFIRMING)
 
@@ -227,16 +226,21 @@ class Rehearsals:
         """The attempt has ended, and what was not said to have succeeded has not. Never waits, and never fails."""
         if (performance := self._performances.pop(job.name, None)) is None:
             return
+        void: list[Rehearsal] = []
         for host, waiting in self._waiting.items():
+            void += [each for each, _ in waiting if each.performance is performance]
             self._waiting[host] = [each for each in waiting if each[0].performance is not performance]
-            self._seen -= {each.key for each, _ in waiting if each.performance is performance}
         for running in self._running.values():
             if running.rehearsal.performance is performance:
+                void.append(running.rehearsal)
                 running.is_void = True
                 running.end()
-        for task, whose in self._confirming.items():
-            if whose is performance:
+        for task, confirming in self._confirming.items():
+            if confirming.performance is performance:
+                void.append(confirming)
                 task.cancel()
+        # The next attempt begins anew.
+        self._seen -= {each.key for each in void}
 
     async def _look_and_add(
         self, performance: Performance, place: AvailableLocation, candidate: Candidate, ports: Sequence[str]
@@ -334,9 +338,7 @@ class Rehearsals:
             self.look()
 
     def _put_back(self, host: str, running: _Running) -> None:
-        if running.is_void:
-            self._seen.discard(running.rehearsal.key)
-        elif not self._is_closed:
+        if not (running.is_void or self._is_closed):
             self._waiting[host].append((running.rehearsal, running.place))
 
     def _has_shown(self, host: str, running: _Running, finding: Finding | None, seconds: float) -> None:
@@ -348,16 +350,12 @@ class Rehearsals:
             self._put_back(host, running)
         else:
             task = asyncio.create_task(self._confirm(host, running, finding, seconds))
-            self._confirming[task] = rehearsal.performance
+            self._confirming[task] = rehearsal
             task.add_done_callback(self._confirming.pop)
 
     async def _confirm(self, host: str, running: _Running, finding: Finding, seconds: float) -> None:
         """What it has shown counts when its job has ended well."""
-        try:
-            confirmed = await running.rehearsal.confirmed(finding)
-        except asyncio.CancelledError:
-            self._seen.discard(running.rehearsal.key)
-            raise
+        confirmed = await running.rehearsal.confirmed(finding)
         if confirmed is not None:
             await self._found(running.rehearsal, confirmed, seconds)
         else:

@@ -10,7 +10,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::sys::signal::{kill, Signal};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
-use nix::unistd::{getpgrp, Pid};
+use nix::unistd::{getpgrp, gettid, Pid};
 
 use super::state::Fact;
 use crate::file_id::{file_id, FileId};
@@ -60,6 +60,17 @@ impl Processes {
     /// All of them, as they are now.
     pub fn look(&mut self) -> Vec<Process> {
         self.descendants.look()
+    }
+
+    /// The threads of all of them, and of this process: what the command waits for may be what that does.
+    pub fn threads(&mut self) -> BTreeMap<ProcessId, Vitals> {
+        let mut threads = BTreeMap::new();
+        let processes = self.look().into_iter().map(|process| process.id.pid).chain([Pid::this().as_raw()]);
+        processes.for_each(|process| tree::add_threads(process, &mut threads));
+        // This one has a processor now, and is told what it waited for before.
+        let own = gettid().as_raw();
+        threads.iter_mut().filter(|(id, _)| id.pid == own).for_each(|(_, vitals)| vitals.runnable = false);
+        threads
     }
 
     /// What is to be known of `processes`, which were just looked at.
