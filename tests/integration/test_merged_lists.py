@@ -43,20 +43,23 @@ def test_the_plan_knows_the_jobs_of_merged_inputs(bench: Bench, merge: Document,
 
 def test_lists_that_are_committed_and_merged(bench: Bench) -> None:
     """Rules before the merge and behind it."""
+    # Of several files of one name, which one keeps it among the results may depend on when their jobs end.
     script = "echo $name 1 > $name-1.txt; echo $name 2 > $name-2.txt"
     rules = [streaming({"port": "files", **COMMITTED}, {"port": "last", **COMMITTED})]
     made = tool(script, {"name": "string"}, {"files": found("*.txt", "File[]"), "last": found("*-2.txt")}, rules)
-    again = tool(
-        "cat $file > out.txt", {"file": "File"}, {"out": found("out.txt")}, [streaming({"port": "out", **COMMITTED})]
-    )
-    last = tool("cat $file > last.txt", {"file": "File"}, {"out": found("last.txt")})
+    rules_again = [streaming({"port": "out", **COMMITTED})]
+    again = {
+        name: tool(f"cat $file > {name}-${{file##*/}}", {"file": "File"}, {"out": found(f"{name}-*")}, rules_again)
+        for name in ("flat", "lasts")
+    }
+    last = tool("cat $file > end-${file##*/}", {"file": "File"}, {"out": found("end-*")})
     merged = {
-        "flat": {"source": ["a/files", "b/files", "b/last"], "linkMerge": "merge_flattened"},
+        "flat": {"source": ["a/files", "b/files", "c/last"], "linkMerge": "merge_flattened"},
         "lasts": {"source": ["a/last", "b/last"], "linkMerge": "merge_nested"},
     }
     steps = {
-        **{name: {"run": made, "in": {"name": {"default": name}}} for name in ("a", "b")},
-        **{name: {"run": again, "in": {"file": source}, "scatter": "file"} for name, source in merged.items()},
+        **{name: {"run": made, "in": {"name": {"default": name}}} for name in ("a", "b", "c")},
+        **{name: {"run": again[name], "in": {"file": source}, "scatter": "file"} for name, source in merged.items()},
         "end": {"run": last, "in": {"file": "flat/out"}, "scatter": "file"},
     }
     bench.run_both(workflow({}, steps, {"end": "end/out", "flat": "flat/out", "lasts": "lasts/out"}))
