@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from .auto import AUTO
+from .auto import AUTO, AUTO_LONG
 from .capio_chain import CAPIO_CHAIN
 from .chain import CHAIN
 from .checkpoints import CHECKPOINTS
@@ -44,6 +44,7 @@ from .simulated_work import Size
 from .stream_link import STREAM_LINK
 from .table import render
 from .templates import THOUSAND_GENOMES, THOUSAND_GENOMES_DIRECTORIES, VARIANT_CALLING
+from .watching import WATCHING
 from .workload import Workload
 
 WORKLOADS = {
@@ -52,6 +53,8 @@ WORKLOADS = {
         CHAIN,
         CAPIO_CHAIN,
         AUTO,
+        AUTO_LONG,
+        WATCHING,
         FANOUT,
         OVERHEAD,
         FEEDER,

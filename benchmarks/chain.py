@@ -86,10 +86,12 @@ class Chain:
         )
 
 
+DATA = Chain(chunks=64, chunk_bytes=8 * MEBIBYTE, work="0.05")
+
+
 def _prepare(directory: Path) -> Sequence[Variant]:
-    chain = Chain(chunks=64, chunk_bytes=8 * MEBIBYTE, work="0.05")
-    workflow = chain.write(directory / "chain.cwl")
-    pipe = " | ".join(map(shlex.join, (chain.source, chain.transform, chain.sum))) + " > result/sum.txt"
+    workflow = DATA.write(directory / "chain.cwl")
+    pipe = " | ".join(map(shlex.join, (DATA.source, DATA.transform, DATA.sum))) + " > result/sum.txt"
     return (
         Variant("bash pipe", lambda run: run_bash(run, pipe)),
         streamflow("plain", workflow),

@@ -59,10 +59,15 @@ def commit_hints(path: Path) -> Path:
     return _annotations(path, rules, [])
 
 
+def byte_stream_hints(path: Path) -> Path:
+    """Write annotations by which the second scatter reads each file while it is written."""
+    return _annotations(path, {"/first": _streaming("line", mode="no_update")}, ["/second/line"])
+
+
 def _prepare(directory: Path) -> Sequence[Variant]:
     workflow = tiny_jobs(directory / "overhead.cwl", WIDTH)
     commit = commit_hints(directory / "commit.yml")
-    stream = _annotations(directory / "stream.yml", {"/first": _streaming("line", mode="no_update")}, ["/second/line"])
+    stream = byte_stream_hints(directory / "stream.yml")
 
     return (
         streamflow("plain", workflow),

@@ -66,27 +66,42 @@ class Growing:
         self.producer.process.stdin.write(data)
         self.producer.process.stdin.close()
 
-    def input(self, target: Path | None, name: str = "in") -> dict[str, object]:
-        """An entry of ``inputs``, under the net."""
-        return {**self.runtime.stream(self.producer, self.path, target, name), "net": True}
+    def input(self, target: Path | None, name: str = "in", pipe: int | None = None) -> dict[str, object]:
+        """An entry of ``inputs``, under the net; up to ``pipe`` bytes it is a pipe."""
+        stream = {**self.runtime.stream(self.producer, self.path, target, name), "net": True}
+        return stream if pipe is None else {**stream, "pipe": pipe}
 
     def finish(self) -> None:
         self.go.touch()
 
 
-def start(runtime: Node, command: Sequence[str], growing: Growing, stdin: bool = False, **options: object) -> Job:
+def start(
+    runtime: Node,
+    command: Sequence[str],
+    growing: Growing,
+    stdin: bool = False,
+    pipe: int | None = None,
+    **options: object,
+) -> Job:
     """Starts a command that finds the stream as ``f``, or at its standard input; it prints to ``printed``."""
     place = runtime.base / "in"
-    streams = [growing.input(None if stdin else place / "f")]
+    streams = [growing.input(None if stdin else place / "f", pipe=pipe)]
     printed, said = str(runtime.base / "printed"), str(runtime.base / "said")
     spec = json.dumps({"name": "c", "inputs": streams, "stdout": printed, "stderr": said})
     return runtime.start("c", ["env", f"--chdir={place}", *command], job=spec, **options)  # type: ignore[arg-type]
 
 
-def run(runtime: Node, command: Sequence[str], data: bytes, stdin: bool = False, **options: object) -> Ran:
+def run(
+    runtime: Node,
+    command: Sequence[str],
+    data: bytes,
+    stdin: bool = False,
+    pipe: int | None = None,
+    **options: object,
+) -> Ran:
     """Runs a command while the file grows."""
     growing = Growing(runtime, data)
-    job = start(runtime, command, growing, stdin, **options)
+    job = start(runtime, command, growing, stdin, pipe, **options)
     deadline = time.monotonic() + SETTLING
     while time.monotonic() < deadline and not job.named("held") and job.process.poll() is None:
         time.sleep(0.005)

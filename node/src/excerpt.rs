@@ -1,20 +1,20 @@
-//! `sfio-node excerpt`: makes a file of the first bytes of another one.
+//! `sfio-node excerpt`: makes a file of the first bytes of another one, which is as whole as that.
+
+mod compressed;
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use serde::Serialize;
 
+use self::compressed::LONGEST_LINE;
 use crate::json;
 
 /// Exit codes.
 const MADE: i32 = 0;
 const FAILED: i32 = 1;
-
-/// A line ends in so many bytes, if it is one.
-const LONGEST_LINE: u64 = 1 << 20;
 
 #[derive(Serialize)]
 struct Made {
@@ -26,7 +26,8 @@ struct Made {
 /// # Arguments
 /// * `of` - the file
 /// * `to` - the new one; nothing is there
-/// * `bytes` - the most that it has; it ends where a line ends, if one does shortly before that
+/// * `bytes` - about the most that it has, never more of the file; it ends where a line ends, if one does shortly
+///   before that. What is compressed by gzip or bgzip is so, too, and can be read to its end
 pub fn run(of: &Path, to: &Path, bytes: u64) -> i32 {
     let said = make(of, to, bytes).and_then(|bytes| writeln!(io::stdout(), "{}", json::write(&Made { bytes })));
     match said {
@@ -39,14 +40,18 @@ pub fn run(of: &Path, to: &Path, bytes: u64) -> i32 {
 }
 
 fn make(of: &Path, to: &Path, bytes: u64) -> io::Result<u64> {
-    let from = File::open(of)?;
+    let mut from = File::open(of)?;
     let mode = from.metadata()?.permissions();
     let mut made = File::options().read(true).write(true).create_new(true).open(to)?;
-    let copied = io::copy(&mut from.take(bytes), &mut made)?;
-    let length = last_line(&made, copied)?.unwrap_or(copied);
-    made.set_len(length)?;
+    if !compressed::copy(&from, &mut made, bytes)? {
+        from.rewind()?;
+        made.set_len(0)?;
+        made.rewind()?;
+        let copied = io::copy(&mut from.take(bytes), &mut made)?;
+        made.set_len(last_line(&made, copied)?.unwrap_or(copied))?;
+    }
     fs::set_permissions(to, mode)?;
-    Ok(length)
+    Ok(made.metadata()?.len())
 }
 
 /// Where the last whole line of a file ends; None: in all that is looked at there is no end of a line.

@@ -87,7 +87,8 @@ def _proven(plan: Plan) -> Iterator[tuple[ProvenInput, Proof]]:
             is_of = key.kind == "reads" and key.tool == candidate.tool and key.port in candidate.inputs
             if is_of and proof.way is not None:
                 path = port_path(step, key.port)
-                yield ProvenInput(input=path, read=proof.way, tool=key.tool, options=key.options), proof
+                facts = {"read": proof.way, "first": proof.excerpt, "tool": key.tool, "options": key.options}
+                yield ProvenInput.model_validate({"input": path, **facts}), proof
 
 
 def _lines(found: Sequence[tuple[ProvenInput, Proof]]) -> Iterator[str]:
@@ -101,6 +102,8 @@ def _lines(found: Sequence[tuple[ProvenInput, Proof]]) -> Iterator[str]:
             yield f"  # it has streamed in {counted(proof.runs, 'job')}"
         yield f"  - input: {scalar(entry.input)}"
         yield f"    read: {entry.read}"
+        if entry.first is not None:
+            yield f"    first: {entry.first}"
         # In quotes: digits alone would be a number.
         yield f'    tool: "{entry.tool}"'
         yield f'    options: "{entry.options}"'

@@ -135,8 +135,7 @@ def _edge_text(edge: EdgeResult) -> str:
         told.append(f"{before_end} s before the end of its job")
     if waited:
         told.append(f"its reader waited {waited} s")
-    if edge.capio:
-        told.append(edge.capio)
+    told += [remark for remark in (edge.unused, edge.capio) if remark]
     if edge.reasons:
         told.append(f"not as asked: {'; '.join(edge.reasons)}")
     return f"  {way}: {', '.join(told)}"

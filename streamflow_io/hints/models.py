@@ -240,6 +240,7 @@ class ProvenInput(Model):
 
     input: StepPath = Field(description="as /step/port")
     read: Literal["net", "pipe"] = Field(description="how the tool may get the stream")
+    first: int | None = Field(None, gt=0, description="so many first bytes of a file have proven that; none: all did")
     tool: Digest = Field(description="for which tool that holds")
     options: Digest = Field(description="with which values of its inputs")
 

@@ -6,8 +6,11 @@ what it says of that, and who asks for more than bytes in another way is noticed
 runs are, step by step, those with the whole file, and of what comes after it the net sees all that it sees in a real
 stream.
 
-An excerpt proves, and never refuses: where anything is odd, all of the file decides. As a plain pipe nothing is proven
-so, because nobody would see what the program does with a pipe after the excerpt.
+Who waits for the whole file gets the excerpt as a plain pipe. What is proven so is a pipe to the end of the excerpt
+only: in a real stream the net sees what the program does after that, and a call that a pipe cannot serve waits for the
+file.
+
+An excerpt proves, and never refuses: where anything is odd, all of the file decides.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .rehearsal_rules import Finding, Manner, Ran, is_dear
+from .rehearsal_rules import GIVEN_UP, Finding, Manner, Ran, is_dear, is_worthless
 
 # That a program has to start under the net, which does not grow with its file.
 _SECONDS_TO_START = 0.1
@@ -50,17 +53,22 @@ class Sizes:
 SIZES = Sizes()
 
 
-def next_with_excerpt(so_far: Sequence[tuple[Manner, Ran]], bytes_: int, whole: int) -> Manner | Finding | None:
+def next_with_excerpt(
+    so_far: Sequence[tuple[Manner, Ran]], bytes_: int, whole: int, files: int = 1
+) -> Manner | Finding | None:
     """How a job is to be run next with an excerpt, or what it has proven; None: nothing, all of the file decides.
 
     :param so_far: how it has gone, in order: with the excerpt as a file, and as a stream. Of the second run
         `difference` says what is not as in the first one, which is compared with the whole file afterwards
     :param bytes_: of the excerpt; of all files, if there are several
     :param whole: the same of what it is an excerpt of
+    :param files: how many these are
     """
     if not so_far:
         return "file"
     manner, ran = so_far[-1]
+    if manner == "net" and files == 1 and _waits_for_more(ran, bytes_):
+        return "pipe"
     if not ran.is_equal or ran.asked:
         return None
     if manner == "file":
@@ -68,7 +76,14 @@ def next_with_excerpt(so_far: Sequence[tuple[Manner, Ran]], bytes_: int, whole: 
     has_read_all = ran.fed == bytes_ and ran.held_at in (None, bytes_)
     if not has_read_all or _would_be_dear(ran.cpu, so_far[0][1].cpu, whole / bytes_):
         return None
-    return Finding("net", excerpt=bytes_)
+    return Finding("pipe" if manner == "pipe" else "net", excerpt=bytes_)
+
+
+def _waits_for_more(ran: Ran, bytes_: int) -> bool:
+    """Whether a program waits for the whole file under the net, and might do as well with a pipe."""
+    if ran.asked:
+        return False
+    return ran.ended in ("unstreamable", GIVEN_UP) or (ran.is_equal and is_worthless(ran.held_at, ran.asked, bytes_))
 
 
 def _would_be_dear(cpu: float, plain: float, times: float) -> bool:

@@ -353,7 +353,7 @@ class Execution:
                 runtime,
                 careful if id(token) in unasked else config,
                 name,
-                net=id(token) in nets,
+                net=nets.get(id(token)),
                 closes=self._learned.closes(token),
             )
             for name, (token, attempt) in read.items()

@@ -50,7 +50,7 @@ def input_stream(
     reader: NodeRuntime,
     config: SchedulerConfig | None = None,
     stream: str | None = None,
-    net: bool = False,
+    net: int | None = None,
     closes: int | None = None,
 ) -> InputStream:
     """An input whose bytes are fed to the job as one attempt of its producer writes them.
@@ -60,7 +60,8 @@ def input_stream(
     :param reader: where the job runs that reads; it reaches the producer's runtime
     :param config: how much of what was fed is compared with the file at the commit, and whether its rate is limited
     :param stream: what it is called there
-    :param net: no hint says that the job reads it front to back
+    :param net: no hint says that the job reads it front to back: it is under the net; after so many bytes, and a pipe
+        before. None: it is a pipe
     :param closes: when it was closed after writing so often it is taken to be complete; None: when it is committed
     """
     config = config or SchedulerConfig()
@@ -82,7 +83,8 @@ def input_stream(
         limit=limit,
         id=stream,
         phases=True,
-        net=True if net else None,
+        net=None if net is None else True,
+        pipe=net or None,
         closes=None if link is not None else closes,
     )
 

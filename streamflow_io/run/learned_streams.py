@@ -113,6 +113,8 @@ class LearnedReads:
         self._job = job
         # How those are read that are streams, and of which proof, if they need one.
         self._ways: dict[str, Way] = {}
+        # Of how many first bytes that is proven, if not of all.
+        self._excerpts: dict[str, int] = {}
         self._keys: dict[str, ProofKey] = {}
         # Those that are read when they are complete: it is not proven with these options, or has turned out wrong.
         self._as_files: set[str] = set()
@@ -150,6 +152,8 @@ class LearnedReads:
                 self._as_files.add(name)
             else:
                 self._ways[name] = proof.way
+                if proof.excerpt is not None:
+                    self._excerpts[name] = proof.excerpt
 
     @property
     def streams(self) -> frozenset[str]:
@@ -165,10 +169,15 @@ class LearnedReads:
             return await with_finals(self._step, self._job, inputs, jobs, self._as_files)
         return inputs
 
-    def under_net(self, inputs: Mapping[str, Token]) -> set[int]:
-        """The streams of which the command must not see that they are no files, by the identity of their tokens."""
-        nets = (name for name in self.streams if self._ways[name] == "net")
-        return {id(token) for name in nets for token in stream_tokens(inputs[name])}
+    def under_net(self, inputs: Mapping[str, Token]) -> dict[int, int]:
+        """The streams that are under the net, by the identity of their tokens, and after how many bytes.
+
+        What a command does with a pipe is known to be right as far as it was tried; of all else it must not see that it
+        has no file.
+        """
+        nets = {name: 0 for name in self.streams if self._ways[name] == "net"}
+        nets |= {name: self._excerpts[name] for name in (self.streams & self._excerpts.keys()) - nets.keys()}
+        return {id(token): bytes_ for name, bytes_ in nets.items() for token in stream_tokens(inputs[name])}
 
     def unasked(self, inputs: Mapping[str, Token]) -> set[int]:
         """The streams for which no hint has asked, by the identity of their tokens."""

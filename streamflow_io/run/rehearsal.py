@@ -100,11 +100,16 @@ class Rehearsal:
         return excerpt_rules.SIZES.excerpts(self._sizes)
 
     @property
+    def share(self) -> float:
+        """Which part of its files is read, the next time that it runs once."""
+        if self._most is None or self._has_tried_excerpts:
+            return 1.0
+        return sum(self._most) / self.size
+
+    @property
     def seconds(self) -> float:
         """About so long it takes to run once, the next time; infinite as long as nobody knows."""
-        if self._most is None or self._has_tried_excerpts:
-            return self.performance.seconds
-        return self.performance.seconds * sum(self._most) / self.size
+        return self.performance.seconds * self.share
 
     @cached_property
     def _files(self) -> list[Token]:
@@ -162,13 +167,14 @@ class Rehearsal:
     async def _try_excerpts(self, most: Sequence[int]) -> Finding | None:
         """What the first bytes of its files prove; None: nothing."""
         directory = posixpath.join(posixpath.dirname(self.performance.job.input_directory), random_name())
-        path = job_path(self.performance.step.workflow.context, self.performance.job, directory)
         try:
-            await to_the_end(path.mkdir(mode=0o777, parents=True, exist_ok=True))
-            excerpts = await make_excerpts(self.performance.runtime, directory, await self._find_files(), most)
-            ran: list[tuple[Manner, Ran]] = []
-            while isinstance(following := next_with_excerpt(ran, excerpts.bytes, self.size), str):
-                before = ran[-1][1].made if ran else None
+            excerpts = await self._make_excerpts(directory, most)
+            files, ran = len(self._files), list[tuple[Manner, Ran]]()
+            while isinstance(following := next_with_excerpt(ran, excerpts.bytes, self.size, files), str):
+                if ran and not ran[-1][1].succeeded:
+                    # Nothing is left of a job that has not.
+                    excerpts = await self._make_excerpts(directory, most)
+                before = ran[0][1].made if ran else None
                 ran.append((following, await self._run_at(following, before, is_disguised=False, excerpts=excerpts)))
             self._made_of_excerpts = ran[0][1].made or {}
             return following
@@ -179,6 +185,11 @@ class Rehearsal:
             return None
         finally:
             await to_the_end(_remove(self.performance.step, self.performance.job, (directory,)))
+
+    async def _make_excerpts(self, directory: str, most: Sequence[int]) -> Excerpts:
+        path = job_path(self.performance.step.workflow.context, self.performance.job, directory)
+        await to_the_end(path.mkdir(mode=0o777, parents=True, exist_ok=True))
+        return await make_excerpts(self.performance.runtime, directory, await self._find_files(), most)
 
     async def _find_files(self) -> list[str]:
         """The files themselves, to which the inputs of the job lead."""

@@ -295,13 +295,14 @@ class Rehearsals:
     def _next(self, host: str) -> tuple[Rehearsal, AvailableLocation] | None:
         """Of those that may start, the shortest of which there were fewest; None: there is none.
 
-        A core may be idle for a short time only, and what has to end before it has shown anything is lost.
+        A core may be idle for a short time only, and what has to end before it has shown anything is lost. Of those
+        that take as long, that of the largest file: by that most is gained.
         """
         able = [waiting for waiting in self._waiting[host] if self._may_start(*waiting)]
 
-        def rank(waiting: tuple[Rehearsal, AvailableLocation]) -> tuple[int, float]:
+        def rank(waiting: tuple[Rehearsal, AvailableLocation]) -> tuple[int, float, float, int]:
             rehearsal, _ = waiting
-            return self._begun[rehearsal.name], rehearsal.seconds
+            return self._begun[rehearsal.name], rehearsal.seconds, rehearsal.share, -rehearsal.size
 
         return min(able, key=rank, default=None)
 

@@ -108,6 +108,7 @@ class InputStream(_EarlyInput):
     :ivar id: what it is called where its limit changes, and in :class:`DrainedEvent`; None: as the producer's job
     :ivar phases: it is told how far it is, and when all that there was has been fed; None: it is not
     :ivar net: it is not declared `streamable`: the command must not see that it is no file; None: it is
+    :ivar pipe: only with net: until so many bytes of it were read, it is a pipe to the command; None: it is not
     :ivar closes: only with events: it ends when the file was closed after writing so often, and is compared when that
         is final; None: when it is committed
     """
@@ -120,6 +121,7 @@ class InputStream(_EarlyInput):
     id: str | None = None
     phases: Literal[True] | None = None
     net: Literal[True] | None = None
+    pipe: int | None = None
     replay: Literal[True] | None = None
     closes: int | None = None
 

@@ -26,6 +26,8 @@ class EdgeResult(Result):
     :ivar waited: seconds in which a reader had taken all that there was, and waited, in the mean; none: not known
     :ivar capio: with `runtime: capio`, whether CAPIO carried them, or why not; for people
     :ivar reasons: why files, or some of them, were not delivered as the rule asks
+    :ivar unused: that there was nothing to deliver, or nobody to deliver it to, as where a `when` is false; for people;
+        none: there was, or the run has not ended well
     """
 
     output: str
@@ -37,6 +39,12 @@ class EdgeResult(Result):
     waited: float | None
     capio: str | None = None
     reasons: list[str]
+    unused: str | None = None
+
+    @property
+    def remarks(self) -> list[str]:
+        """All that there is to say of it in words."""
+        return [*self.reasons, *(remark for remark in (self.unused, self.capio) if remark)]
 
 
 def edge_results(history: History) -> list[EdgeResult]:
@@ -48,9 +56,12 @@ def _edges(history: History) -> Iterator[EdgeResult]:
     ends = {job.name: job.ended for job in history.jobs if job.ended is not None}
     streams_into = grouped(history.streamed, lambda stream: stream.step)
     committed = grouped(history.committed, lambda commit: commit.output)
+    ran = {job.step for job in history.jobs}
     for edge in history.edges:
+        producer = edge.output.rpartition("/")[0]
         consumer = None if edge.input is None else edge.input.rpartition("/")[0]
-        steps = {edge.output.rpartition("/")[0], consumer}
+        steps = {producer, consumer}
+        idle = [step for step in (producer, consumer) if step is not None and step not in ran]
         streams = [each for each in streams_into[consumer or ""] if _is_of(each, edge)]
         if edge.delivery in (Delivery.COMMIT, Delivery.GATE):
             early = [each.ended - each.first for each in committed[edge.output]]
@@ -78,6 +89,7 @@ def _edges(history: History) -> Iterator[EdgeResult]:
             waited=fmean(waited) if waited else None,
             capio=_capio(edge, streams, lost),
             reasons=list(dict.fromkeys([*([edge.fallback] if edge.fallback else []), *found])),
+            unused=f"no job of {idle[0]} ran" if idle and history.status == "completed" else None,
         )
 
 

@@ -116,7 +116,7 @@ def early_parts(history: History) -> Iterator[str]:
 def _fallback_lines(history: History) -> Iterator[str]:
     if (line := fallback_line(history)) is not None:
         yield line
-    elif history.edges:
+    elif history.edges and history.status == "completed":
         yield "Nothing was delivered later than asked"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.models import Direction
 
 from .records import (
@@ -105,7 +106,7 @@ class History:
     :ivar ended: whether the end was recorded: if not, the run was killed or goes on
     :ivar status: how it has ended; none: it has not, or that is not known
     :ivar routes: what reaches what, if the run was observed
-    :ivar edges: what is to be delivered early
+    :ivar edges: what is to be delivered early, and what nobody knew of when the run began, but was
     :ivar fallbacks: what was not, as was found during the run
     :ivar readings: what jobs began to read before it was complete
     :ivar streamed: byte streams that have ended
@@ -218,6 +219,8 @@ class HistoryReader:
     def __init__(self, label: str, run: RunRecord) -> None:
         self.history = History(label, run)
         self._open_jobs: dict[str, Job] = {}
+        # Each from an output to an input.
+        self._edges: set[tuple[str, str | None]] = set()
 
     def told(self, record: Record) -> None:
         """The next record."""
@@ -226,6 +229,7 @@ class HistoryReader:
         history.seconds = max(history.seconds, time)
         if (kept := _KEPT.get(type(record))) is not None:
             kept(history, record)
+            self._find_edge(record)
         elif isinstance(record, StepRecord):
             history.steps[record.step] = record
         elif isinstance(record, SessionRecord):
@@ -236,6 +240,16 @@ class HistoryReader:
             history.ended, history.status = True, record.status
         elif isinstance(record, JobRecord):
             _follow(history, self._open_jobs, record, time)
+
+    def _find_edge(self, record: Record) -> None:
+        """What is proven while a run goes on streams although nobody knew of it when the run began."""
+        if isinstance(record, EdgeRecord):
+            self._edges.add((record.output, record.input))
+        elif isinstance(record, ReadingRecord) and (record.output, record.input) not in self._edges:
+            self._edges.add((record.output, record.input))
+            delivery = Delivery.STREAM if record.delivery == "stream" else Delivery.GATE
+            edge = EdgeRecord(time=record.time, output=record.output, input=record.input, delivery=delivery)
+            self.history.edges.append(edge)
 
     def forget(self, most: int) -> None:
         """Keep only the last so many jobs, and what was had of storages since the first of them."""

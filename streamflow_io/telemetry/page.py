@@ -261,7 +261,7 @@ def edge_row(edge: EdgeResult) -> tuple[str, ...]:
         megabytes(edge.bytes) if edge.streamed and edge.bytes is not None else "",
         number(edge.before_end),
         number(edge.waited),
-        "; ".join([*edge.reasons, *([edge.capio] if edge.capio else [])]),
+        "; ".join(edge.remarks),
     )
 
 

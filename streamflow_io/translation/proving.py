@@ -36,7 +36,7 @@ def known_to(path: Path, annotations: Mapping[str, StepAnnotations]) -> tuple[Pr
     for step, hints in annotations.items():
         for entry in hints.proven:
             key = ProofKey(entry.tool, "reads", entry.input.rpartition("/")[2], entry.options)
-            proofs.setdefault(key, Proof(key, step, 0, entry.read))
+            proofs.setdefault(key, Proof(key, step, 0, entry.read, excerpt=entry.first))
     return tuple(proofs.values())
 
 

@@ -24,6 +24,12 @@ SAME = {
     "count": reader("wc -l > out", stdin="$(inputs.text.path)"),
     "named": reader('{ pwd; echo "$text" "$TMPDIR"; wc -l < "$text"; } > out'),
 }
+_LOOKS = "import os, sys; f = os.open(sys.argv[1], 0)\ntry: end = os.lseek(f, {}, 2)\nexcept OSError: end = 0\n"
+_COUNTS = "n = 0\nwhile d := os.read(f, 1 << 16): n += len(d)\n"
+#: They look at the end of a file before they read it, and do without where there is none.
+LOOKING = {
+    "last": python(_LOOKS.format(-1) + "if end: os.read(f, 1); os.lseek(f, 0, 0)\n" + _COUNTS + "print(n)"),
+}
 #: What the first bytes must not prove; and how each reads a stream.
 OTHER: dict[str, tuple[Document, str | None]] = {
     "early": (reader('head -n 3 "$text" > out'), "net"),
@@ -33,6 +39,11 @@ OTHER: dict[str, tuple[Document, str | None]] = {
         python(
             "import os, sys; f = open(sys.argv[1]); n = len(f.read()); print(n, os.fstat(f.fileno()).st_size > 100_000)"
         ),
+        None,
+    ),
+    # The same by its end.
+    "end": (
+        python(_LOOKS.format(0) + "if end: os.lseek(f, 0, 0)\n" + _COUNTS + "print(n, end > 100_000)"),
         None,
     ),
     # The trailer of a large file.
@@ -52,7 +63,7 @@ OTHER: dict[str, tuple[Document, str | None]] = {
 
 
 def test_the_first_bytes_prove_and_never_refuse(bench: Bench) -> None:
-    tools = {**SAME, **{name: each for name, (each, _) in OTHER.items()}}
+    tools = {**SAME, **LOOKING, **{name: each for name, (each, _) in OTHER.items()}}
     bench.program = "streamflow excerpting"
     path = bench.write(consumers(bench, tools), {}, io=True, config={"streaming": "auto"})
     ended = bench.finish(bench.start(path), path, 300)
@@ -61,10 +72,21 @@ def test_the_first_bytes_prove_and_never_refuse(bench: Bench) -> None:
     records: dict[str, Any] = {
         record["step"].strip("/"): record for record in bench.telemetry() if record["event"] == "rehearsed"
     }
-    assert {name: records[name].get("way") for name in SAME} == dict.fromkeys(SAME, "net")
-    assert all(0 < records[name]["excerpt"] < records[name]["bytes"] / 2 for name in SAME)
+    proven = {**dict.fromkeys(SAME, "net"), **dict.fromkeys(LOOKING, "pipe")}
+    assert {name: records[name].get("way") for name in proven} == proven
+    assert all(0 < records[name]["excerpt"] < records[name]["bytes"] / 2 for name in proven)
     assert {name: records[name].get("way") for name in OTHER} == {name: way for name, (_, way) in OTHER.items()}
     assert not any(records[name].get("excerpt") for name in OTHER)
     proofs = {proof.step.strip("/"): proof for proof in known_proofs(default_path())}
-    assert {name for name, proof in proofs.items() if proof.excerpt is not None} == set(SAME)
-    assert ended.log.count("proven with the first 42.2 kB") == len(SAME)
+    assert {name for name, proof in proofs.items() if proof.excerpt is not None} == set(proven)
+    assert ended.log.count("proven with the first 42.2 kB") == len(proven)
+    again = bench.finish(bench.start(path), path, 300)
+    assert again.ok, again.errors
+    # What was tried as a pipe is one up to there, and under the net after it.
+    # One says where it is.
+    made, remade = (
+        {name: file["checksum"] for name, file in run.outputs.items() if name != "named"} for run in (ended, again)
+    )
+    assert remade == made
+    streamed = {record["step"].strip("/") for record in bench.telemetry() if record["event"] == "streamed"}
+    assert set(proven) <= streamed

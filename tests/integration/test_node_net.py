@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -188,6 +189,33 @@ def test_it_has_to_start_again(case: Case, runtime: Node) -> None:
     ran = run(runtime, _command(case), data(), case.stdin)
     assert (ran.code, ran.reason, ran.job.exit()["input"]) == (75, "unstreamable", "in"), ran
     assert not ran.job.processes()
+
+
+#: What a script makes of a pipe up to some place, and the call that waits for the file after that.
+PIPES = {
+    "the end": ("try: os.lseek(f, -9, 2)\nexcept OSError as error: print(error.errno)", "29\n", "lseek"),
+    "another place": ("try: os.pread(f, 9, 9)\nexcept OSError as error: print(error.errno)", "29\n", "pread64"),
+    "the file in memory": (
+        "try: mmap.mmap(f, 9, prot=1)\nexcept OSError as error: print(error.errno)\nexcept ValueError: print('size')",
+        f"{errno.ENODEV}\n",
+        "mmap",
+    ),
+    "where it is": ("try: os.lseek(f, 0, 1)\nexcept OSError as error: print(error.errno)", "29\n", ""),
+}
+
+
+@pytest.mark.parametrize("asks", PIPES)
+@pytest.mark.parametrize("stdin", [False, True])
+def test_up_to_some_place_it_is_a_pipe(asks: str, stdin: bool, runtime: Node, tmp_path: Path) -> None:
+    script, as_pipe, held = PIPES[asks]
+    opened = _IMPORTS + ("f = 0\n" if stdin else "f = os.open('f', 0)\n")
+    # Not to its end: there the file is whole, and nothing waits.
+    rest = f"n = 1_000_000\nwhile n: n -= len(os.read(f, min(n, 1 << 16)))\n{script}\nprint(len(os.read(f, 9)))\n"
+    command = [sys.executable, "-ISc", f"{opened}os.read(f, 9)\n{script}\n{rest}"]
+    ran = run(runtime, command, data(), stdin, pipe=1_000_000)
+    natively = native([sys.executable, "-ISc", f"{opened}os.read(f, 9)\n{rest}"], data(), tmp_path / "native", stdin)
+    assert (ran.code, ran.out.decode()) == (0, as_pipe + natively[1].decode()), ran.said
+    assert ran.held == held
 
 
 _SEEKS = "import os; f = os.open('f', 0); os.read(f, 9); print(os.lseek(f, -9, 2), os.read(f, 9))"

@@ -14,9 +14,10 @@ import sys
 import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from streamflow_io.learned.proofs import Way
 from streamflow_io.run.excerpt_rules import next_with_excerpt
 from streamflow_io.run.rehearsal_rules import Finding, Manner, Ran, next_manner
 from tests.matrix.building import MissingError, Workshop
@@ -30,8 +31,30 @@ from tests.node_support import Node, node
 SHARE = 4
 
 
-def judge(workshop: Workshop, consumer: Consumer, base: Path) -> tuple[bool, Finding]:
-    """Whether the first bytes prove that it reads a stream, and what all of the file shows.
+@dataclass(frozen=True)
+class Judged:
+    """
+    :ivar first: how the first bytes prove that it reads a stream; None: they do not
+    :ivar whole: what all of the file shows
+    :ivar difference: what differs when it reads all of it as the first bytes have proven; empty: nothing
+    """
+
+    first: Way | None
+    whole: Finding
+    difference: str = ""
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.first is not None and bool(self.whole.way is None or self.difference)
+
+    def __str__(self) -> str:
+        proves = {"net": "prove it", "pipe": "prove it with a pipe", None: "do not prove it"}[self.first]
+        whole = f"the first bytes {proves}, and the file {_shown(self.whole)}"
+        return f"{whole}, but it differs: {self.difference}" if self.difference else whole
+
+
+def judge(workshop: Workshop, consumer: Consumer, base: Path) -> Judged:
+    """What the first bytes of a file prove, whether that is right, and what all of it shows.
 
     :raises MissingError: when something is not on this machine
     """
@@ -39,7 +62,10 @@ def judge(workshop: Workshop, consumer: Consumer, base: Path) -> tuple[bool, Fin
     prepare(workshop, consumer)
     with node(base) as runtime:
         trial = _Trial(workshop, consumer, runtime)
-        return trial.proves(), trial.whole()
+        first = trial.first()
+        if first is None or first.way is None or first.excerpt is None:
+            return Judged(None, trial.whole())
+        return Judged(first.way, trial.whole(), trial.streamed(first.way, first.excerpt))
 
 
 class _Trial:
@@ -54,7 +80,7 @@ class _Trial:
         self.file = self.produce / "out" / self.parts.producer.name
         self.count = 0
 
-    def proves(self) -> bool:
+    def first(self) -> Finding | None:
         excerpt = self.produce / "first"
         words = ["excerpt", "--of", self.file, "--to", excerpt, "--bytes", str(self.file.stat().st_size // SHARE)]
         subprocess.run([self.runtime.binary, *words], check=True, stdout=subprocess.DEVNULL)
@@ -67,7 +93,13 @@ class _Trial:
             different = _difference(made[0], files) if made else _unlike(plain, files)
             so_far.append((following, replace(ran, difference=different or None)))
             made.append(files)
-        return following is not None
+        return following
+
+    def streamed(self, way: Way, excerpt: int) -> str:
+        """What differs when it reads all of the file as it would in a run; empty: nothing."""
+        plain, _ = self.run("file", self.file)
+        files, ran = self.run("net", self.file, pipe=excerpt if way == "pipe" else None)
+        return _difference(plain, files) or ("" if ran.succeeded else ran.ended)
 
     def whole(self) -> Finding:
         so_far: list[tuple[Manner, Ran]] = []
@@ -77,8 +109,11 @@ class _Trial:
             so_far.append((following, replace(ran, difference=_difference(plain, files) or None)))
         return following
 
-    def run(self, manner: Manner, read: Path, of: Path | None = None) -> tuple[Files, Ran]:
-        """Run it with a file: as it is, or as a stream; as the first bytes of another one, if there is one."""
+    def run(self, manner: Manner, read: Path, of: Path | None = None, pipe: int | None = None) -> tuple[Files, Ran]:
+        """Run it with a file: as it is, or as a stream; as the first bytes of another one, if there is one.
+
+        :param pipe: under the net, so many bytes are a pipe
+        """
         consumer = self.parts.consumer
         shutil.rmtree(self.consume)
         target = self.consume / "in" / consumer.name
@@ -87,7 +122,8 @@ class _Trial:
         if manner in ("net", "pipe"):
             where: dict[str, object] = {"stdin": True} if consumer.stdin else {"fifo": str(target)}
             stream = {"name": "in", "port": "out", "path": str(read), "target": where, "replay": True}
-            spec["inputs"] = [{**stream, **({"net": True} if manner == "net" else {})}]
+            net = {"net": True} if manner == "net" else {}
+            spec["inputs"] = [{**stream, **net, **({} if pipe is None else {"pipe": pipe})}]
         else:
             target.symlink_to(read)
             spec |= {"stdin": str(target)} if consumer.stdin else {}
@@ -126,7 +162,7 @@ def _unlike(plain: Files, files: Files) -> str:
     return next(unlike, "")
 
 
-def _attempt(workshop: Workshop, consumer: Consumer, base: Path) -> tuple[bool, Finding] | str:
+def _attempt(workshop: Workshop, consumer: Consumer, base: Path) -> Judged | str:
     try:
         return judge(workshop, consumer, base)
     except MissingError as missing:
@@ -150,6 +186,7 @@ def main() -> int:
     arguments = parser.parse_args()
     chosen = [consumer for consumer in CONSUMERS if re.search(arguments.only, consumer.name)]
     counted: Counter[str] = Counter()
+    wrong = 0
     with tempfile.TemporaryDirectory(prefix="excerpts-") as scratch, ThreadPoolExecutor(arguments.jobs) as pool:
         workshop = Workshop(Path(scratch), arguments.scale)
         bases = [Path(scratch, f"case{number}") for number in range(len(chosen))]
@@ -159,14 +196,13 @@ def main() -> int:
                 what = "not tried"
                 print(f"{consumer.name}: {what}: {outcome[-300:]}", flush=True)
             else:
-                proves, finding = outcome
-                whole = _shown(finding)
-                what = f"the first bytes {'prove' if proves else 'do not prove'} it, and the file {whole}"
-                print(f"{consumer.name}: {what} {finding.reason or ''}", flush=True)
+                what = str(outcome)
+                wrong += outcome.is_wrong
+                print(f"{consumer.name}: {what} {outcome.whole.reason or ''}", flush=True)
             counted[what] += 1
     for what, count in counted.most_common():
         print(f"{count:4} {what}")
-    return 1 if any("bytes prove it" in what and not what.endswith("file proves") for what in counted) else 0
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -15,13 +15,15 @@ from streamflow_io.telemetry.records import (
     CommittedRecord,
     EdgeRecord,
     EndedRecord,
+    EndRecord,
     FallbackRecord,
+    ReadingRecord,
     Record,
     RunRecord,
     StreamedRecord,
 )
 from streamflow_io.telemetry.results import RunResult, run_results
-from tests.telemetry import BEGIN
+from tests.telemetry import BEGIN, job
 
 
 def edge(target: str | None = "/b/in", delivery: Delivery = Delivery.STREAM, **fields: Any) -> EdgeRecord:
@@ -54,6 +56,31 @@ def test_what_has_streamed() -> None:
         ("/a/out -> /b/in", "as a byte stream", "2", "4", "", "", ""),
         ("/a/out -> /c/in", "at commit", "", "", "", "", ""),
     ]
+
+
+def test_what_nobody_knew_of_when_the_run_began() -> None:
+    facts = {"time": BEGIN, "job": "/b/0", "step": "/b", "output": "/a/out", "sources": ("/a/0",)}
+    readings = [
+        ReadingRecord.model_validate({**facts, "input": name, "delivery": delivery})
+        for name, delivery in (("/b/in", "stream"), ("/b/in", "stream"), ("/b/other", "gate"))
+    ]
+    assert rows(*readings, streamed("/b/0", 1_000_000)) == [
+        ("/a/out -> /b/in", "as a byte stream", "1", "1", "", "", ""),
+        ("/a/out -> /b/other", "at the gate", "1", "1", "", "", ""),
+    ]
+    assert len(rows(edge(), *readings)) == 2
+
+
+def test_what_nobody_has_written_or_read() -> None:
+    skipped, end = "no job of /b ran", EndRecord(time=BEGIN, status="completed")
+    of_a = tuple(job("/a/0", 0.0, 0.0, 1.0))
+    assert [row[-1] for row in rows(edge(), edge(None), *of_a, end)] == [
+        skipped,
+        "",
+    ]
+    assert rows(edge(), end)[0][-1] == "no job of /a ran"
+    assert rows(edge(), *of_a, EndRecord(time=BEGIN, status="failed"))[0][-1] == ""
+    assert rows(edge(), *of_a)[0][-1] == ""
 
 
 def test_what_capio_has_carried() -> None:

@@ -243,6 +243,9 @@ def test_a_failed_run_claims_nothing() -> None:
         "3 files were committed up to 2.0 s before their jobs ended",
         "Not delivered as asked: /a/out: it runs elsewhere",
     ]
+    assert ending_lines(history(*run, end=7, status="failed"))[1:] == [
+        "3 files were committed up to 2.0 s before their jobs ended"
+    ]
 
 
 def test_of_a_run_without_hints_nothing_is_said() -> None:

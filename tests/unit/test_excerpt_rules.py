@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamflow_io.run.excerpt_rules import SIZES, next_with_excerpt
-from streamflow_io.run.rehearsal_rules import Finding, Ran
+from streamflow_io.run.rehearsal_rules import GIVEN_UP, Finding, Manner, Ran
 
 MIB = 2**20
 EXCERPT, WHOLE = 4 * MIB, 64 * MIB
@@ -58,6 +58,38 @@ def test_who_makes_the_same_of_a_stream_is_proven(streamed: Ran) -> None:
 
 
 @pytest.mark.parametrize(
+    "streamed",
+    [
+        Ran(False, GIVEN_UP, held_at=0, call="lseek"),
+        ran(held_at=0, call="lseek", fed=0),  # It has ended before it could be given up.
+        ran(ended="unstreamable", succeeded=False),
+    ],
+)
+def test_who_waits_for_the_file_gets_a_pipe(streamed: Ran) -> None:
+    so_far: list[tuple[Manner, Ran]] = [("file", AS_FILE), ("net", streamed)]
+    assert next_with_excerpt(so_far, EXCERPT, WHOLE) == "pipe"
+    assert next_with_excerpt([*so_far, ("pipe", ran())], EXCERPT, WHOLE) == Finding("pipe", excerpt=EXCERPT)
+    # Each of several files would be a pipe up to another place.
+    assert next_with_excerpt(so_far, EXCERPT, WHOLE, 2) is None
+
+
+@pytest.mark.parametrize(
+    "piped",
+    [
+        ran(difference="out.txt"),
+        ran(succeeded=False),
+        ran(asked=True),
+        ran(fed=EXCERPT - 1),
+        ran(ended="error", succeeded=False),
+        ran(cpu=1.25),
+    ],
+)
+def test_a_pipe_that_is_not_as_good_shows_nothing(piped: Ran) -> None:
+    given_up = Ran(False, GIVEN_UP, held_at=0, call="lseek")
+    assert next_with_excerpt([("file", AS_FILE), ("net", given_up), ("pipe", piped)], EXCERPT, WHOLE) is None
+
+
+@pytest.mark.parametrize(
     "as_file",
     [
         ran(succeeded=False),  # As of a file in a format that has an end.
@@ -76,10 +108,9 @@ def test_who_does_something_else_with_the_first_bytes_shows_nothing(as_file: Ran
         ran(difference="out.txt"),
         ran(succeeded=False),
         ran(asked=True),
-        ran(ended="unstreamable", succeeded=False),
+        Ran(False, GIVEN_UP, held_at=0, call="newfstatat", asked=True),
         ran(fed=EXCERPT - 1),  # It has stopped early.
         ran(fed=EXCERPT, held_at=EXCERPT - 1, call="lseek"),
-        ran(held_at=0, call="lseek", fed=0),
         # With all of the file it would take 6.4 s more.
         ran(cpu=1.25),
     ],

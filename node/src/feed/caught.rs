@@ -39,6 +39,7 @@ impl Feeder {
     pub fn serve(&mut self, asked: &Asked, handler: &Handler) -> Result<Reply, Failure> {
         match asked.demand {
             Demand::Unseen => return Err(unseen(&asked.call)),
+            Demand::Seek { .. } | Demand::File if self.is_a_pipe_yet() => return Ok(Reply::Answer(Answer::Continue)),
             Demand::Seek { offset, whence } if !self.is_split() => {
                 let here = self.consumed();
                 match target(offset, whence, here) {
@@ -60,6 +61,11 @@ impl Feeder {
             return Ok(Reply::Placed);
         }
         self.replace(asked, handler)
+    }
+
+    /// What the command does with a pipe up to here is known to be right.
+    fn is_a_pipe_yet(&self) -> bool {
+        self.input.pipe > 0 && !self.is_split() && self.consumed() < self.input.pipe
     }
 
     /// The next byte that is read is that of another place. Whoever shares the pipe shares this, too, as that of a file.

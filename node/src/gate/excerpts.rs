@@ -1,16 +1,19 @@
 //! Files that are the first bytes of others, for a command that is to do with them what it would do with these: as long as
-//! it reads on, it learns only where they end. `fstat` is answered as of the whole file. Every other call that would tell them
-//! apart goes on, and is remembered: also to go, or to read, beyond the end, where the whole file has more.
+//! it reads on, it learns only where they end. `fstat` is answered as of the whole file, and who goes to the end finds what
+//! both have there. Every other call that would tell them apart goes on, and is remembered: also to go, or to read,
+//! beyond the end, where the whole file has more.
 
 use std::borrow::Cow;
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io::{Error, ErrorKind};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
 use nix::errno::Errno;
 use nix::libc;
+use nix::unistd::{lseek, Whence};
 
 use super::call::Call;
 use super::descriptors::{REQUESTS, TELLING};
@@ -26,6 +29,8 @@ use crate::tree;
 
 /// Not smaller than the pages of any machine are: what lies in one of these is mapped as a whole.
 const PAGE: u64 = 4096;
+/// What is at the end of a file, to show that it is whole, is not longer.
+const TRAILER: u64 = 64;
 
 #[derive(Debug)]
 struct Excerpt {
@@ -35,6 +40,12 @@ struct Excerpt {
     /// Its bytes.
     end: u64,
     of: PathBuf,
+    /// Of that.
+    bytes: u64,
+    /// So many last bytes are the same in both.
+    alike: u64,
+    /// Somebody has gone to the end of the file, and was led to that of the excerpt.
+    was_led: AtomicBool,
     told_apart: Mutex<Option<Cow<'static, str>>>,
 }
 
@@ -55,7 +66,10 @@ impl Excerpts {
         let known = |spec: &crate::job::Excerpt| {
             let at = |error: Error| format!("excerpt {}: {}: {error}", spec.name, spec.path.display());
             let (ids, end) = look(&spec.path).map_err(at)?;
-            Ok(Excerpt { name: spec.name.clone(), ids, end, of: spec.of.clone(), told_apart: Mutex::default() })
+            let (bytes, alike) = compare_ends(&spec.path, &spec.of).map_err(at)?;
+            let (name, of) = (spec.name.clone(), spec.of.clone());
+            let (was_led, told_apart) = (AtomicBool::default(), Mutex::default());
+            Ok(Excerpt { name, ids, end, of, bytes, alike, was_led, told_apart })
         };
         let excerpts = job.excerpts.iter().map(known).collect::<Result<Vec<_>, String>>()?;
         Ok((!excerpts.is_empty()).then(|| Self { excerpts, elsewhere: AtomicBool::default() }))
@@ -98,10 +112,18 @@ impl Excerpts {
             }
             Some(Question::Place { descriptor, place }) => {
                 let excerpt = self.opened(call, descriptor)?;
-                if place.is_none_or(|place| place.of(call.thread, descriptor) > excerpt.end) {
+                if place > excerpt.end {
                     excerpt.is_told_apart(call);
                 }
                 None
+            }
+            Some(Question::Seek { descriptor, to }) => {
+                let excerpt = self.opened(call, descriptor)?;
+                let place = excerpt.lead(call.thread, descriptor, to);
+                if place.is_none() {
+                    excerpt.is_told_apart(call);
+                }
+                place.flatten().map(|place| Answer::Value(place as i64))
             }
             Some(Question::More { descriptor }) => {
                 self.opened(call, descriptor)?.is_told_apart(call);
@@ -152,6 +174,35 @@ impl Excerpts {
 }
 
 impl Excerpt {
+    /// Leads who goes to the end of the file to that of the excerpt, if he finds the same there, and returns where he takes
+    /// himself to be. What he asks, or reads, from there is not followed.
+    ///
+    /// None: he finds something else. Some(None): he goes himself.
+    fn lead(&self, thread: u32, descriptor: i32, to: Seek) -> Option<Option<u64>> {
+        let place = match to {
+            Seek::To(place) => place,
+            Seek::FromHere(offset) => {
+                let here = tree::value(thread, &format!("fdinfo/{descriptor}"), "pos:")?.parse::<u64>().ok()?;
+                if self.was_led.load(Ordering::Relaxed) && here + self.alike >= self.end {
+                    return None;
+                }
+                here.checked_add_signed(offset)?
+            }
+            Seek::FromEnd(offset) => {
+                self.bytes.checked_add_signed(offset).filter(|place| place + self.alike >= self.bytes)?
+            }
+        };
+        if place <= self.end && !matches!(to, Seek::FromEnd(_)) {
+            return Some(None);
+        }
+        let from_end = self.bytes.checked_sub(place).filter(|from_end| *from_end <= self.alike)?;
+        // Whoever shares the position shares this, too.
+        let open = memory::borrow_descriptor(thread, descriptor).ok()?;
+        lseek(open, (self.end - from_end) as i64, Whence::SeekSet).ok()?;
+        self.was_led.store(true, Ordering::Relaxed);
+        Some(Some(place))
+    }
+
     fn is_told_apart(&self, call: &Call) {
         lock(&self.told_apart).get_or_insert_with(|| call.name());
     }
@@ -162,8 +213,10 @@ impl Excerpt {
 enum Question {
     /// What is open.
     What { descriptor: i32, buffer: u64 },
-    /// To go, read or map there; None: that depends on where the file ends.
-    Place { descriptor: i32, place: Option<Place> },
+    /// To go there.
+    Seek { descriptor: i32, to: Seek },
+    /// To read or map there.
+    Place { descriptor: i32, place: u64 },
     /// More of what is open than its bytes.
     More { descriptor: i32 },
     /// The same of what its path leads to.
@@ -171,36 +224,27 @@ enum Question {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    At(u64),
+enum Seek {
+    To(u64),
     /// So far from where the reader is.
     FromHere(i64),
-}
-
-impl Place {
-    fn of(self, thread: u32, descriptor: i32) -> u64 {
-        match self {
-            Self::At(place) => place,
-            Self::FromHere(offset) => {
-                let here = tree::value(thread, &format!("fdinfo/{descriptor}"), "pos:");
-                here.and_then(|here| here.parse::<u64>().ok()?.checked_add_signed(offset)).unwrap_or(u64::MAX)
-            }
-        }
-    }
+    FromEnd(i64),
 }
 
 fn question(call: &Call) -> Option<Question> {
     let [first, second, third, fourth, fifth, sixth] = call.arguments;
     let descriptor = first as i32;
-    let at = |place: u64| Some(Question::Place { descriptor, place: Some(Place::At(place)) });
+    let at = |place: u64| Some(Question::Place { descriptor, place });
+    let seek = |to: Seek| Some(Question::Seek { descriptor, to });
     match call.number {
         libc::SYS_fstat => Some(Question::What { descriptor, buffer: second }),
         libc::SYS_newfstatat if is_of_descriptor(call, fourth) => Some(Question::What { descriptor, buffer: third }),
         libc::SYS_statx if is_of_descriptor(call, third) => Some(Question::What { descriptor, buffer: fifth }),
         libc::SYS_lseek => match third as i32 {
-            libc::SEEK_SET => at(second),
-            libc::SEEK_CUR => Some(Question::Place { descriptor, place: Some(Place::FromHere(second as i64)) }),
-            _ => Some(Question::Place { descriptor, place: None }),
+            libc::SEEK_SET => seek(Seek::To(second)),
+            libc::SEEK_CUR => seek(Seek::FromHere(second as i64)),
+            libc::SEEK_END => seek(Seek::FromEnd(second as i64)),
+            _ => Some(Question::More { descriptor }),
         },
         // From where the reader is.
         libc::SYS_preadv2 if fourth as i64 == -1 => None,
@@ -209,7 +253,7 @@ fn question(call: &Call) -> Option<Question> {
         libc::SYS_mmap => {
             // Its last page, of which at least one byte has to be there; what is beyond the end in it is not of the file.
             let last = sixth.saturating_add(second).saturating_sub(1) / PAGE * PAGE;
-            Some(Question::Place { descriptor: fifth as i32, place: Some(Place::At(last + u64::from(last > 0))) })
+            Some(Question::Place { descriptor: fifth as i32, place: last + u64::from(last > 0) })
         }
         libc::SYS_sendfile => Some(Question::More { descriptor: second as i32 }),
         libc::SYS_ioctl if !REQUESTS.contains(&(second as u32)) => None,
@@ -235,10 +279,26 @@ fn look(path: &Path) -> std::io::Result<(Vec<FileId>, u64)> {
     Ok((vec![file_id_of(&fs::symlink_metadata(path)?), file_id_of(&found)], found.len()))
 }
 
+/// How many bytes a file has, and how many last ones are those of its excerpt.
+fn compare_ends(excerpt: &Path, of: &Path) -> std::io::Result<(u64, u64)> {
+    let ends = [excerpt, of].map(|path| {
+        let file = File::open(path)?;
+        let bytes = file.metadata()?.len();
+        let length = bytes.min(TRAILER);
+        let mut end = vec![0; length as usize];
+        file.read_exact_at(&mut end, bytes - length)?;
+        Ok::<_, Error>((bytes, end))
+    });
+    let [excerpt, of] = ends;
+    let (bytes, of) = of?;
+    let alike = excerpt?.1.iter().rev().zip(of.iter().rev()).take_while(|(one, other)| one == other).count();
+    Ok((bytes, alike as u64))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
+    use std::io::{Read, Seek as _};
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
 
@@ -249,10 +309,14 @@ mod tests {
 
     impl Excerpted {
         fn new() -> Self {
+            Self::with("abcdef", "abc")
+        }
+
+        fn with(whole: &str, first: &str) -> Self {
             let directory = tempfile::tempdir().unwrap();
             let inside = |name: &str| directory.path().join(name);
-            fs::write(inside("whole"), "abcdef").unwrap();
-            fs::write(inside("first"), "abc").unwrap();
+            fs::write(inside("whole"), whole).unwrap();
+            fs::write(inside("first"), first).unwrap();
             symlink("first", inside("link")).unwrap();
             let text = format!(
                 r#"{{"name": "n", "excerpts": [{{"name": "e", "path": "{0}/link", "of": "{0}/whole"}}]}}"#,
@@ -320,7 +384,8 @@ mod tests {
             assert_eq!(excerpted.told().is_some(), expected, "{name}");
         }
         for (number, second, third, expected) in [
-            (libc::SYS_lseek, 0, libc::SEEK_END, Some("lseek")),
+            (libc::SYS_lseek, 0, libc::SEEK_HOLE, Some("lseek")),
+            (libc::SYS_lseek, u64::MAX, libc::SEEK_END, Some("lseek")),
             (libc::SYS_lseek, 3, libc::SEEK_SET, None),
             (libc::SYS_lseek, 4, libc::SEEK_SET, Some("lseek")),
             (libc::SYS_lseek, 3, libc::SEEK_CUR, None),
@@ -356,6 +421,56 @@ mod tests {
         let excerpted = Excerpted::new();
         excerpted.excerpts.answer(&Call { native: false, ..call(libc::SYS_read, [0; 6]) });
         assert!(excerpted.told().is_some(), "calls of 32 bits are not understood");
+    }
+
+    #[test]
+    fn who_goes_to_the_end_finds_the_same_there() {
+        let excerpted = Excerpted::with("abcdefghi\n\n", "abc\n\n");
+        let file = excerpted.open("link");
+        let seeks = |offset: i64, whence: i32| {
+            let asks = call(libc::SYS_lseek, [file.as_raw_fd() as u64, offset as u64, whence as u64, 0, 0, 0]);
+            excerpted.excerpts.answer(&asks)
+        };
+        let read = || {
+            let mut found = String::new();
+            (&file).read_to_string(&mut found).unwrap();
+            found
+        };
+        assert_eq!(seeks(0, libc::SEEK_CUR), None);
+        for (offset, whence, place, rest) in [
+            (0, libc::SEEK_END, 11, ""),
+            (-1, libc::SEEK_END, 10, "\n"),
+            (-2, libc::SEEK_END, 9, "\n\n"),
+            (9, libc::SEEK_SET, 9, "\n\n"),
+            (11, libc::SEEK_SET, 11, ""),
+        ] {
+            assert_eq!(seeks(offset, whence), Some(Answer::Value(place)));
+            assert_eq!(read(), rest);
+        }
+        assert_eq!(excerpted.told(), None);
+        (&file).rewind().unwrap();
+        assert_eq!(seeks(0, libc::SEEK_CUR), None);
+        assert_eq!(excerpted.told(), None);
+    }
+
+    #[test]
+    fn who_was_led_there_is_not_followed() {
+        for (offset, whence) in
+            [(-3, libc::SEEK_END), (1, libc::SEEK_END), (8, libc::SEEK_SET), (12, libc::SEEK_SET), (0, libc::SEEK_CUR)]
+        {
+            let excerpted = Excerpted::with("abcdefghi\n\n", "abc\n\n");
+            let file = excerpted.open("first");
+            let seeks = |offset: i64, whence: i32| {
+                let asks = call(libc::SYS_lseek, [file.as_raw_fd() as u64, offset as u64, whence as u64, 0, 0, 0]);
+                excerpted.excerpts.answer(&asks)
+            };
+            assert_eq!(seeks(0, libc::SEEK_END), Some(Answer::Value(11)));
+            assert_eq!(
+                (seeks(offset, whence), excerpted.told().as_deref()),
+                (None, Some("lseek")),
+                "{offset} {whence}"
+            );
+        }
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub struct Input {
     pub phases: bool,
     /// It is not declared to be streamable: where the command does more than read it in order, it gets the file.
     pub net: bool,
+    /// Until so many bytes of it were read, calls do what they do with a pipe; only with `net`.
+    pub pipe: u64,
     /// It ends when it was closed after writing so often, and not only at the commit; then its bytes are still to be compared.
     pub closes: Option<NonZeroU32>,
     /// A part comes from the machine where it was said; None: it is read here.
@@ -81,6 +83,8 @@ struct InputFields {
     #[serde(default, deserialize_with = "or_default")]
     net: bool,
     #[serde(default, deserialize_with = "or_default")]
+    pipe: u64,
+    #[serde(default, deserialize_with = "or_default")]
     replay: bool,
     closes: Option<NonZeroU32>,
 }
@@ -90,7 +94,7 @@ impl TryFrom<InputFields> for Input {
 
     fn try_from(fields: InputFields) -> Result<Self, &'static str> {
         let InputFields { name, id, port, path, named, lock, events, link, part, number, target, .. } = fields;
-        let InputFields { verify, memory, limit, phases, net, replay, closes, .. } = fields;
+        let InputFields { verify, memory, limit, phases, net, pipe, replay, closes, .. } = fields;
         if events.is_none() && (named.is_some() || lock) {
             return Err("\"named\" and \"lock\" go with \"events\"");
         }
@@ -99,6 +103,9 @@ impl TryFrom<InputFields> for Input {
         }
         if events.is_none() && net && !replay {
             return Err("\"net\" goes with \"events\" or \"replay\"");
+        }
+        if pipe > 0 && !net {
+            return Err("\"pipe\" goes with \"net\"");
         }
         if replay && (limit.is_some() || phases) {
             return Err("\"limit\" and \"phases\" do not go with \"replay\"");
@@ -136,7 +143,24 @@ impl TryFrom<InputFields> for Input {
         let (verify, memory, limit) =
             (verify.unwrap_or_default(), memory.unwrap_or(true), limit.and_then(|limit| limit.rate));
         let id = id.unwrap_or_else(|| name.clone());
-        Ok(Self { name, id, port, path, named, lock, access, target, verify, memory, limit, phases, net, closes, home })
+        Ok(Self {
+            name,
+            id,
+            port,
+            path,
+            named,
+            lock,
+            access,
+            target,
+            verify,
+            memory,
+            limit,
+            phases,
+            net,
+            pipe,
+            closes,
+            home,
+        })
     }
 }
 

@@ -1,0 +1,227 @@
+//! The first bytes of what is compressed by gzip (RFC 1952), or by bgzip, which makes many small members of it
+//! (SAM/BAM format specification, section 4.1).
+
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::FileExt;
+
+use flate2::read::{GzDecoder, MultiGzDecoder};
+use flate2::write::GzEncoder;
+use flate2::{Compression, GzBuilder};
+
+/// A line ends in so many bytes, if it is one.
+pub const LONGEST_LINE: u64 = 1 << 20;
+
+const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
+/// Of the fields of a header: that there are more.
+const EXTRA: u8 = 4;
+/// Where these begin, in a header.
+const FIXED: usize = 12;
+/// Where bgzip writes how large a block is, but for one byte.
+const SIZE: usize = FIXED + 4;
+/// What bgzip puts at the end of each file.
+const LAST_BLOCK: [u8; 28] = *b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x06\0BC\x02\0\x1b\0\x03\0\0\0\0\0\0\0\0\0";
+/// So many times as large it may be when it is not compressed any more.
+const MOST_TIMES: u64 = 64;
+
+/// Copies the first bytes, so that they can be decompressed to their end.
+///
+/// # Returns
+/// False: it is not compressed so, or no part of it can be; something may have been written.
+pub fn copy(from: &File, to: &mut File, bytes: u64) -> io::Result<bool> {
+    let mut magic = [0; MAGIC.len()];
+    if !is_there(from.read_exact_at(&mut magic, 0))? || magic != MAGIC {
+        return Ok(false);
+    }
+    match last_block(from, bytes)? {
+        Some((_, 0)) => Ok(false),
+        Some((begin, end)) => {
+            let mut block = vec![0; (end - begin) as usize];
+            from.read_exact_at(&mut block, begin)?;
+            io::copy(&mut from.take(begin), to)?;
+            to.write_all(&to_end_of_line(block)?)?;
+            to.write_all(&LAST_BLOCK)?;
+            Ok(true)
+        }
+        None => again(from, to, bytes),
+    }
+}
+
+/// Where the last whole block of bgzip begins and ends in the first bytes; None: it has not been made by that.
+fn last_block(from: &File, bytes: u64) -> io::Result<Option<(u64, u64)>> {
+    let (mut begin, mut end) = (0, 0);
+    loop {
+        let mut header = [0; SIZE + 2];
+        if !is_there(from.read_exact_at(&mut header, end))? {
+            return Ok((end > 0).then_some((begin, end)));
+        }
+        // It is the first of the further fields in all that is known to make such files.
+        let is_block = header.starts_with(&MAGIC) && header[3] & EXTRA != 0 && header[FIXED..].starts_with(b"BC\x02\0");
+        if !is_block {
+            return Ok(None);
+        }
+        let next = end + u64::from(u16::from_le_bytes([header[SIZE], header[SIZE + 1]])) + 1;
+        if next > bytes {
+            return Ok(Some((begin, end)));
+        }
+        (begin, end) = (end, next);
+    }
+}
+
+/// A block of text, as far as lines end in it; others, whose records mostly end where a block ends, as they are.
+fn to_end_of_line(block: Vec<u8>) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    GzDecoder::new(&*block).read_to_end(&mut text)?;
+    let is_text = !text.contains(&0);
+    match text.iter().rposition(|byte| *byte == b'\n').filter(|_| is_text) {
+        Some(at) if at + 1 < text.len() => compressed(&text[..=at]),
+        _ => Ok(block),
+    }
+}
+
+/// A block of bgzip.
+fn compressed(text: &[u8]) -> io::Result<Vec<u8>> {
+    let header = GzBuilder::new().extra(*b"BC\x02\0\0\0");
+    let mut encoder = header.write(Vec::new(), Compression::default());
+    encoder.write_all(text)?;
+    let mut block = encoder.finish()?;
+    let size = u16::try_from(block.len() - 1).map_err(|_| io::Error::other("a block that is too large"))?;
+    block[SIZE..SIZE + 2].copy_from_slice(&size.to_le_bytes());
+    Ok(block)
+}
+
+/// Compresses once more what there is in the first bytes, to the end of a line if there is one.
+fn again(mut from: &File, to: &mut File, bytes: u64) -> io::Result<bool> {
+    let mut decompressed = |length: u64| -> io::Result<_> {
+        from.rewind()?;
+        Ok(Partial(MultiGzDecoder::new(BufReader::new(from.take(bytes)))).take(length))
+    };
+    let most = MOST_TIMES.saturating_mul(bytes);
+    let (length, line) = last_line(&mut decompressed(most)?)?;
+    let length = if length - line < LONGEST_LINE && line > 0 { line } else { length };
+    let mut encoder = GzEncoder::new(to, Compression::default());
+    io::copy(&mut decompressed(length)?, &mut encoder)?;
+    encoder.finish()?;
+    Ok(length > 0)
+}
+
+/// How many bytes there are, and where the last line ends in them; 0: no line does.
+fn last_line(of: &mut impl Read) -> io::Result<(u64, u64)> {
+    let (mut length, mut line) = (0, 0);
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let got = of.read(&mut buffer)?;
+        if got == 0 {
+            return Ok((length, line));
+        }
+        if let Some(at) = memchr::memrchr(b'\n', &buffer[..got]) {
+            line = length + at as u64 + 1;
+        }
+        length += got as u64;
+    }
+}
+
+/// What is cut off somewhere ends there.
+struct Partial<R>(R);
+
+impl<R: Read> Read for Partial<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(buffer) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
+            read => read,
+        }
+    }
+}
+
+fn is_there(read: io::Result<()>) -> io::Result<bool> {
+    match read {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        read => read.map(|()| true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// What there is in the excerpt of a file; None: it is not compressed so.
+    fn excerpt(content: &[u8], bytes: u64) -> Option<Vec<u8>> {
+        let directory = tempfile::tempdir().unwrap();
+        let (of, to) = (directory.path().join("of"), directory.path().join("to"));
+        fs::write(&of, content).unwrap();
+        let mut made = File::create_new(&to).unwrap();
+        copy(&File::open(&of).unwrap(), &mut made, bytes).unwrap().then(|| fs::read(&to).unwrap())
+    }
+
+    fn decompressed(content: &[u8]) -> Vec<u8> {
+        let mut found = Vec::new();
+        MultiGzDecoder::new(content).read_to_end(&mut found).unwrap();
+        found
+    }
+
+    fn gzip(content: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(content).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn lines() -> Vec<u8> {
+        (0..100_000_u64)
+            .map(|line| format!("{}\n", line.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+            .collect::<String>()
+            .into()
+    }
+
+    #[test]
+    fn gzip_ends_where_a_line_ends() {
+        let content = lines();
+        let whole = gzip(&content);
+        let two = [gzip(&content[..1000]), gzip(&content[1000..])].concat();
+        for file in [whole, two] {
+            let made = excerpt(&file, 100_000).unwrap();
+            assert!((50_000..150_000).contains(&made.len()), "{}", made.len());
+            let found = decompressed(&made);
+            assert!(content.starts_with(&found) && found.ends_with(b"\n") && found.len() > 100_000);
+        }
+    }
+
+    #[test]
+    fn what_has_no_lines_ends_somewhere() {
+        let content: Vec<u8> = lines().into_iter().filter(|byte| *byte != b'\n').collect();
+        let found = decompressed(&excerpt(&gzip(&content), 100_000).unwrap());
+        assert!(content.starts_with(&found) && found.len() > 100_000);
+    }
+
+    #[test]
+    fn bgzip_has_whole_blocks_and_whole_lines() {
+        let content = lines();
+        let blocks: Vec<Vec<u8>> = content.chunks(10_001).map(|chunk| compressed(chunk).unwrap()).collect();
+        let file = [blocks.concat(), LAST_BLOCK.to_vec()].concat();
+        let bytes = (blocks[0].len() + blocks[1].len() + 100) as u64;
+        let made = excerpt(&file, bytes).unwrap();
+        assert!(made.starts_with(&blocks[0]) && made.ends_with(&LAST_BLOCK));
+        let found = decompressed(&made);
+        assert!(content.starts_with(&found) && found.ends_with(b"\n"));
+        assert!((19_900..=20_002).contains(&found.len()), "{}", found.len());
+        let all = excerpt(&file, file.len() as u64).unwrap();
+        assert_eq!(decompressed(&all), content);
+    }
+
+    #[test]
+    fn blocks_that_are_no_text_stay_as_they_are() {
+        let blocks = [b"one\0\ntwo", b"3\nthree\0"].map(|content| compressed(content).unwrap());
+        let made = excerpt(&blocks.concat(), blocks[0].len() as u64).unwrap();
+        assert_eq!(made, [&*blocks[0], &LAST_BLOCK].concat());
+    }
+
+    #[test]
+    fn what_cannot_be_cut_so() {
+        for content in [&b""[..], b"text", b"\x1f\x8b", b"\x1f\x8b\x08 and no more", b"\x1f\x8b\x09 another method"] {
+            assert_eq!(excerpt(content, 9), None, "{content:?}");
+        }
+        let block = compressed(b"a block").unwrap();
+        assert_eq!(excerpt(&block, block.len() as u64 - 1), None);
+        assert_eq!(excerpt(&gzip(b"a line\n"), 3), None);
+    }
+}
