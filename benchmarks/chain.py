@@ -17,9 +17,9 @@ from .tools import MEBIBYTE
 from .workflows import JSON, TOOL, run_bash, streamflow, tool, write_workflow
 from .workload import Variant, Workload
 
-_FILE_NAME = "data"
+STDOUT_NAME = "data"
 FILE: JSON = {"type": "File", "streamable": True}
-STDOUT: JSON = {"type": "File", "streamable": True, "outputBinding": {"glob": _FILE_NAME}}
+STDOUT: JSON = {"type": "File", "streamable": True, "outputBinding": {"glob": STDOUT_NAME}}
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,14 @@ class Chain:
             inputs={},
             outputs={"sum": {"type": "File", "outputSource": "c/sum"}},
             steps={
-                "a": {"run": tool(self.source, {}, {"data": STDOUT}, stdout=_FILE_NAME), "in": {}, "out": ["data"]},
+                "a": {"run": tool(self.source, {}, {"data": STDOUT}, stdout=STDOUT_NAME), "in": {}, "out": ["data"]},
                 "b": {
                     "run": tool(
                         self.transform,
                         {"data": FILE},
                         {"transformed": STDOUT},
                         stdin="$(inputs.data.path)",
-                        stdout=_FILE_NAME,
+                        stdout=STDOUT_NAME,
                     ),
                     "in": {"data": "a/data"},
                     "out": ["transformed"],

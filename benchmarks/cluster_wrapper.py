@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from laboratories.deployments import slurm_environment
-from streamflow_io.runtime import JobSpec, NodeRuntimeError, OutputRule, WatchedOutput, find_sfio_node
+from streamflow_io.runtime.embedded import find_sfio_node
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.protocol import JobSpec, OutputRule, WatchedOutput
 
 from .cluster_sites import ONE, SCRATCH, deliver, hosts, measured, on_host, program_on_host, slurm
 from .model import Sample

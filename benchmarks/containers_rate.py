@@ -18,9 +18,10 @@ from unittest.mock import patch
 from laboratories.deployments import docker_environment
 from laboratories.laboratory import Laboratory
 from streamflow_io.commands.doctor_location import NotDeployedError, deployed
-from streamflow_io.runtime import InputStream, JobSpec, NodeRuntimeError, OutputRule, WatchedOutput
 from streamflow_io.runtime.deployments import Deployments
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
+from streamflow_io.runtime.protocol import InputStream, JobSpec, OutputRule, WatchedOutput
 from streamflow_io.runtime.tried_location import BrokenError, DeployedLocation
 
 from .containers_site import BOX, deployment, docker, engine

@@ -14,7 +14,7 @@ from unittest.mock import patch
 from laboratories.deployments import docker_environment
 from laboratories.laboratory import Laboratory
 from streamflow_io.commands.doctor_location import deployed
-from streamflow_io.runtime import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 
 from .containers_site import BOX, deployment, docker, engine

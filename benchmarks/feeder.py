@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamflow_io.runtime import EmbeddedRuntime, InputStream, JobSpec
+from streamflow_io.runtime.embedded import EmbeddedRuntime
+from streamflow_io.runtime.protocol import InputStream, JobSpec
 
 from .model import Comparison, Sample
 from .node import with_runtime

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import pstdev
 
-from streamflow_io.runtime import EmbeddedRuntime, JobSpec
-from streamflow_io.runtime.protocol import RateLimit
+from streamflow_io.runtime.embedded import EmbeddedRuntime
+from streamflow_io.runtime.protocol import JobSpec, RateLimit
 
 from .disk_watch import written_each
 from .loop_device import LimitedDisk

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from streamflow_io.runtime import EmbeddedRuntime, GatedInput, JobSpec
+from streamflow_io.runtime.embedded import EmbeddedRuntime
+from streamflow_io.runtime.protocol import GatedInput, JobSpec
 
 from .model import Comparison, Sample
 from .node import first_warning, with_runtime

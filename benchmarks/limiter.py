@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamflow_io.runtime import EmbeddedRuntime, InputStream, JobSpec
-from streamflow_io.runtime.protocol import RateLimit, StreamLimit
+from streamflow_io.runtime.embedded import EmbeddedRuntime
+from streamflow_io.runtime.protocol import InputStream, JobSpec, RateLimit, StreamLimit
 
 from .feeder import write_events
 from .flat_disk import FLAT_DISK, flat_disk

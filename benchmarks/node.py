@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeJob, NodeRuntimeError, OutputRule, WatchedOutput
-from streamflow_io.runtime.protocol import WarningEvent, WrittenTo
+from streamflow_io.runtime.embedded import EmbeddedRuntime
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
+from streamflow_io.runtime.protocol import JobSpec, OutputRule, WarningEvent, WatchedOutput, WrittenTo
 
 from .model import Sample
 from .processes import CommandError

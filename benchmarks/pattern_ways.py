@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from streamflow_io.runtime import EmbeddedRuntime, GatedInput, InputStream, JobSpec, NodeJob, OutputRule, WatchedOutput
-from streamflow_io.runtime.protocol import CompleteEvent
+from streamflow_io.runtime.embedded import EmbeddedRuntime
+from streamflow_io.runtime.node_runtime import NodeJob
+from streamflow_io.runtime.protocol import CompleteEvent, GatedInput, InputStream, JobSpec, OutputRule, WatchedOutput
 
 from .model import Sample
 from .node import first_warning, with_runtime

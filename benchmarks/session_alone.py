@@ -34,7 +34,7 @@ from streamflow_io.run.reader_tasks import ReaderTaskMaker
 from streamflow_io.run.session_starter import SessionStarter
 from streamflow_io.run.storage_admission import StorageAdmission
 from streamflow_io.run.storages import Storages
-from streamflow_io.runtime import EmbeddedRuntime
+from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.telemetry.records import ChoiceRecord, Record
 from streamflow_io.telemetry.session_records import ChunkRecord, SessionEndRecord
 

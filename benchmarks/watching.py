@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from .chain import DATA
+from .chain import DATA, FILE, STDOUT, STDOUT_NAME
 from .model import Comparison
 from .overhead import WIDTH, byte_stream_hints, tiny_jobs
 from .processes import CommandError
@@ -39,9 +39,13 @@ def _prepare(directory: Path) -> Sequence[Variant]:
         Variant("nobody looks", partial(_on_terminal, tiny, hints)),
         Variant("progress", partial(_on_terminal, tiny, {**hints, "progress": True})),
         Variant("watch", partial(_watched, tiny, hints)),
-        Variant("a stream stands", partial(_sees_that_it_stands, standing)),
+        Variant("a stream stands", partial(_sees_that_it_stands, standing), verify=_streams(standing, ["stream"])),
         *_estimates(directory),
     )
+
+
+def _streams(workflow: Path, deliveries: Sequence[str]) -> Callable[[Path], None]:
+    return StreamFlowRun(workflow, {}, deliveries).verify
 
 
 def _on_terminal(workflow: Path, scheduler: Mapping[str, JSON], directory: Path) -> Outcome:
@@ -83,9 +87,9 @@ def _with_watch(way: StreamFlowRun, directory: Path, text: str) -> tuple[Outcome
 def _standing(path: Path) -> Path:
     """Write a workflow whose byte stream moves for some seconds, and then stands for some."""
     moves = f'for i in $(seq {10 * _MOVES}); do head -c 1000000 /dev/zero; sleep 0.1; done; date +%s.%N > "$0"'
-    writes = tool(["sh", "-c", f"{moves}; sleep {_STANDS}; echo", str(_since(path))], {}, {"out": "stdout"}, stdout="o")
-    port: JSON = {"type": "File", "streamable": True}
-    reads = tool(["wc", "-c"], {"in": port}, {"count": "stdout"}, stdin="$(inputs.in.path)", stdout="count.txt")
+    command = ["sh", "-c", f"{moves}; sleep {_STANDS}; echo", str(_since(path))]
+    writes = tool(command, {}, {"out": STDOUT}, stdout=STDOUT_NAME)
+    reads = tool(["wc", "-c"], {"in": FILE}, {"count": "stdout"}, stdin="$(inputs.in.path)", stdout="count.txt")
     return write_workflow(
         path,
         inputs={},

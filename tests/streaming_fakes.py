@@ -39,7 +39,8 @@ from streamflow_io.run.storages import Storages
 from streamflow_io.run.stream_rates import StreamRates
 from streamflow_io.run.tokens import PartToken, StreamSource, StreamToken, file_value
 from streamflow_io.run.write_channels import WriteChannels
-from streamflow_io.runtime import Event, NodeJob, NodeRuntime, NodeRuntimeError, PartitionedInput
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.protocol import Event, PartitionedInput
 from streamflow_io.telemetry.records import Record
 
 

@@ -19,7 +19,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError, find_sfio_node
+from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.self_test import self_test
 from streamflow_io.runtime.tried_location import Finding, ThisMachine
 from streamflow_io.sharing.making import locks_keep_out

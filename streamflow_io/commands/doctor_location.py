@@ -21,10 +21,10 @@ from streamflow_io._streamflow import running_containers
 from streamflow_io.graph.pods import container_names
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.run.scheduler import IOAwareScheduler
-from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.deployments import Deployments
 from streamflow_io.runtime.described import manifests
 from streamflow_io.runtime.links import LinkedRuntime
+from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.self_test import self_test
 from streamflow_io.runtime.tried_location import DeployedLocation, Finding

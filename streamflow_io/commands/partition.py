@@ -34,7 +34,8 @@ from streamflow_io.run.split_key import (
     rule_of,
     verdict_key,
 )
-from streamflow_io.runtime import NodeRuntimeError, find_sfio_node
+from streamflow_io.runtime.embedded import find_sfio_node
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.translation.known_splits import KnownSplit, known_splits, with_checksums
 
 from .console import say, table

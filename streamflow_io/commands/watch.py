@@ -25,7 +25,7 @@ from streamflow_io.telemetry.runs import TELEMETRY_FILE, find_run, run_label, ru
 
 from .console import say
 
-_SHOWN_EACH, _SAID_EACH = 0.5, 30.0
+_SHOWN_EACH, _SAID_EACH = 1.0, 30.0
 
 
 @dataclass(frozen=True)

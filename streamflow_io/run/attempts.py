@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streamflow.core.workflow import Token
 
-    from streamflow_io.runtime import NodeJob
+    from streamflow_io.runtime.node_runtime import NodeJob
     from streamflow_io.runtime.protocol import StreamPart
 
 

@@ -16,7 +16,8 @@ from streamflow.deployment.wrapper import ConnectorWrapper
 from streamflow.log_handler import logger
 
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime import ExitEvent, InputStream, JobSpec, NodeJob, NodeRuntimeError, PartInput
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
+from streamflow_io.runtime.protocol import ExitEvent, InputStream, JobSpec, PartInput
 
 _EXIT_SECONDS = 60.0
 # The exit code of a command of which it is not known how it ended: that of ssh.

@@ -13,8 +13,7 @@ from streamflow.workflow.utils import get_token_value
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.verdicts import RememberedVerdicts, Verdict, VerdictKey
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
-from streamflow_io.runtime.node_runtime import seconds_to_compare
+from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError, seconds_to_compare
 from streamflow_io.runtime.protocol import FileIdentity
 
 from .inputs import Producers, growing_file

@@ -7,20 +7,20 @@ import atexit
 import contextlib
 import logging
 import sys
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from rich.console import Console
-from rich.live import Live
 from streamflow.log_handler import logger
 
 from streamflow_io.telemetry.live import LiveRun, RunView
 from streamflow_io.telemetry.live_screen import screen
 from streamflow_io.telemetry.live_text import plain_line
 from streamflow_io.telemetry.records import ProgressRecord, Record
+
+from .terminal_region import TerminalRegion
 
 _SHOWN_EACH, _SAID_EACH = 1.0, 30.0
 
@@ -73,59 +73,40 @@ class _Lines:
 
 
 class _Terminal:
-    """Shows it below the log, which goes on above it, in a thread of its own: a terminal may stand still."""
+    """Shows it below the log, which goes on above it."""
 
     def __init__(self) -> None:
-        self._view: RunView | None = None
-        self._changed = threading.Event()
-        self._closed = False
-        self._thread = threading.Thread(target=self._run, name="display", daemon=True)
+        self._console = Console(stderr=True)
+        self._region = TerminalRegion(sys.stderr)
         self._restore: list[Callable[[], object]] = []
-        self._live: Live | None = None
         with contextlib.suppress(OSError, RuntimeError):
             self._start()
 
     def show(self, view: RunView) -> None:
-        self._view = view
-        self._changed.set()
+        self._region.show(partial(self._draw, view))
 
     def close(self) -> None:
-        self._closed = True
-        self._changed.set()
-        if self._thread.is_alive():
-            self._thread.join(1.0)
         self._end()
         atexit.unregister(self._end)
 
     def _start(self) -> None:
-        console = Console(stderr=True)
-        before = sys.stderr
-        live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=sys.stdout.isatty())
-        live.start()
-        self._live = live
+        self._region.start()
         atexit.register(self._end)
-        # A run that is killed cannot show it again.
-        console.show_cursor(True)
         for handler in logger.handlers:
-            if isinstance(handler, logging.StreamHandler) and handler.stream is before:
-                handler.setStream(sys.stderr)
-                self._restore.append(partial(handler.setStream, before))
-        self._thread.start()
+            if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr:
+                self._restore.append(partial(handler.setStream, handler.setStream(self._region.above)))
+        for name in ("stdout", "stderr"):
+            if (stream := getattr(sys, name)).isatty():
+                setattr(sys, name, self._region.above)
+                self._restore.append(partial(setattr, sys, name, stream))
 
-    def _run(self) -> None:
-        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
-            while not self._closed and self._live is not None:
-                self._changed.wait()
-                self._changed.clear()
-                if self._view is not None and not self._closed:
-                    # Half of the terminal is for the log.
-                    height = self._live.console.height // 2
-                    self._live.update(screen(self._view, height), refresh=True)
+    def _draw(self, view: RunView) -> str:
+        # Half of the terminal is for the log.
+        with self._console.capture() as captured:
+            self._console.print(screen(view, self._console.height // 2))
+        return captured.get()
 
     def _end(self) -> None:
-        live, self._live = self._live, None
-        if live is not None:
-            with contextlib.suppress(OSError, ValueError):
-                live.stop()
         while self._restore:
             self._restore.pop()()
+        self._region.close()

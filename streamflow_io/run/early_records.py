@@ -13,8 +13,15 @@ from streamflow.log_handler import logger
 
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.inheritance import port_path
-from streamflow_io.runtime import Event, InputStream, JobSpec
-from streamflow_io.runtime.protocol import CarriedEvent, CommittedEvent, FedEvent, StreamEvent
+from streamflow_io.runtime.protocol import (
+    CarriedEvent,
+    CommittedEvent,
+    Event,
+    FedEvent,
+    InputStream,
+    JobSpec,
+    StreamEvent,
+)
 from streamflow_io.telemetry.records import CommittedRecord, ReadingRecord, Record, StreamedRecord
 
 from .outputs import relative_or_absolute

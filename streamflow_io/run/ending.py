@@ -11,7 +11,8 @@ from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowEx
 from streamflow.core.workflow import CommandOutput, Job, Status
 
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime import ExitEvent, NodeJob
+from streamflow_io.runtime.node_runtime import NodeJob
+from streamflow_io.runtime.protocol import ExitEvent
 
 from .attempts import Attempt
 from .barrier import Producers, RewrittenError

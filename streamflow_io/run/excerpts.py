@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from streamflow_io.runtime import NodeRuntime
+from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import Excerpt
 
 # How long it may take to make an excerpt.

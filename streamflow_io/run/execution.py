@@ -18,16 +18,8 @@ from streamflow_io._streamflow import prepare_work_dir, retry_policy
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.verdicts import RememberedVerdicts
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime import (
-    AttemptLostError,
-    Event,
-    ExitEvent,
-    JobSpec,
-    NodeJob,
-    NodeRuntime,
-    NodeRuntimeError,
-    readable,
-)
+from streamflow_io.runtime.node_runtime import AttemptLostError, NodeJob, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, readable
 
 from .attempts import Attempt, ProducerFailedError, StreamingJob, StreamingJobs
 from .awaited_streams import AwaitedStreams

@@ -11,8 +11,8 @@ from streamflow.workflow.token import ListToken
 
 from streamflow_io.hints.bandwidth import StaticConstraint, StreamBW, parse_stream_bw
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.runtime import GatedInput, InputStream, Link, NodeJob, NodeRuntime, PartInput
-from streamflow_io.runtime.protocol import StreamLimit
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
+from streamflow_io.runtime.protocol import GatedInput, InputStream, Link, PartInput, StreamLimit
 
 from .attempts import Attempt
 from .tokens import PartToken, StreamToken, parts_of, stream_tokens

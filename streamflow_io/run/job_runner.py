@@ -14,8 +14,8 @@ from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
 
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime import Event, ExitEvent, JobSpec, NodeJob, NodeRuntimeError
-from streamflow_io.runtime.protocol import MovedEvent, WarningEvent
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
+from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, MovedEvent, WarningEvent
 
 from .connector import JobConnector, exit_event_of
 from .job_spec import job_spec

@@ -13,8 +13,7 @@ from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.graph.io_graph import OutputKind
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.runtime import JobSpec
-from streamflow_io.runtime.protocol import ObservedInput, WatchedOutput
+from streamflow_io.runtime.protocol import JobSpec, ObservedInput, WatchedOutput
 
 from .output_globs import file_processor, kind_of, output_globs
 from .outputs import EarlyOutput

@@ -17,7 +17,7 @@ from streamflow_io.graph.later import Reader
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs, Way
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime import NodeRuntime
+from streamflow_io.runtime.node_runtime import NodeRuntime
 
 from .attempts import StreamingJobs
 from .barrier import RewrittenError

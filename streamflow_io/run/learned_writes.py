@@ -15,8 +15,7 @@ from streamflow.log_handler import logger
 
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.proofs import Proof
-from streamflow_io.runtime import Event, ExitEvent, WatchedOutput
-from streamflow_io.runtime.protocol import ClosedEvent
+from streamflow_io.runtime.protocol import ClosedEvent, Event, ExitEvent, WatchedOutput
 from streamflow_io.wording import counted
 
 from .learned_streams import LearnedStreams

@@ -17,9 +17,8 @@ from streamflow.core.utils import get_job_step_name
 from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.admission.lending import Answer, Holder, Lending, Loan, Wish
-from streamflow_io.runtime import Event, ExitEvent, JobSpec
 from streamflow_io.runtime.locations import node_name
-from streamflow_io.runtime.protocol import CoresEvent, StartedEvent
+from streamflow_io.runtime.protocol import CoresEvent, Event, ExitEvent, JobSpec, StartedEvent
 from streamflow_io.telemetry.records import LentRecord, Record
 
 

@@ -14,7 +14,7 @@ from streamflow_io.admission.storages import bytes_per_second
 from streamflow_io.hints.bandwidth import StaticConstraint, StorageBW
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime import NodeRuntime
+from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import RateLimit
 
 from .storages import Storages

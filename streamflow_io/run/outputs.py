@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.globs import matches
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.runtime import OutputRule, WatchedOutput
+from streamflow_io.runtime.protocol import OutputRule, WatchedOutput
 
 from .split_key import Declaration
 

@@ -19,9 +19,9 @@ from streamflow_io.graph.part_sites import are_here
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime import Event, Link, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
-from streamflow_io.runtime.protocol import FoundFile, PartEvent
+from streamflow_io.runtime.protocol import Event, FoundFile, Link, PartEvent
 
 from .deployment_sites import deployment_kind
 from .plan import Plan

@@ -13,7 +13,7 @@ from streamflow.core.scheduling import Hardware
 from streamflow.core.workflow import Job, Token
 from streamflow.workflow.utils import get_token_value
 
-from streamflow_io.runtime import NodeRuntime
+from streamflow_io.runtime.node_runtime import NodeRuntime
 
 from .paths import checksums_below, job_path
 from .same_outputs import Places

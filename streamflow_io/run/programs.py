@@ -14,8 +14,8 @@ import subprocess
 from collections.abc import Collection, Sequence
 
 from streamflow_io.graph.candidates import Candidate, Stamp
-from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.embedded import find_sfio_node
+from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 
 from .proof_key import OtherPrograms
 

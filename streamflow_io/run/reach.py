@@ -12,7 +12,7 @@ from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.telemetry.records import FallbackRecord, Record
 

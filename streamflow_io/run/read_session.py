@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from streamflow.log_handler import logger
 
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime import ExitEvent, NodeRuntimeError
-from streamflow_io.runtime.protocol import ChunkEvent, EvictedEvent, StartedEvent
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.protocol import ChunkEvent, EvictedEvent, ExitEvent, StartedEvent
 from streamflow_io.runtime.session_job import SessionJob
 from streamflow_io.sessions.director import (
     Announced,

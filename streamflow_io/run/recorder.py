@@ -17,10 +17,9 @@ from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.inheritance import StepAnnotations
-from streamflow_io.runtime import Event, ExitEvent, JobSpec
 from streamflow_io.runtime.locations import location_node, node_name, path_on
 from streamflow_io.runtime.place import Place
-from streamflow_io.runtime.protocol import GateEvent, StartedEvent
+from streamflow_io.runtime.protocol import Event, ExitEvent, GateEvent, JobSpec, StartedEvent
 from streamflow_io.telemetry.job_files import Identity, JobFiles, PossibleSplit
 from streamflow_io.telemetry.records import (
     EndedRecord,

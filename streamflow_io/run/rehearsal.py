@@ -28,8 +28,8 @@ from streamflow.workflow.token import ListToken
 from streamflow_io._streamflow import prepare_work_dir
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.proofs import ProofKey
-from streamflow_io.runtime import ExitEvent, InputStream, JobSpec, NodeJob, NodeRuntime
-from streamflow_io.runtime.protocol import Mount
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
+from streamflow_io.runtime.protocol import ExitEvent, InputStream, JobSpec, Mount
 
 from . import excerpt_rules
 from .connector import JobConnector, exit_event_of
@@ -69,6 +69,7 @@ class Rehearsal:
     :ivar verify: as of the streams of the run
     :ivar killed: how often it was ended before it had shown anything
     :ivar waits_for_its_job: it does not run beside it
+    :ivar is_compared: it has run, and what it has made is compared
     """
 
     performance: Performance
@@ -77,6 +78,7 @@ class Rehearsal:
     verify: Literal["full", "samples"]
     killed: int = 0
     waits_for_its_job: bool = False
+    is_compared: bool = False
     _has_tried_excerpts: bool = False
     _made_of_excerpts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -332,9 +334,11 @@ class Rehearsal:
             except WorkflowException:
                 return seen.ran(exit_event, False, "its outputs are not complete")
             its = await to_the_end(described(step, job, tokens))
+            self.is_compared = True
             ran = seen.ran(exit_event, True, said, await compare(its))
             return replace(ran, is_elsewhere=is_elsewhere, made=its)
         finally:
+            self.is_compared = False
             await to_the_end(_end(node_job, execution, following))
 
     async def _is_given_up(self, execution: asyncio.Task[CommandOutput], seen: Seen) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from streamflow_io.runtime import ExitEvent, NodeJob
-from streamflow_io.runtime.protocol import AskedEvent, Event, HeldEvent, StreamEvent, WarningEvent
+from streamflow_io.runtime.node_runtime import NodeJob
+from streamflow_io.runtime.protocol import AskedEvent, Event, ExitEvent, HeldEvent, StreamEvent, WarningEvent
 
 from .rehearsal_rules import GIVEN_UP, Ran, is_worthless
 

@@ -21,10 +21,6 @@ _WORTH = 0.5
 _DEAR_TIMES = 1.5
 _DEAR_SECONDS = 1.0
 
-# Of the time that a run has taken, and no more seconds than so many.
-_GRACE = 0.02
-_MOST_GRACE = 10.0
-
 #: How a job is run once more: with a stream; with the file, as it was; or with the file at all the paths of the run
 #: with the stream, and once more so.
 Manner = Literal["net", "pipe", "file", "twin", "again"]
@@ -156,14 +152,6 @@ def disk_beside(outputs: int, file: int) -> int:
     :param file: bytes of the input
     """
     return disk_for(outputs) + 4 * file + 2**30
-
-
-def grace_for(seconds: float) -> float:
-    """How long a run may wait at its end for rehearsals that run already, in seconds.
-
-    :param seconds: that the run has taken
-    """
-    return min(_MOST_GRACE, _GRACE * seconds)
 
 
 def obstacle_of_work_dir(listing: Any, absolute: bool) -> str | None:

@@ -24,7 +24,8 @@ from streamflow.workflow.utils import get_token_value
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs
-from streamflow_io.runtime import ExitEvent, NodeRuntime
+from streamflow_io.runtime.node_runtime import NodeRuntime
+from streamflow_io.runtime.protocol import ExitEvent
 from streamflow_io.telemetry.records import Record, RehearsedRecord
 from streamflow_io.wording import counted, size_text
 
@@ -34,14 +35,14 @@ from .plan import Plan
 from .programs import Programs
 from .proof_key import OtherPrograms, proof_key
 from .rehearsal import NotApartError, Rehearsal, rehearsing
-from .rehearsal_rules import Finding, Room, grace_for, may_start, obstacle_of_work_dir, unknown
+from .rehearsal_rules import Finding, Room, may_start, obstacle_of_work_dir, unknown
 from .steps import StreamingExecuteStep
 from .tokens import file_tokens, parts_of, streams_of
 
 # What becomes ready because a job has ended does so meanwhile.
 _SETTLING = 0.2
-# How long it may take to compare what was made already.
-_CONFIRMING = 1.0
+# How long the end of a run may wait until what was made already is compared, in seconds.
+_COMPARING = 1.0
 # So often one is begun that had to end before it has shown anything.
 _MOST_TRIES = 3
 # So many wait at a host: where each job has a value of its own, there may be thousands.
@@ -110,7 +111,6 @@ class Rehearsals:
         self._performances: dict[str, Performance] = {}
         # What has shown something, and counts when its job has ended well.
         self._confirming: dict[asyncio.Task[None], Rehearsal] = {}
-        self._began = time.monotonic()
         # How many, by the input.
         self._begun: Counter[str] = Counter()
         # By the name of the host, or of what is nearest to it.
@@ -125,23 +125,25 @@ class Rehearsals:
         """End all of them. Returns when nothing of them is left.
 
         :param waits: nothing else runs any more: let them come to their own end first
-        :param is_well: the run has succeeded: those that are nearly done may come to their end
+        :param is_well: the run has succeeded: what has been made already is compared
         """
         try:
             if waits:
                 await self._finish()
             elif is_well:
-                await self._grant(grace_for(time.monotonic() - self._began))
+                await self._compare()
         finally:
             await self._end()
 
-    async def _grant(self, seconds: float) -> None:
-        """Begin no more of them, and wait so long for those that run."""
+    async def _compare(self) -> None:
+        """Begin no more of them, and wait for those that have run, and are compared with jobs that have just ended."""
         self._is_closed = True
-        if running := [each.task for each in self._running.values() if each.task is not None]:
-            await asyncio.wait(running, timeout=seconds)
+        deadline = time.monotonic() + _COMPARING
+        running = [each.task for each in self._running.values() if each.rehearsal.is_compared]
+        if compared := [task for task in running if task is not None]:
+            await asyncio.wait(compared, timeout=_COMPARING)
         if self._confirming:
-            await asyncio.wait(self._confirming, timeout=_CONFIRMING)
+            await asyncio.wait(self._confirming, timeout=max(0.0, deadline - time.monotonic()))
 
     async def _finish(self) -> None:
         """Wait until there is nothing to rehearse, or no room for it."""

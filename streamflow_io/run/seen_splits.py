@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 
 from streamflow.log_handler import logger
 
-from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
-from streamflow_io.runtime.node_runtime import seconds_to_compare
+from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError, seconds_to_compare
 from streamflow_io.telemetry.job_files import PossibleSplit
 
 _FOUND = 0

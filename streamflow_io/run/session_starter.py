@@ -14,7 +14,8 @@ from streamflow.log_handler import logger
 
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
+from streamflow_io.runtime.embedded import EmbeddedRuntime
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import FileIdentity, FoundFile, SessionSpec, readable
 from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.sessions.chunks import chunk_size

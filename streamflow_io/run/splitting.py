@@ -11,7 +11,8 @@ from streamflow.log_handler import logger
 
 from streamflow_io.learned.verdicts import RememberedVerdicts
 from streamflow_io.messages import Code, coded
-from streamflow_io.runtime import Event, JobSpec, NodeJob, NodeRuntime, PartitionedInput
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
+from streamflow_io.runtime.protocol import Event, JobSpec, PartitionedInput
 
 from .declared_split import DeclaredSplit, declared_split
 from .inputs import Producers

@@ -20,8 +20,16 @@ from streamflow_io.bandwidth.streams import Streams
 from streamflow_io.hints.bandwidth import RequiredConstraint
 from streamflow_io.learned.limits import input_bytes
 from streamflow_io.learned.windows import RememberedWindows
-from streamflow_io.runtime import Event, InputStream, JobSpec, PartInput
-from streamflow_io.runtime.protocol import CommittedEvent, DrainedEvent, PhaseEvent, StreamLimit
+from streamflow_io.runtime.protocol import (
+    CommittedEvent,
+    DrainedEvent,
+    Event,
+    InputStream,
+    JobSpec,
+    PartInput,
+    PhaseEvent,
+    StreamLimit,
+)
 from streamflow_io.telemetry.records import EndedRecord, RateRecord, Record, RequestRecord
 
 from .attempts import Attempt

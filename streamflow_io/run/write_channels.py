@@ -18,8 +18,7 @@ from streamflow_io.bandwidth.pacing import Place
 from streamflow_io.bandwidth.writes import Writer, Writes, Written
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import Way
-from streamflow_io.runtime import Event, JobSpec
-from streamflow_io.runtime.protocol import PhaseEvent, WrittenTo
+from streamflow_io.runtime.protocol import Event, JobSpec, PhaseEvent, WrittenTo
 from streamflow_io.telemetry.records import EndedRecord, Record, RequestRecord
 
 from .request_records import request_record

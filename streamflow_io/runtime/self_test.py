@@ -8,8 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from . import GatedInput, InputStream, JobSpec, NodeJob, NodeRuntime, NodeRuntimeError, OutputRule, WatchedOutput
-from .protocol import CommittedEvent, RateLimit, WarningEvent
+from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from .protocol import (
+    CommittedEvent,
+    GatedInput,
+    InputStream,
+    JobSpec,
+    OutputRule,
+    RateLimit,
+    WarningEvent,
+    WatchedOutput,
+)
 from .tried_location import BrokenError, Finding, TriedLocation
 
 _TEXT = "what a producer writes"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import aiofiles.os
 
-from . import JobSpec, NodeJob, NodeRuntime
+from .node_runtime import NodeJob, NodeRuntime
+from .protocol import JobSpec
 
 if TYPE_CHECKING:
     from streamflow.core.deployment import Connector, ExecutionLocation

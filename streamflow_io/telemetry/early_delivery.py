@@ -27,8 +27,8 @@ from .job_tags import RelatedJobs
 
 # What ends so little later than another begins has ended before.
 _SOON = 0.05
-# Of the cores: who uses so many in the mean, uses all of them at times.
-_ALL = 0.9
+# Of the cores: who uses so many in the mean, uses all of them for much of the time.
+_ALL = 0.75
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ class _Network:
             if edge.input is not None and edge.delivery is not Delivery.TERMINATION
         }
         self._readings = grouped(history.readings, lambda reading: reading.job)
+        self._read = {source for reading in history.readings for source in reading.sources}
         self._streams = grouped(history.streamed, lambda stream: stream.job)
         self._crowded = _crowded(self._jobs)
         self._ends: list[float] = []
@@ -84,13 +85,14 @@ class _Network:
         for index, job in enumerate(self._jobs):
             started = self._starts(index)
             reads = self._reads_early(index)
-            took = self._ran(job)
-            if started > _time(job.started) or reads:
-                is_least |= index in self._crowded
-                took = self._takes(index, reads)
-            self._ends.append(max(_time(job.ended), started + took))
+            is_other = started > _time(job.started) or bool(reads)
+            # Nobody reads it while it runs, and shares its cores.
+            is_alone = index in self._crowded and job.name in self._read and job.usage is not None
+            is_least |= is_other and index in self._crowded
+            took = self._takes(index, reads) if is_other or is_alone else self._ran(job)
+            self._ends.append(max(0.0 if is_alone else _time(job.ended), started + took))
         end = max((_time(job.ended) for job in self._jobs), default=0.0)
-        return Otherwise(self._history.seconds + max(self._ends, default=end) - end, is_least)
+        return Otherwise(self._history.seconds + max(0.0, max(self._ends, default=end) - end), is_least)
 
     def _starts(self, index: int) -> float:
         job = self._jobs[index]

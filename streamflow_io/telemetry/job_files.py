@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from streamflow_io.grouping import grouped
-from streamflow_io.runtime import JobSpec
-from streamflow_io.runtime.protocol import ClosedEvent, CommittedEvent, Event, OpenedEvent, UsedEvent, readable
+from streamflow_io.runtime.protocol import ClosedEvent, CommittedEvent, Event, JobSpec, OpenedEvent, UsedEvent, readable
 
 from .part_names import PartNames, names_of_parts
 from .records import InputRecord, OutputRecord

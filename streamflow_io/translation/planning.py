@@ -34,7 +34,8 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.run.deployment_sites import Sites, room_here
 from streamflow_io.run.plan import Plan
 from streamflow_io.run.scheduler import IOAwareScheduler
-from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
+from streamflow_io.runtime.embedded import EmbeddedRuntime
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
 
 from .declared import declarations, declared_rules, known_keys, trials, with_checksum
 from .inspect import io_graph, standard_outputs

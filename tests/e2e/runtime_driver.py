@@ -18,10 +18,10 @@ from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector, ExecutionLocation
 
 from streamflow_io.commands.doctor_location import deployed
-from streamflow_io.runtime import JobSpec, NodeJob, NodeRuntime, OutputRule, WatchedOutput
 from streamflow_io.runtime.deployments import Deployments
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
-from streamflow_io.runtime.protocol import MovedEvent, RateLimit, StartedEvent
+from streamflow_io.runtime.protocol import JobSpec, MovedEvent, OutputRule, RateLimit, StartedEvent, WatchedOutput
 
 
 async def main(file: str, deployment: str, killed: bool) -> list[dict[str, Any]]:

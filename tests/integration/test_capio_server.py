@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 
 from streamflow_io.capio_cl.supported import CapioMapping, capio_configuration
-from streamflow_io.runtime import EmbeddedRuntime, capio_server
+from streamflow_io.runtime import capio_server
 from streamflow_io.runtime.activity import wait_until_idle
 from streamflow_io.runtime.capio import CapioRuntime
 from streamflow_io.runtime.capio_check import check_capio
 from streamflow_io.runtime.capio_installation import CapioError, Installation, find_capio
 from streamflow_io.runtime.capio_server import CapioServer, remove_leftovers
+from streamflow_io.runtime.embedded import EmbeddedRuntime
 from tests.capio.support import SHARED, install, left_in_shared_memory
 
 MAPPING = CapioMapping((), {})

@@ -10,11 +10,11 @@ import pytest
 
 from streamflow_io.capio_cl.reports import Content
 from streamflow_io.capio_cl.supported import HeldOutputs
-from streamflow_io.runtime import AttemptLostError, JobSpec, OutputRule, WatchedOutput
 from streamflow_io.runtime.capio_installation import CapioError
 from streamflow_io.runtime.capio_job import CapioJob
 from streamflow_io.runtime.capio_server import Collected
-from streamflow_io.runtime.node_runtime import Waiting
+from streamflow_io.runtime.node_runtime import AttemptLostError, Waiting
+from streamflow_io.runtime.protocol import JobSpec, OutputRule, WatchedOutput
 from tests.streaming_fakes import FakeRuntime, until
 
 DIRECTORY = Path("/capio/a-1")

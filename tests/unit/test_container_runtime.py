@@ -20,11 +20,13 @@ from streamflow.core.deployment import ExecutionLocation
 from streamflow.deployment.connector.container import DockerConnector
 
 from streamflow_io.graph.volumes import Bind
-from streamflow_io.runtime import JobSpec, NodeJob, NodeRuntimeError, find_sfio_node
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.binary import Binary
 from streamflow_io.runtime.container import ContainerRuntime
+from streamflow_io.runtime.embedded import find_sfio_node
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
 from streamflow_io.runtime.place import Place
+from streamflow_io.runtime.protocol import JobSpec
 from tests.connector_support import Host, Pod
 from tests.node_support import wait_for
 

@@ -185,7 +185,7 @@ def test_where_all_cores_were_used_no_more_is_said_than_is_known() -> None:
     )
     found = otherwise(*run, end=9)
     assert found.is_least
-    assert found.seconds == pytest.approx(9 + 6 + 6)
+    assert found.seconds == pytest.approx(6 + 6 + 6)
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled", None])

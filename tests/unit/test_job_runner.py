@@ -14,7 +14,8 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.run import connector
 from streamflow_io.run.connector import JobConnector
-from streamflow_io.runtime import JobSpec, NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.telemetry.records import EndedRecord
 from tests.streaming_fakes import FakeConnector, FakeRun, FakeRuntime
 from tests.wording import uncoded

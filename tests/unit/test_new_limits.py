@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.runtime import ExitEvent, JobSpec, NodeJob, NodeRuntimeError, new_limits
+from streamflow_io.runtime import new_limits
 from streamflow_io.runtime.embedded import EmbeddedRuntime
-from streamflow_io.runtime.protocol import EVENT, MovedEvent, RateLimit
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
+from streamflow_io.runtime.protocol import EVENT, ExitEvent, JobSpec, MovedEvent, RateLimit
 from tests.node_support import wait_for
 from tests.streaming_fakes import FakeRuntime, until
 

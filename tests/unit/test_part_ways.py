@@ -16,8 +16,8 @@ from streamflow_io.graph.sites import DRIVERS_NODE, Deployment, Site, SiteKind
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.run.part_ways import CutFile, PartWays
 from streamflow_io.run.tokens import PartToken, SaidBy, file_value
-from streamflow_io.runtime import Event, FilePart, Link, NodeRuntimeError
-from streamflow_io.runtime.protocol import FileIdentity, FoundFile, PartEvent
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.protocol import Event, FileIdentity, FilePart, FoundFile, Link, PartEvent
 
 IDENTITY = FileIdentity(device=4, inode=1, size=9, mtime=2)
 FILE = FoundFile(path="/data/all", identity=IDENTITY)

@@ -13,8 +13,7 @@ from streamflow_io.run.attempts import Attempt
 from streamflow_io.run.ending import JobFailedError, check_exit
 from streamflow_io.run.inputs import part_inputs
 from streamflow_io.run.tokens import PartToken, SaidBy, file_value
-from streamflow_io.runtime import FilePart, Link
-from streamflow_io.runtime.protocol import ExitEvent, FileIdentity
+from streamflow_io.runtime.protocol import ExitEvent, FileIdentity, FilePart, Link
 
 PART = FilePart(file="/data/all", identity=FileIdentity(inode=1, size=9, mtime=2), pieces=((0, 4), "eA=="))
 TOKEN = PartToken(file_value("/in/1.part"), PART, "chunks", SaidBy("/split/0", "host", "000001-split", 7))

@@ -15,7 +15,7 @@ from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.cwl import load, read_steps
 from streamflow_io.run import programs as module
 from streamflow_io.run.programs import differing, stamps_here
-from streamflow_io.runtime import NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.translation.tool_contents import networked, tool_contents
 
 TOOL: dict[str, Any] = {

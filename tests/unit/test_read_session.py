@@ -15,8 +15,8 @@ from streamflow_io.admission.observations import Observation
 from streamflow_io.run import read_session
 from streamflow_io.run.read_session import ReadSession
 from streamflow_io.run.reader_tasks import ReaderTasks
-from streamflow_io.runtime import Event, ExitEvent, NodeRuntimeError
-from streamflow_io.runtime.protocol import ChunkEvent, StartedEvent
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.protocol import ChunkEvent, Event, ExitEvent, StartedEvent
 from streamflow_io.runtime.session_job import SessionJob
 from streamflow_io.sessions.director import Director
 from streamflow_io.sessions.extents import Span

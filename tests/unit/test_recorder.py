@@ -20,8 +20,7 @@ from streamflow_io.run.deployment_sites import Sites
 from streamflow_io.run.storage_admission import StorageAdmission
 from streamflow_io.run.storages import Storages
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
-from streamflow_io.runtime import ExitEvent
-from streamflow_io.runtime.protocol import Usage
+from streamflow_io.runtime.protocol import ExitEvent, Usage
 from streamflow_io.telemetry.records import EpochRecord
 from tests.streaming_fakes import FakeRun
 

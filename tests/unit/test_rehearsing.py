@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ from streamflow_io.run.programs import Programs
 from streamflow_io.run.rehearsal import NotApartError, Rehearsal
 from streamflow_io.run.rehearsal_rules import Finding, unknown
 from streamflow_io.run.rehearsals import Rehearsals
-from streamflow_io.runtime import ExitEvent
+from streamflow_io.runtime.protocol import ExitEvent
 from streamflow_io.telemetry.records import Record, RehearsedRecord
 
 
@@ -392,8 +393,16 @@ async def test_what_is_not_known_beside_a_job_is_tried_after_it(stage: Stage) ->
     await stage.rehearsals.close()
 
 
-async def test_one_that_is_nearly_done_may_come_to_its_end(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "grace_for", lambda seconds: 5.0)
+async def test_the_end_of_a_run_does_not_wait_for_one_that_runs(stage: Stage) -> None:
+    await stage.performs("a")
+    began = time.monotonic()
+    await stage.rehearsals.close()
+    assert (stage.told, stage.ended) == ([], ["/a/text"])
+    assert time.monotonic() - began < 0.5
+
+
+async def test_one_that_has_run_may_be_compared(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.Rehearsal, "is_compared", True)
     await stage.performs("a")
     await stage.performs("b")
     closing = asyncio.create_task(stage.rehearsals.close())

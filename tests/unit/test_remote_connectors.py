@@ -18,10 +18,13 @@ from streamflow.deployment.connector.queue_manager import SlurmConnector
 from streamflow.deployment.manager import DefaultDeploymentManager
 
 from streamflow_io.run.connector import JobConnector
-from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeRuntime, NodeRuntimeError, node_runtimes
+from streamflow_io.runtime import node_runtimes
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.deployments import Deployments, Manner
+from streamflow_io.runtime.embedded import EmbeddedRuntime
+from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
+from streamflow_io.runtime.protocol import JobSpec
 from tests.connector_support import KEY, Host, exited, say, serving, stand_in
 
 pytestmark = pytest.mark.timeout(30)

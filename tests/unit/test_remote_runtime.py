@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from streamflow.core.data import StreamWrapper
 from streamflow.core.deployment import ExecutionLocation
 
-from streamflow_io.runtime import JobSpec, NodeRuntimeError, remote
+from streamflow_io.runtime import remote
 from streamflow_io.runtime.access import Access, Output
 from streamflow_io.runtime.binary import Binary, deliver
 from streamflow_io.runtime.certificate import Certificate
 from streamflow_io.runtime.deployments import Manner
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.place import Place
-from streamflow_io.runtime.protocol import ExitEvent, StartedEvent
+from streamflow_io.runtime.protocol import ExitEvent, JobSpec, StartedEvent
 from streamflow_io.runtime.remote import RemoteRuntime
 from tests.connector_support import KEY, Host, event, exited, hosted, say, serving, stand_in
 from tests.node_support import wait_for

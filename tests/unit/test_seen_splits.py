@@ -12,8 +12,7 @@ from streamflow_io.graph.io_graph import Hop, HopKind, Input, IOGraph, Output, O
 from streamflow_io.graph.partitions import never_parts
 from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.hints.yaml_files import parse, plain
-from streamflow_io.runtime import JobSpec
-from streamflow_io.runtime.protocol import EVENT, ObservedInput, OutputRule, WatchedOutput
+from streamflow_io.runtime.protocol import EVENT, JobSpec, ObservedInput, OutputRule, WatchedOutput
 from streamflow_io.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.suggestions.proposals import Suggestions, suggest
 from streamflow_io.telemetry.history import read_history

@@ -25,9 +25,9 @@ from streamflow_io.run.connector import JobConnector
 from streamflow_io.run.inputs import gated_input, input_stream
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.run.transfer import StreamingTransferStep
-from streamflow_io.runtime import JobSpec, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.place import Place
-from streamflow_io.runtime.protocol import StreamLimit, StreamPart
+from streamflow_io.runtime.protocol import JobSpec, StreamLimit, StreamPart
 from streamflow_io.telemetry.records import FallbackRecord
 from tests.streaming_fakes import (
     FakeConnector,

@@ -16,8 +16,7 @@ from streamflow_io.hints.models import IOTask
 from streamflow_io.run.deployment_sites import Sites
 from streamflow_io.run.storages import Storages
 from streamflow_io.run.write_channels import WriteChannels
-from streamflow_io.runtime import JobSpec
-from streamflow_io.runtime.protocol import EVENT
+from streamflow_io.runtime.protocol import EVENT, JobSpec
 from streamflow_io.telemetry.records import EndedRecord
 from tests.streaming_fakes import Places
 
