@@ -24,9 +24,7 @@ _FACTS = "terminal.json"
 # Both in seconds.
 _MOVES, _STANDS = 3, 6
 # A run has to be there before one can look at it.
-_AS_SOON_AS_IT_RUNS = (
-    'until ls data/streamflow-io/runs/*/telemetry.jsonl; do sleep 0.05; done > /dev/null 2>&1; exec "$@"'
-)
+_AS_SOON_AS_IT_RUNS = 'until [ -s data/streamflow-io/runs/*/telemetry.jsonl ]; do sleep 0.05; done; exec "$@"'
 _TAKEN = re.compile(r"This run has taken ([\d,.]+) s")
 _OTHERWISE = re.compile(r"would have taken (?:about|at least) ([\d,.]+) s")
 
@@ -58,7 +56,7 @@ def _watched(workflow: Path, scheduler: Mapping[str, JSON], directory: Path) -> 
     """A run, and who looks at it at another terminal."""
     outcome, seen = _with_watch(StreamFlowRun(workflow, scheduler), directory, "")
     sample = outcome.sample
-    further = {**sample.further, "watch_cores": seen.cpu / seen.seconds}
+    further = {**sample.further, "watch_cores": seen.cores}
     return replace(outcome, sample=sample.model_copy(update={"further": further}))
 
 
@@ -66,13 +64,11 @@ def _watched(workflow: Path, scheduler: Mapping[str, JSON], directory: Path) -> 
 class _Seen:
     """What a terminal has to tell.
 
-    :ivar cpu: seconds of the command
-    :ivar seconds: that it has run
+    :ivar cores: that the command has used, in the mean, when it had started
     :ivar at: when a text came onto its screen, in seconds since the epoch
     """
 
-    cpu: float
-    seconds: float
+    cores: float
     at: Sequence[float]
 
 
