@@ -64,6 +64,7 @@ class Stage:
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_SETTLING", 0.0)
+        self.are_compared = False
         monkeypatch.setattr(Rehearsal, "run", lambda rehearsal: self._run(rehearsal))
         self.begun: list[str] = []
         self.ended: list[str] = []
@@ -94,6 +95,7 @@ class Stage:
         )
 
     async def _run(self, rehearsal: Rehearsal) -> Finding | None:
+        rehearsal.is_compared = self.are_compared
         name = rehearsal.performance.step.name + "/" + rehearsal.port
         self.begun.append(name)
         self.findings[name] = asyncio.get_running_loop().create_future()
@@ -401,8 +403,8 @@ async def test_the_end_of_a_run_does_not_wait_for_one_that_runs(stage: Stage) ->
     assert time.monotonic() - began < 0.5
 
 
-async def test_one_that_has_run_may_be_compared(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.Rehearsal, "is_compared", True)
+async def test_one_that_has_run_may_be_compared(stage: Stage) -> None:
+    stage.are_compared = True
     await stage.performs("a")
     await stage.performs("b")
     closing = asyncio.create_task(stage.rehearsals.close())
