@@ -142,7 +142,7 @@ fn run_job(
     }
     let started = now();
     let mut program = match &launcher {
-        Some(launcher) => launcher.command(command).map_err(|error| format!("the gate: {error}"))?,
+        Some(launcher) => launcher.command(command),
         None => plain(command)?,
     };
     program.envs(env::vars_os().filter_map(|(name, value)| Some((name, renamed(&value, mounts)?))));

@@ -17,6 +17,7 @@ use nix::unistd::{execvp, Pid};
 use super::filter::{self, Purpose};
 use super::memory;
 use crate::exit::{CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND};
+use crate::program::own_program;
 use crate::rights;
 use crate::sys::{self, seccomp};
 
@@ -62,8 +63,8 @@ impl Launcher {
     }
 
     /// The launcher, which becomes the command that `words` are.
-    pub fn command(&self, words: &[OsString]) -> std::io::Result<Command> {
-        let mut command = Command::new(std::env::current_exe()?);
+    pub fn command(&self, words: &[OsString]) -> Command {
+        let mut command = own_program();
         let socket = self.other.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         command.arg("launch").arg("--socket").arg(socket.to_string());
         let Purpose { holds, streams, net, observes, excerpts } = self.purpose;
@@ -71,7 +72,7 @@ impl Launcher {
         command.args(purposes.into_iter().filter(|(_, meant)| *meant).map(|(name, _)| name));
         command.args(excerpts.iter().flat_map(|end| ["--excerpts".into(), end.to_string()]));
         command.arg("--").args(words);
-        Ok(command)
+        command
     }
 
     /// The process has its end of the socket.
