@@ -18,6 +18,8 @@ from .workflow_graph import GraphFlow, GraphStep, WorkflowGraph
 _LEAST, _MOST, _HEIGHT = 150.0, 300.0, 44
 _BESIDE, _LAYER = 44, 94
 _MARGIN = 12
+# Of the text in a node, on both sides together.
+_PADDING = 20
 # How many points of a curve are looked at.
 _SAMPLES = 24
 # About as wide as a character of a name is.
@@ -71,11 +73,21 @@ def draw_legend(graph: WorkflowGraph) -> str:
     return f'<svg class="legend" width="{short(x)}" height="18" role="img" aria-label="legend">{"".join(parts)}</svg>'
 
 
+def _facts(step: GraphStep) -> str:
+    told = [counted(step.jobs, "job")]
+    if step.failed:
+        told.append(f"{step.failed:,} failed")
+    if step.seconds is not None:
+        told.append(f"{_seconds(step.seconds)}{' each' if step.jobs > 1 else ''}")
+    return ", ".join(told)
+
+
 class _Drawing:
     def __init__(self, graph: WorkflowGraph) -> None:
         self._graph = graph
         names = [step.step for step in graph.steps]
-        self._width = min(_MOST, max(_LEAST, 20 + _BOLD * max(map(len, names), default=0)))
+        facts = max((width_of(_facts(step), 11) for step in graph.steps), default=0.0)
+        self._width = min(_MOST, max(_LEAST, _PADDING + facts, _PADDING + _BOLD * max(map(len, names), default=0)))
         self._column = self._width + _BESIDE
         self._layout: Layout = layout(names, [(flow.source, flow.target) for flow in graph.flows])
         columns = [*self._layout.columns.values(), *(one for some in self._layout.bends.values() for one in some)]
@@ -107,14 +119,10 @@ class _Drawing:
     def _node(self, step: GraphStep) -> str:
         x, y = self._corner(step.step)
         self._boxes.append((x, y, x + self._width, y + _HEIGHT))
-        told = [counted(step.jobs, "job")]
-        if step.failed:
-            told.append(f"{step.failed:,} failed")
-        if step.seconds is not None:
-            told.append(f"{_seconds(step.seconds)}{' each' if step.jobs > 1 else ''}")
+        facts = _facts(step)
         kind = "node" + (" path" if step.on_path >= 0.05 else "") + (" bad" if step.failed else "")
         kind += " io" if step.io_task else ""
-        said = f"{step.step}: {', '.join(told)}"
+        said = f"{step.step}: {facts}"
         if step.on_path >= 0.05:
             said += f"; {_seconds(step.on_path)} on the critical path"
         middle, width = short(x + self._width / 2), short(self._width)
@@ -124,7 +132,7 @@ class _Drawing:
             f'<g class="{kind}"><title>{text_of(said)}</title>'
             f'<rect x="{short(x)}" y="{short(y)}" width="{width}" height="{_HEIGHT}" rx="{corners}"/>'
             f'<text x="{middle}" y="{short(y + 18)}" class="name">{name}</text>'
-            f'<text x="{middle}" y="{short(y + 34)}" class="facts">{text_of(", ".join(told))}</text></g>'
+            f'<text x="{middle}" y="{short(y + 34)}" class="facts">{text_of(facts)}</text></g>'
         )
 
     def _ways(self) -> Iterator[tuple[GraphFlow, list[Point]]]:
