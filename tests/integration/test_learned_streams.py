@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -51,12 +52,13 @@ class Proving:
     def store(self) -> Path:
         return self.bench.data / "streamflow-io" / "learned.db"
 
-    def prove(self, path: Path, ways: Mapping[tuple[str, str], Way], **inputs: Any) -> None:
+    def prove(self, path: Path, ways: Mapping[tuple[str, str], Way], excerpt: int | None = None, **inputs: Any) -> None:
         candidates = plan_file(path).plans["main"].candidates
         values = {"file": written(), "trace": str(path.parent / "trace"), **inputs}
 
         keys = {(step, way): proof_key(candidates[step], port, values) for (step, port), way in ways.items()}
-        asyncio.run(self.remember(*(Proof(key, step, 0.0, way) for (step, way), key in keys.items())))
+        proofs = (Proof(key, step, 0.0, way, excerpt=excerpt) for (step, way), key in keys.items())
+        asyncio.run(self.remember(*proofs))
 
     async def remember(self, *proofs: Proof) -> None:
         remembered = RememberedProofs(self.store, ())
@@ -98,6 +100,28 @@ def test_what_is_proven_is_read_while_it_is_written(proving: Proving, way: Way) 
     assert ours.log.count("/b reads /a/out while it is written") == 1
 
 
+_LOOKS = """
+import os, sys
+f = os.open(sys.argv[1], os.O_RDONLY)
+try:
+    print(os.lseek(f, 0, 2))
+except OSError:
+    print("a pipe")
+os.read(f, 2)
+print(os.lseek(f, 0, 2))
+"""
+
+
+def test_what_first_bytes_have_proven_is_a_pipe_up_to_there(proving: Proving) -> None:
+    looks = tool(f"{sys.executable} -ISc '{_LOOKS}' $file", {"file": "File"}, {"out": "stdout"}, stdout="read.txt")
+    path = proving.bench.write(chain(producer(), looks), {}, io=True, config=AUTO)
+    proving.prove(path, {("/b", "file"): "pipe"}, excerpt=2)
+    [ours] = proving.bench.run_all([path])
+    assert ours.ok, ours.errors
+    size = proving.bench.run_all([proving.bench.write_plain(chain(producer(), looks), {})])[0].files["read.txt"].split()
+    assert ours.files["read.txt"].split(b"\n") == [b"a pipe", size[0], b""]
+
+
 def test_what_is_not_proven_is_not(proving: Proving) -> None:
     _, ours = proving.run_both(chain(producer(), reader()), None)
     assert ours.time("read") > ours.time("end")
@@ -135,8 +159,9 @@ def test_what_is_planned(proving: Proving, monkeypatch: pytest.MonkeyPatch) -> N
     assert state() == ("refused", "/a/out was cut")
 
 
+@pytest.mark.parametrize(("way", "excerpt"), [("net", None), ("pipe", 6)])
 def test_what_is_exported_streams_for_others_in_their_first_run(
-    proving: Proving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    way: Way, excerpt: int | None, proving: Proving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(proving.bench.data))
     config = {**AUTO, "annotations": "proven.yml"}
@@ -146,7 +171,7 @@ def test_what_is_exported_streams_for_others_in_their_first_run(
     export = ["learned", "export", str(path), "--force", "-o", str(annotations)]
     assert main(export) == 1
     assert annotations.read_text() == "steps: {}\n"
-    proving.prove(path, {("/b", "file"): "net"})
+    proving.prove(path, {("/b", "file"): way}, excerpt)
     assert main(export) == 0, capsys.readouterr().err
     proving.store.unlink()
     ours = proving.bench.run_all([path])[0]
@@ -154,6 +179,7 @@ def test_what_is_exported_streams_for_others_in_their_first_run(
     assert_streamed(ours)
     # What others say is forgotten where it was found wrong.
     [shared] = plan_file(path).plans["main"].proofs
+    assert (shared.way, shared.excerpt) == (way, excerpt)
     asyncio.run(proving.remember(replace(shared, way=None, reason="it asks for the size")))
     assert [proof.way for proof in plan_file(path).plans["main"].proofs] == [None]
 
@@ -163,6 +189,7 @@ def test_what_is_exported_streams_for_others_in_their_first_run(
     [
         ({"input": "/b/other"}, "proven[0].input"),
         ({"read": "fast"}, "proven[0].read"),
+        ({"first": 0}, "proven[0].first"),
         ({"tool": "12"}, "proven[0].tool"),
         ({"options": None}, "proven[0].options"),
     ],
