@@ -30,10 +30,12 @@ _IDLE_SECONDS = 14.0
 _LOOK_SECONDS = 2.0
 _COLLECT_SECONDS = 24 * 3600.0
 # When what feeds a program fails, or is killed, the program is, too, while it still waits: it must not have an end of
-# file. $0 is a file for its number.
+# file. $0 is a file for its number. What the shell itself says, as of a process that was killed, nobody hears: the
+# errors of a job may go where its standard output goes.
 _FEED = """
-{ %(feeding)s || { until read pid < "$0"; do :; done 2> /dev/null; kill -KILL "$pid"; }; } |
-{ shift %(count)d; exec /bin/sh -c 'echo $$ > "$0"; exec "$@"' "$0" "$@"; }
+exec 9>&2 2> /dev/null
+{ %(feeding)s 2>&9 9>&- || { until read pid < "$0"; do :; done; kill -KILL "$pid"; }; } |
+{ shift %(count)d; exec /bin/sh -c 'echo $$ > "$0"; exec "$@"' "$0" "$@" 2>&9 9>&-; }
 """
 
 
