@@ -8,7 +8,7 @@ use std::time::Duration;
 /// How often it is looked at.
 pub const LOOK: Duration = Duration::from_millis(500);
 /// For so long less has to be enough.
-const WHILE: Duration = Duration::from_secs(3);
+const WHILE: Duration = Duration::from_secs(2);
 /// So much of a core is none: who looks at a clock, or writes a block now and then, waits.
 const SLACK: f64 = 0.25;
 
@@ -58,21 +58,21 @@ mod tests {
 
     #[test]
     fn who_waits_needs_none_after_a_while() {
-        assert_eq!(told(1, &[0.0; 5]), []);
-        assert_eq!(told(1, &[0.0; 20]), [(6, 0)]);
-        assert_eq!(told(1, &[0.2; 20]), [(6, 0)]);
+        assert_eq!(told(1, &[0.0; 3]), []);
+        assert_eq!(told(1, &[0.0; 20]), [(4, 0)]);
+        assert_eq!(told(1, &[0.2; 20]), [(4, 0)]);
         assert_eq!(told(1, &[0.3; 20]), []);
-        assert_eq!(told(4, &[1.1; 20]), [(6, 1)]);
-        assert_eq!(told(4, &[1.3; 20]), [(6, 2)]);
+        assert_eq!(told(4, &[1.1; 20]), [(4, 1)]);
+        assert_eq!(told(4, &[1.3; 20]), [(4, 2)]);
         assert_eq!(told(4, &[9.0; 20]), []);
     }
 
     #[test]
     fn who_goes_on_needs_them_at_once() {
         let wanted = [vec![0.0; 7], vec![1.0], vec![0.0; 20]].concat();
-        assert_eq!(told(1, &wanted), [(6, 0), (8, 1), (14, 0)]);
+        assert_eq!(told(1, &wanted), [(4, 0), (8, 1), (12, 0)]);
         let wanted = [vec![0.0; 7], vec![2.0, 4.0], vec![1.0; 20]].concat();
-        assert_eq!(told(4, &wanted), [(6, 0), (8, 2), (9, 4), (15, 1)]);
+        assert_eq!(told(4, &wanted), [(4, 0), (8, 2), (9, 4), (13, 1)]);
     }
 
     #[test]
