@@ -54,7 +54,7 @@ def _variant_calling(directory: Path) -> Sequence[Variant]:
 def prepare_variant_calling(directory: Path, pairs: int | None = None) -> tuple[Path, Path]:
     """Generate the input of the variant-calling template, if it is not there; return its workflow and its job file.
 
-    :param directory: for what that prints
+    :param directory: for what that prints, and another job file
     :param pairs: of reads, if not as many as in the demonstration
     :raises CommandError: if it cannot be generated here
     """
@@ -66,8 +66,8 @@ def prepare_variant_calling(directory: Path, pairs: int | None = None) -> tuple[
         return template / "variant-calling.cwl", demo
     place = template / "generated" / f"{pairs}"
     run([[*prepare, "--reads", f"{pairs}", "--directory", str(place)]], directory)
-    job = place / "job.yml"
-    job.write_text(demo.read_text().replace("path: generated/", "path: "))
+    job = directory / f"job-{pairs}.yml"
+    job.write_text(demo.read_text(encoding="utf-8").replace("path: generated/", f"path: {place}/"), encoding="utf-8")
     return template / "variant-calling.cwl", job
 
 

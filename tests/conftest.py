@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -27,6 +28,8 @@ for number in (signal.SIGHUP, signal.SIGQUIT):
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 settings.register_profile("thorough", settings.get_profile("any machine"), max_examples=400)
 settings.load_profile("any machine")
+# It imports what it needs for that when it is first used: deep in a test, where Python 3.11 may not be able to.
+st.from_regex("a").validate()
 
 #: Tests of a file that share what takes long to make.
 _FILES = re.compile(r"tests/(unit/|integration/test_(template|coordination_check)|e2e/test_security).*?(?=::)")
