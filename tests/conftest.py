@@ -28,8 +28,6 @@ for number in (signal.SIGHUP, signal.SIGQUIT):
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 settings.register_profile("thorough", settings.get_profile("any machine"), max_examples=400)
 settings.load_profile("any machine")
-# It imports what it needs for that when it is first used: deep in a test, where Python 3.11 may not be able to.
-st.from_regex("a").validate()
 
 #: Tests of a file that share what takes long to make.
 _FILES = re.compile(r"tests/(unit/|integration/test_(template|coordination_check)|e2e/test_security).*?(?=::)")
@@ -43,6 +41,8 @@ _SLURM = re.compile(r"tests/e2e/.*(slurm|login|queue|submitted)")
 def pytest_collection() -> Generator[None, object, object]:
     """What is collected stays: nobody looks for garbage in it, neither meanwhile nor later."""
     gc.disable()
+    # What is imported for that when it is first used may be too deep in a test for Python 3.11 to compile it.
+    st.from_regex("a").validate()
     try:
         return (yield)
     finally:
