@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,13 +37,13 @@ def _prepare(directory: Path) -> Sequence[Variant]:
         Variant("nobody looks", partial(_on_terminal, tiny, hints)),
         Variant("progress", partial(_on_terminal, tiny, {**hints, "progress": True})),
         Variant("watch", partial(_watched, tiny, hints)),
-        Variant("a stream stands", partial(_sees_that_it_stands, standing), verify=_streams(standing, ["stream"])),
+        Variant(
+            "a stream stands",
+            partial(_sees_that_it_stands, standing),
+            verify=StreamFlowRun(standing, {}, ["stream"]).verify,
+        ),
         *_estimates(directory),
     )
-
-
-def _streams(workflow: Path, deliveries: Sequence[str]) -> Callable[[Path], None]:
-    return StreamFlowRun(workflow, {}, deliveries).verify
 
 
 def _on_terminal(workflow: Path, scheduler: Mapping[str, JSON], directory: Path) -> Outcome:

@@ -87,8 +87,8 @@ def _proven(plan: Plan) -> Iterator[tuple[ProvenInput, Proof]]:
             is_of = key.kind == "reads" and key.tool == candidate.tool and key.port in candidate.inputs
             if is_of and proof.way is not None:
                 path = port_path(step, key.port)
-                facts = {"read": proof.way, "first": proof.excerpt, "tool": key.tool, "options": key.options}
-                yield ProvenInput.model_validate({"input": path, **facts}), proof
+                first, tool, options = proof.excerpt, key.tool, key.options
+                yield ProvenInput(input=path, read=proof.way, first=first, tool=tool, options=options), proof
 
 
 def _lines(found: Sequence[tuple[ProvenInput, Proof]]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .rehearsal_rules import GIVEN_UP, Finding, Manner, Ran, is_dear, is_worthless
+from .rehearsal_rules import Finding, Manner, Ran, is_dear, waits_for_more
 
 # That a program has to start under the net, which does not grow with its file.
 _SECONDS_TO_START = 0.1
@@ -67,9 +67,11 @@ def next_with_excerpt(
     if not so_far:
         return "file"
     manner, ran = so_far[-1]
-    if manner == "net" and files == 1 and _waits_for_more(ran, bytes_):
+    if ran.asked:
+        return None
+    if manner == "net" and files == 1 and waits_for_more(ran, bytes_):
         return "pipe"
-    if not ran.is_equal or ran.asked:
+    if not ran.is_equal:
         return None
     if manner == "file":
         return "net"
@@ -77,13 +79,6 @@ def next_with_excerpt(
     if not has_read_all or _would_be_dear(ran.cpu, so_far[0][1].cpu, whole / bytes_):
         return None
     return Finding("pipe" if manner == "pipe" else "net", excerpt=bytes_)
-
-
-def _waits_for_more(ran: Ran, bytes_: int) -> bool:
-    """Whether a program waits for the whole file under the net, and might do as well with a pipe."""
-    if ran.asked:
-        return False
-    return ran.ended in ("unstreamable", GIVEN_UP) or (ran.is_equal and is_worthless(ran.held_at, ran.asked, bytes_))
 
 
 def _would_be_dear(cpu: float, plain: float, times: float) -> bool:

@@ -191,12 +191,21 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
         return "twin"
     if manner == "pipe":
         return _with_a_pipe(so_far[0][1], ran, cpu)
-    waits = is_worthless(ran.held_at, ran.asked, size)
-    if ran.ended in ("unstreamable", GIVEN_UP) or (ran.is_equal and (waits or is_dear(ran.cpu, cpu))):
+    if waits_for_more(ran, size) or (ran.is_equal and is_dear(ran.cpu, cpu)):
         return "pipe" if size > SMALL else unknown("the file is too small to tell")
     if not ran.is_equal:
         return "file"
     return Finding("net") if ran.fed or ran.held_at else unknown("it has not read it")
+
+
+def waits_for_more(ran: Ran, size: int) -> bool:
+    """Whether a program waits for the whole file under the net, and might do as well with a pipe.
+
+    :param size: bytes of the file
+    """
+    if ran.ended in ("unstreamable", GIVEN_UP):
+        return True
+    return ran.is_equal and is_worthless(ran.held_at, ran.asked, size)
 
 
 def is_worthless(held_at: int | None, asked: bool, size: int) -> bool:
