@@ -13,11 +13,13 @@ calls `._get_binding_filter`.
 from __future__ import annotations
 
 import shlex
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Iterator, MutableSequence, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
+import cwl_utils.parser.utils
 import streamflow.cwl.main
 from aiohttp import WSMsgType
 from cwl_utils.types import CWLParameterContext
@@ -43,6 +45,36 @@ from streamflow.recovery.failure_manager import RollbackFailureManager
 def install_translator(translator: type[CWLTranslator]) -> None:
     """Make `streamflow run` and `cwl-runner` translate with our class, for want of an extension point."""
     streamflow.cwl.main.CWLTranslator = translator
+
+
+@contextmanager
+def tools_loaded_once() -> Iterator[None]:
+    """Let StreamFlow's translation load the tool of a step once for its check of types.
+
+    cwl_utils 0.42 loads it again for each input and output of the step, which takes most of the translation.
+    """
+    check, load = cwl_utils.parser.utils.static_checker, cwl_utils.parser.utils.load_step
+
+    def check_workflow(workflow: Any) -> None:
+        # For one check only: translation changes what it has loaded.
+        loaded: dict[int, Any] = {}
+
+        def load_once(step: Any) -> Any:
+            if id(step) not in loaded:
+                loaded[id(step)] = load(step)
+            return loaded[id(step)]
+
+        cwl_utils.parser.utils.load_step = load_once
+        try:
+            check(workflow)
+        finally:
+            cwl_utils.parser.utils.load_step = load
+
+    cwl_utils.parser.utils.static_checker = check_workflow
+    try:
+        yield
+    finally:
+        cwl_utils.parser.utils.static_checker = check
 
 
 def cwl_files(workflow: WorkflowConfig, context: StreamFlowContext) -> tuple[str, str | None]:

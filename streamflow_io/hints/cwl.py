@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote_to_bytes, urldefrag, urlparse
+from urllib.parse import unquote_plus, unquote_to_bytes, urldefrag, urlparse
 
 import cwl_utils.parser
 import requests
@@ -112,7 +112,7 @@ def load(path: str) -> CWLObject:
     parser = parsers.get(version or "", cwl_utils.parser.cwl_v1_2)
     uri = Path(file).resolve().as_uri()
     options = parser.LoadingOptions(fetcher=Fetcher({}, requests.Session()), fileuri=uri, baseuri=uri)
-    return cwl_utils.parser.load_document_by_string(text, uri, options, fragment or None)
+    return cwl_utils.parser.load_document_by_yaml(document, uri, options, fragment or None)
 
 
 def read_steps(document: CWLObject) -> Walk:
@@ -207,11 +207,13 @@ class _Walker:
         options = step.loadingOptions
         uri, fragment = urldefrag(options.fetcher.urljoin(options.fileuri, step.run))
         if uri not in self.documents:
+            real = _real(uri)
+            document = parse(options.fetcher.fetch_text(real))
             if uri.startswith("file:"):
-                _check_positions(parse(options.fetcher.fetch_text(uri)), file_of(uri))
+                _check_positions(document, file_of(uri))
             # Not with the options of the outer document: a file has the namespaces that it declares itself.
-            fresh = type(options)(fetcher=options.fetcher)
-            loaded = cwl_utils.parser.load_document_by_uri(uri, fresh, load_all=True)
+            fresh = type(options)(fetcher=options.fetcher, fileuri=real, baseuri=os.path.dirname(real))
+            loaded = cwl_utils.parser.load_document_by_yaml(document, real, fresh, load_all=True)
             self.documents[uri] = loaded if isinstance(loaded, list) else [loaded]
         processes = self.documents[uri]
         wanted = f"{uri}#{fragment or 'main'}"
@@ -330,6 +332,12 @@ def _content(value: object) -> object:
 def name_of(element: CWLObject) -> str:
     """The name of a step or parameter, which is the last part of its id."""
     return str(element.id).split("#")[-1].split("/")[-1]
+
+
+def _real(uri: str) -> str:
+    """From where `cwl_utils.parser.load_document_by_uri` loads: behind links, and `+` is a space to it."""
+    parsed = urlparse(uri)
+    return uri if parsed.scheme != "file" else Path(unquote_plus(parsed.path)).resolve().as_uri()
 
 
 def file_of(uri: str) -> str:

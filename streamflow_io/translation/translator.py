@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from streamflow.core.workflow import Workflow
 from streamflow.cwl.translator import CWLTranslator
 
+from streamflow_io._streamflow import tools_loaded_once
 from streamflow_io.run.scheduler import IOAwareScheduler
 
 from .detection import can_have_hints
@@ -39,7 +40,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             apply(plan, scheduler)
             workflow = plan.workflow
         else:
-            workflow = super().translate()
+            workflow = self._translate()
         gc.freeze()
         return workflow
 
@@ -51,6 +52,10 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             self.cwl_definition,
             self.workflow_config.name,
             self.context.scheduler,
-            super().translate,
+            self._translate,
             in_detail=in_detail,
         )
+
+    def _translate(self) -> Workflow:
+        with tools_loaded_once():
+            return super().translate()

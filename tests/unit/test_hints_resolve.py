@@ -210,6 +210,20 @@ def test_documents_with_a_graph(tmp_path: Path, namespaces: str, prefix: str) ->
     assert steps["/only"].streamable_inputs["source"].line == 9
 
 
+def test_what_a_linked_file_runs_is_beside_the_file_itself(tmp_path: Path) -> None:
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    _load(elsewhere)
+    (tmp_path / "link.cwl").symlink_to(elsewhere / "workflow.cwl")
+    outer = "{run: link.cwl, in: {source: source}, out: [result]}"
+    (tmp_path / "main.cwl").write_text(
+        "cwlVersion: v1.2\nclass: Workflow\nrequirements: {SubworkflowFeatureRequirement: {}}\n"
+        f"inputs: {{source: File}}\noutputs: {{}}\nsteps: {{outer: {outer}}}\n"
+    )
+    steps = resolve(cwl_utils.parser.load_document_by_uri(str(tmp_path / "main.cwl")))
+    assert list(steps) == ["/outer/first", "/outer/second", "/outer/inner/third", "/outer/inner/fourth"]
+    assert steps["/outer/first"].streamable_inputs["source"].file == str(elsewhere / "tool.cwl")
+
+
 def test_an_imported_hint_has_its_own_file(tmp_path: Path) -> None:
     (tmp_path / "hint.yml").write_text("# a hint\nclass: sfio:IOTask\n")
     text = TOOL.format(version="v1.2").replace("hints:\n", "hints:\n  - $import: hint.yml\n")
