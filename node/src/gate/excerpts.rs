@@ -119,11 +119,14 @@ impl Excerpts {
             }
             Some(Question::Seek { descriptor, to }) => {
                 let excerpt = self.opened(call, descriptor)?;
-                let place = excerpt.lead(call.thread, descriptor, to);
-                if place.is_none() {
-                    excerpt.is_told_apart(call);
+                match excerpt.lead(call.thread, descriptor, to) {
+                    Some(Led::To(place)) => Some(Answer::Value(place as i64)),
+                    Some(Led::Nowhere) => None,
+                    None => {
+                        excerpt.is_told_apart(call);
+                        None
+                    }
                 }
-                place.flatten().map(|place| Answer::Value(place as i64))
             }
             Some(Question::More { descriptor }) => {
                 self.opened(call, descriptor)?.is_told_apart(call);
@@ -174,11 +177,9 @@ impl Excerpts {
 }
 
 impl Excerpt {
-    /// Leads who goes to the end of the file to that of the excerpt, if he finds the same there, and returns where he takes
-    /// himself to be. What he asks, or reads, from there is not followed.
-    ///
-    /// None: he finds something else. Some(None): he goes himself.
-    fn lead(&self, thread: u32, descriptor: i32, to: Seek) -> Option<Option<u64>> {
+    /// Leads who goes to the end of the file to that of the excerpt, if he finds the same there; None: he does not. What he
+    /// asks, or reads, from there is not followed.
+    fn lead(&self, thread: u32, descriptor: i32, to: Seek) -> Option<Led> {
         let place = match to {
             Seek::To(place) => place,
             Seek::FromHere(offset) => {
@@ -193,14 +194,14 @@ impl Excerpt {
             }
         };
         if place <= self.end && !matches!(to, Seek::FromEnd(_)) {
-            return Some(None);
+            return Some(Led::Nowhere);
         }
         let from_end = self.bytes.checked_sub(place).filter(|from_end| *from_end <= self.alike)?;
         // Whoever shares the position shares this, too.
         let open = memory::borrow_descriptor(thread, descriptor).ok()?;
         lseek(open, (self.end - from_end) as i64, Whence::SeekSet).ok()?;
         self.was_led.store(true, Ordering::Relaxed);
-        Some(Some(place))
+        Some(Led::To(place))
     }
 
     fn is_told_apart(&self, call: &Call) {
@@ -229,6 +230,14 @@ enum Seek {
     /// So far from where the reader is.
     FromHere(i64),
     FromEnd(i64),
+}
+
+/// What becomes of who seeks in an excerpt.
+enum Led {
+    /// He goes there himself, and finds what is in the file.
+    Nowhere,
+    /// To the end of the excerpt; he takes himself to be at this place of the file.
+    To(u64),
 }
 
 fn question(call: &Call) -> Option<Question> {
