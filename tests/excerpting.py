@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from unittest.mock import patch
 
+from streamflow.core.workflow import CommandOutput
 from streamflow.main import main as streamflow
 
 from streamflow_io.run import excerpt_rules
 from streamflow_io.run.excerpt_rules import Sizes
+from streamflow_io.run.rehearsal import Rehearsal
+from streamflow_io.run.rehearsal_events import Seen
 
 
 def main(arguments: list[str]) -> int:
     with patch.object(excerpt_rules, "SIZES", Sizes(smallest=256, share=4, least=64)):
         code: int = streamflow(arguments)
         return code
+
+
+def give_up_late(arguments: list[str]) -> int:
+    """Who is given up has always ended by itself before he could be told."""
+
+    async def is_given_up(_: Rehearsal, execution: asyncio.Task[CommandOutput], seen: Seen) -> bool:
+        await asyncio.wait([execution])
+        return seen.is_decided.is_set()
+
+    with patch.object(Rehearsal, "_is_given_up", is_given_up):
+        return main(arguments)

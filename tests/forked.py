@@ -32,6 +32,7 @@ _PROGRAMS = {
     "streamflow believing": ("tests.believing", "main"),
     "streamflow believing later": ("tests.believing", "main_later"),
     "streamflow excerpting": ("tests.excerpting", "main"),
+    "streamflow giving up late": ("tests.excerpting", "give_up_late"),
     "streamflow-io": ("streamflow_io.cli", "main"),
     "cwltool": ("cwltool.main", "main"),
     "runtime driver": ("tests.e2e.runtime_driver", "command"),

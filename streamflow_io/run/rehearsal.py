@@ -174,7 +174,8 @@ class Rehearsal:
             files, ran = len(self._files), list[tuple[Manner, Ran]]()
             while isinstance(following := next_with_excerpt(ran, excerpts.bytes, self.size, files), str):
                 if ran and not ran[-1][1].succeeded:
-                    # Nothing is left of a job that has not.
+                    # Nothing is left of a job that has failed, but all of one that had ended well when it was given up.
+                    await to_the_end(_remove(self.performance.step, self.performance.job, (directory,)))
                     excerpts = await self._make_excerpts(directory, most)
                 before = ran[0][1].made if ran else None
                 ran.append((following, await self._run_at(following, before, is_disguised=False, excerpts=excerpts)))

@@ -90,3 +90,12 @@ def test_the_first_bytes_prove_and_never_refuse(bench: Bench) -> None:
     assert remade == made
     streamed = {record["step"].strip("/") for record in bench.telemetry() if record["event"] == "streamed"}
     assert set(proven) <= streamed
+
+
+def test_who_is_given_up_may_have_ended_well(bench: Bench) -> None:
+    bench.program = "streamflow giving up late"
+    path = bench.write(consumers(bench, LOOKING), {}, io=True, config={"streaming": "auto"})
+    ended = bench.finish(bench.start(path), path, 300)
+    assert ended.ok, ended.errors
+    [rehearsed] = [record for record in bench.telemetry() if record["event"] == "rehearsed"]
+    assert (rehearsed["way"], "excerpt" in rehearsed) == ("pipe", True)
