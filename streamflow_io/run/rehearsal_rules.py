@@ -28,8 +28,8 @@ Manner = Literal["net", "pipe", "file", "twin", "again"]
 #: Why a run has ended whose end was not waited for, because it gets too little of the file as a stream.
 GIVEN_UP = "given up"
 
-# That it has ended so says nothing of the program. What is an `error` of a pipe is that it was opened twice.
-_TROUBLE = ("cancelled", "driver", "lost", "producer", "rewritten")
+# That it has ended so says nothing of the program.
+_TROUBLE = ("cancelled", "driver", "lost", "producer", "rewritten", "error")
 
 _CALLS = {
     "lseek": "it seeks in it",
@@ -179,7 +179,9 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
     if not so_far:
         return "net"
     manner, ran = so_far[-1]
-    if ran.is_from_outside or ran.ended in _TROUBLE or (ran.ended == "error" and manner != "pipe"):
+    # What is an error of a pipe is that it was opened twice: the node runtime has killed who did that.
+    opened_twice = manner == "pipe" and ran.ended == "error"
+    if not opened_twice and (ran.is_from_outside or ran.ended in _TROUBLE):
         return unknown(ran.said or ran.ended)
     if manner == "file":
         return _with_the_file_again(so_far[-2][1], ran)

@@ -131,6 +131,7 @@ def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:
         "random": python("import random, sys; open(sys.argv[1]).read(); print(random.random())"),
         "seek": python('import sys; f = open(sys.argv[1], "rb"); print(f.seek(0, 2))'),
         "path": python("import os, sys; print(os.path.getsize(sys.argv[1]))"),
+        "twice": reader('tail -c 9 "$text" > out; head -n 1 "$text" >> out'),
         "fails": python("import os, sys; f = os.open(sys.argv[1], 0); sys.exit(7 * (os.fstat(f).st_size == 0))"),
     }
     if has_landlock():
@@ -142,6 +143,7 @@ def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:
         "random": "its outputs differ from run to run: out",
         "seek": "it seeks in it",
         "path": "it asks for its size, or more, by its path",
+        "twice": "it seeks in it",
         "fails": "exit code 7 when it reads a stream",
     }
     if has_landlock():

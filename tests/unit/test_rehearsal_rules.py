@@ -34,6 +34,7 @@ def ran(succeeded: bool = True, ended: str = "exited", **fields: Any) -> Ran:
 HELD = ran(held_at=0, call="lseek", fed=0)
 DIFFERENT = ran(difference="out.txt")
 FAILED = ran(succeeded=False)
+OPENED_TWICE = ran(succeeded=False, ended="error", said="opened again", is_from_outside=True)
 
 
 def found(*so_far: tuple[Manner, Ran], size: int = SIZE, cpu: float = 4.0) -> Finding:
@@ -63,9 +64,7 @@ def test_who_waits_for_the_file_gets_a_pipe() -> None:
         assert found(("net", held), ("pipe", ran())) == Finding("pipe")
 
 
-@pytest.mark.parametrize(
-    "piped", [FAILED, DIFFERENT, ran(asked=True), ran(fed=0), ran(succeeded=False, ended="error", said="opened again")]
-)
+@pytest.mark.parametrize("piped", [FAILED, DIFFERENT, ran(asked=True), ran(fed=0), OPENED_TWICE])
 def test_who_can_do_with_neither_is_refused(piped: Ran) -> None:
     assert found(("net", HELD), ("pipe", piped)) == Finding(None, "it seeks in it")
 
