@@ -322,7 +322,7 @@ _TOOLS = [
 ]
 
 _BIOLOGY = [
-    *_named("bwa mem", 'bwa mem -v 1 "$DATA/bwa-index" {}', data="reads"),
+    *_named("bwa mem", 'bwa mem -v 1 "$DATA/bwa-index" {} 2> /dev/null', data="reads"),
     *_named("bwa index", "bwa index -p index {} 2>&-", "bwa", data="genome", stream=TWICE),
     *_shell("samtools view, SAM", "samtools view --no-PG -h -q 10 {}", data="sam", both=False),
     *_named("samtools view, BAM", "samtools view --no-PG -h {}", data="bam"),
