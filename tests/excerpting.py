@@ -10,8 +10,8 @@ from streamflow.main import main as streamflow
 
 from streamflow_io.run import excerpt_rules
 from streamflow_io.run.excerpt_rules import Sizes
-from streamflow_io.run.rehearsal import Rehearsal
 from streamflow_io.run.rehearsal_events import Seen
+from streamflow_io.run.repeated_job import RepeatedJob
 
 
 def main(arguments: list[str]) -> int:
@@ -23,9 +23,9 @@ def main(arguments: list[str]) -> int:
 def give_up_late(arguments: list[str]) -> int:
     """Who is given up has always ended by itself before he could be told."""
 
-    async def is_given_up(_: Rehearsal, execution: asyncio.Task[CommandOutput], seen: Seen) -> bool:
+    async def is_given_up(_: RepeatedJob, execution: asyncio.Task[CommandOutput], seen: Seen) -> bool:
         await asyncio.wait([execution])
         return seen.is_decided.is_set()
 
-    with patch.object(Rehearsal, "_is_given_up", is_given_up):
+    with patch.object(RepeatedJob, "_is_given_up", is_given_up):
         return main(arguments)

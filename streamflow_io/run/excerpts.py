@@ -20,23 +20,30 @@ class Excerpts:
 
     :ivar of: the paths of those files
     :ivar bytes: how many they have in all
+    :ivar look_whole: to a program that reads them as files they are to look as their files
     """
 
     directory: str
     paths: tuple[str, ...]
     of: tuple[str, ...]
     bytes: int
+    look_whole: bool
 
     def as_wholes(self, paths: Sequence[str]) -> tuple[Excerpt, ...]:
-        """Each of them, which is to be as its file for who finds it at one of these paths."""
+        """Each of them that is to look as its file to who finds it at one of these paths."""
+        if not self.look_whole:
+            return ()
         pairs = enumerate(zip(paths, self.of, strict=True))
         return tuple(Excerpt(name=str(number), path=path, of=file) for number, (path, file) in pairs)
 
 
-async def make_excerpts(runtime: NodeRuntime, directory: str, files: Sequence[str], most: Sequence[int]) -> Excerpts:
+async def make_excerpts(
+    runtime: NodeRuntime, directory: str, files: Sequence[str], most: Sequence[int], *, look_whole: bool
+) -> Excerpts:
     """
     :param directory: is there
     :param most: how many bytes each of them has at most
+    :param look_whole: as they have it
     :raises OSError: if one cannot be made
     """
     paths = tuple(posixpath.join(directory, str(number)) for number in range(len(files)))
@@ -47,4 +54,4 @@ async def make_excerpts(runtime: NodeRuntime, directory: str, files: Sequence[st
         if code != 0:
             raise OSError(said)
         bytes_ += int(json.loads(said)["bytes"])
-    return Excerpts(directory, paths, tuple(files), bytes_)
+    return Excerpts(directory, paths, tuple(files), bytes_, look_whole)

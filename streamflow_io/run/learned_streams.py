@@ -86,22 +86,32 @@ class LearnedStreams:
     async def refuse(self, token: StreamToken, how: str, was_closed: bool) -> None:
         """An output that is streamed without a hint is not written front to back: it will not be streamed again.
 
+        :param how: in a sentence, about it, or about its path
         :param was_closed: it was taken to be complete when it was closed: that will not be done again
         """
         step, port = get_job_step_name(token.source.job), token.source.port
         key, name = self.written(token.source.job, port), port_path(step, port)
-        known = self.proofs.of(key)
+        known, how = self.proofs.of(key), _without_path(how, token.source.path)
         if was_closed:
             if known is None or known.closes:
-                logger.info(f"{name} is taken to be complete only when its job has ended: it {how}")
+                logger.info(f"{name} is taken to be complete only when its job has ended: {how}")
                 await self.proofs.remember(Proof(key, step, time.time(), closes=0))
         elif known is None or not known.is_refused:
-            logger.info(f"{name} is not streamed any more without a hint: it {how}")
+            logger.info(f"{name} is not streamed any more without a hint: {how}")
             await self.proofs.remember(Proof(key, step, time.time(), reason=how))
 
 
 def _output(job: str, port: str) -> str:
     return port_path(get_job_step_name(job), port)
+
+
+def _without_path(how: str, path: str) -> str:
+    """What has become of a file, for later runs, in which it has another path.
+
+    :param path: in the output directory
+    """
+    _, found, rest = how.partition(f"/{path} ")
+    return f"it {rest}" if found else how
 
 
 class LearnedReads:
@@ -213,7 +223,7 @@ class LearnedReads:
         }
         for token in found.values():
             was_closed = (token.source.job, token.source.port) in self._closed
-            await self._learned.refuse(token, error.how or "was written again", was_closed)
+            await self._learned.refuse(token, error.how or "it was written again", was_closed)
         self._as_files |= found.keys()
         return bool(found)
 
@@ -221,7 +231,7 @@ class LearnedReads:
         """Whether the output that is another file in the end was streamed though no hint has asked for that."""
         if not self._learned.is_learned(error.token):
             return False
-        await self._learned.refuse(error.token, error.how, was_closed=False)
+        await self._learned.refuse(error.token, f"it {error.how}", was_closed=False)
         return True
 
     def blamed(self, error: JobFailedError) -> bool:

@@ -19,6 +19,8 @@ from streamflow_io.learned.proofs import ProofKey
 
 # Bytes up to which a file may be a script or a configuration.
 _SMALL = 2**18
+# Changes with what a rehearsal tries, so that what was tried less is tried anew.
+_HOW = "with a short file, too"
 
 
 #: Programs that are other ones where a job runs than on the driver's node, by the words of its tool.
@@ -32,7 +34,7 @@ def proof_key(candidate: Candidate, port: str, inputs: Mapping[str, Any], progra
     :param programs: of the tool, where it runs
     """
     options = {name: _option(value, is_data=name in candidate.inputs) for name, value in inputs.items()}
-    content = [options, programs] if programs else options
+    content = [_HOW, options, programs]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return ProofKey(candidate.tool, "reads", port, digest)
 

@@ -25,6 +25,9 @@ _DEAR_SECONDS = 1.0
 #: with the stream, and once more so.
 Manner = Literal["net", "pipe", "file", "twin", "again"]
 
+#: So many first bytes of a file are a short one.
+SHORT = 2**12
+
 #: Why a run has ended whose end was not waited for, because it gets too little of the file as a stream.
 GIVEN_UP = "given up"
 
@@ -179,9 +182,7 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
     if not so_far:
         return "net"
     manner, ran = so_far[-1]
-    # What is an error of a pipe is that it was opened twice: the node runtime has killed who did that.
-    opened_twice = manner == "pipe" and ran.ended == "error"
-    if not opened_twice and (ran.is_from_outside or ran.ended in _TROUBLE):
+    if _shows_nothing(manner, ran):
         return unknown(ran.said or ran.ended)
     if manner == "file":
         return _with_the_file_again(so_far[-2][1], ran)
@@ -198,6 +199,39 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
     if not ran.is_equal:
         return "file"
     return Finding("net") if ran.fed or ran.held_at else unknown("it has not read it")
+
+
+def shorts(sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """How many bytes the short files have that stand for these; None: they are short already.
+
+    :param sizes: of the files of an input, in bytes
+    """
+    return tuple(min(size, SHORT) for size in sizes) if sum(sizes) > 2 * SHORT else None
+
+
+def next_with_short(so_far: Sequence[tuple[Manner, Ran]], way: Way) -> Manner | Finding | None:
+    """How a job that is proven is to be run next with a short file, or why it is refused after all; None: it is not.
+
+    What was proven with one file holds for others, also for short ones. Some programs ask how long their file is, and
+    do something else where it is short, which a stream never is: `wc` aligns its numbers so, and `brotli` chooses its
+    window.
+
+    :param so_far: how it has gone, in order: with a short file, and with the same bytes as a stream. Of the second
+        run `difference` says what is not as in the first one
+    :param way: as it is proven
+    """
+    if not so_far:
+        return "file"
+    manner, ran = so_far[-1]
+    if manner == "file":
+        return way if ran.is_equal else None  # Many formats have an end, which is cut off.
+    if ran.is_equal:
+        return None
+    if _shows_nothing(manner, ran):
+        return unknown(ran.said or ran.ended)
+    if not ran.succeeded:
+        return Finding(None, f"{ran.said} when it reads a short stream", has_failed=True)
+    return Finding(None, f"its outputs differ when it reads a short stream: {ran.difference}")
 
 
 def waits_for_more(ran: Ran, size: int) -> bool:
@@ -227,6 +261,12 @@ def is_dear(cpu: float, plain: float) -> bool:
     :param plain: of the job itself
     """
     return cpu > _DEAR_TIMES * plain + _DEAR_SECONDS
+
+
+def _shows_nothing(manner: Manner, ran: Ran) -> bool:
+    # What is an error of a pipe is that it was opened twice: the node runtime has killed who did that.
+    opened_twice = manner == "pipe" and ran.ended == "error"
+    return not opened_twice and (ran.is_from_outside or ran.ended in _TROUBLE)
 
 
 def _with_a_pipe(under_net: Ran, ran: Ran, cpu: float) -> Finding:

@@ -34,8 +34,9 @@ from .performance import Performance, Result
 from .plan import Plan
 from .programs import Programs
 from .proof_key import OtherPrograms, proof_key
-from .rehearsal import NotApartError, Rehearsal, rehearsing
+from .rehearsal import Rehearsal, rehearsing
 from .rehearsal_rules import Finding, Room, may_start, obstacle_of_work_dir, unknown
+from .repeated_job import NotApartError
 from .steps import StreamingExecuteStep
 from .tokens import file_tokens, parts_of, streams_of
 

@@ -10,7 +10,7 @@ import pytest
 from streamflow_io.learned.database import default_path
 from streamflow_io.learned.proofs import known_proofs
 from tests.cwl import Bench, Document
-from tests.integration.test_rehearsals import consumers, python, reader
+from tests.integration.test_rehearsals import ALIGNED, consumers, python, reader
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +46,7 @@ OTHER: dict[str, tuple[Document, str | None]] = {
         python(_LOOKS.format(0) + "if end: os.lseek(f, 0, 0)\n" + _COUNTS + "print(n, end > 100_000)"),
         None,
     ),
+    "aligned": (ALIGNED, None),
     # The trailer of a large file.
     "trailer": (
         python(

@@ -30,7 +30,7 @@ from .generate import generate
 from .hosts import run_on_hosts, spread
 from .reduce import reduce
 from .trial import Trial, run_trial
-from .unhinted import unhinted
+from .unhinted import believed, unhinted
 
 _PROGRAMS = {
     "excerpting": "streamflow excerpting",
@@ -64,7 +64,9 @@ def run_all(options: argparse.Namespace, laboratory: Laboratory | None) -> int:
         place = directory / f"{number}"
         blueprint = generate(options.seed, number, options.steps)
         if options.unhinted:
-            blueprint = unhinted(blueprint, rehearse="never" if "believing" in program else "wait")
+            is_believed = "believing" in program
+            blueprint = unhinted(blueprint, rehearse="never" if is_believed else "wait")
+            blueprint = believed(blueprint) if is_believed else blueprint
         run_one = run
         if laboratory is not None and options.containers:
             blueprint = contain(blueprint, options.seed, number)

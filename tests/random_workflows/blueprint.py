@@ -173,9 +173,14 @@ class Blueprint:
         return any("records" in dict(output.hint) for step in self.steps for output in step.outputs)
 
     @property
+    def is_unhinted(self) -> bool:
+        """Whether it streams what is proven."""
+        return dict(self.config).get("streaming") == "auto"
+
+    @property
     def runs(self) -> int:
         """How often it is run, with what was learned before: what is proven by the second run streams in the third."""
-        return 3 if dict(self.config).get("streaming") == "auto" else 2 if self.is_declared else 1
+        return 3 if self.is_unhinted else 2 if self.is_declared else 1
 
     def type_of(self, source: str) -> Type:
         return self.given[source].type if source in self.given else self.types[source]

@@ -17,6 +17,7 @@ from tests.forked import Driver
 
 from .blueprint import Blueprint
 from .document import document, job
+from .unhinted import another_sample
 
 Outcome = Literal["same", "both fail", "unstable", "differs", "fails", "succeeds", "hangs", "leaves"]
 #: Those that say nothing against us. `unstable`: plain StreamFlow itself gives one result now and another one then.
@@ -48,12 +49,26 @@ class Trial:
 def run_trial(
     directory: Path, blueprint: Blueprint, seconds: float = SECONDS, make: Callable[[Path], Bench] = Bench
 ) -> Trial:
-    """Run a blueprint both ways, in a directory of its own.
+    """Run a blueprint both ways, in a directory of its own; what is learned meanwhile, also with another sample.
 
     :param make: makes where it runs, from a directory
     """
     shutil.rmtree(directory, ignore_errors=True)
     bench = make(directory / "ours")
+    trial = _try_sample(directory, bench, blueprint, blueprint.runs, seconds, make)
+    if trial.outcome == "same" and blueprint.is_unhinted:
+        trial = _try_sample(directory / "another", bench, another_sample(blueprint), 1, seconds, make)
+    log = directory / "ours" / f"run{bench.count}" / "stderr"
+    return replace(trial, log=log.read_text()) if log.exists() else trial
+
+
+def _try_sample(
+    directory: Path, bench: Bench, blueprint: Blueprint, runs: int, seconds: float, make: Callable[[Path], Bench]
+) -> Trial:
+    """
+    :param bench: where ours runs
+    :param runs: how often
+    """
     both = [_start(make(directory / "plain"), blueprint, io=False), _start(bench, blueprint, io=True)]
     other = _start(bench, blueprint, io=True, files_in="others") if blueprint.beside else None
     plain, ours = (started.finish(seconds) for started in both)
@@ -65,12 +80,11 @@ def run_trial(
         return _start(make(directory / "again"), blueprint, io=False).finish(seconds)
 
     trial = judge(plain, ours, left, again)
-    for _ in range(blueprint.runs - 1):
+    for _ in range(runs - 1):
         if trial.outcome == "same":
             ours = _start(bench, blueprint, io=True).finish(seconds)
             trial = judge(plain, ours, leftovers(bench) if ours is not None else [], again)
-    log = directory / "ours" / f"run{bench.count}" / "stderr"
-    return replace(trial, log=log.read_text()) if log.exists() else trial
+    return trial
 
 
 def _worse(plain: Run | None, one: Run | None, other: Run | None) -> Run | None:

@@ -10,6 +10,7 @@ import pytest
 from streamflow_io.learned.proofs import Way
 from streamflow_io.run.rehearsal_rules import (
     GIVEN_UP,
+    SHORT,
     SMALL,
     Finding,
     Manner,
@@ -20,8 +21,10 @@ from streamflow_io.run.rehearsal_rules import (
     is_worthless,
     may_start,
     next_manner,
+    next_with_short,
     obstacle_of_work_dir,
     seconds_for,
+    shorts,
 )
 
 SIZE = 10 * SMALL
@@ -165,6 +168,46 @@ def test_who_was_killed_has_shown_nothing() -> None:
     assert not found(("net", killed)).is_known
     assert not found(("net", HELD), ("pipe", killed)).is_known
     assert not found(("net", DIFFERENT), ("file", killed)).is_known
+
+
+def test_short_files_stand_for_long_ones() -> None:
+    assert shorts([SHORT, SHORT]) is None
+    assert shorts([SHORT + 1, SHORT]) == (SHORT, SHORT)
+    assert shorts([100 * SHORT, 10]) == (SHORT, 10)
+    assert shorts([]) is None
+
+
+@pytest.mark.parametrize("way", ["net", "pipe"])
+def test_who_makes_the_same_of_a_short_stream_stays_proven(way: Way) -> None:
+    assert next_with_short([], way) == "file"
+    assert next_with_short([("file", ran(fed=0))], way) == way
+    for streamed in (ran(), ran(fed=10), ran(held_at=0, call="lseek", fed=0), ran(asked=True)):
+        assert next_with_short([("file", ran(fed=0)), (way, streamed)], way) is None
+
+
+def test_of_a_file_that_is_cut_nothing_follows() -> None:
+    for as_file in (FAILED, ran(succeeded=False, is_from_outside=True), ran(succeeded=False, ended="lost")):
+        assert next_with_short([("file", as_file)], "net") is None
+
+
+@pytest.mark.parametrize(
+    ("way", "streamed", "reason"),
+    [
+        ("net", DIFFERENT, "its outputs differ when it reads a short stream: out.txt"),
+        ("net", FAILED, "exit code 1 when it reads a short stream"),
+        ("pipe", OPENED_TWICE, "opened again when it reads a short stream"),
+    ],
+)
+def test_who_does_something_else_with_a_short_stream_is_refused(way: Way, streamed: Ran, reason: str) -> None:
+    finding = next_with_short([("file", ran(fed=0)), (way, streamed)], way)
+    assert finding == Finding(None, reason, has_failed=not streamed.succeeded)
+
+
+@pytest.mark.parametrize("streamed", [ran(succeeded=False, ended="lost"), ran(succeeded=False, is_from_outside=True)])
+def test_a_short_stream_that_shows_nothing_proves_nothing(streamed: Ran) -> None:
+    finding = next_with_short([("file", ran(fed=0)), ("net", streamed)], "net")
+    assert isinstance(finding, Finding)
+    assert not finding.is_known
 
 
 def test_who_has_not_read_it_has_shown_nothing() -> None:

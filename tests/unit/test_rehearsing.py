@@ -20,9 +20,10 @@ from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.proofs import Proof, RememberedProofs
 from streamflow_io.run import rehearsals as module
 from streamflow_io.run.programs import Programs
-from streamflow_io.run.rehearsal import NotApartError, Rehearsal
+from streamflow_io.run.rehearsal import Rehearsal
 from streamflow_io.run.rehearsal_rules import Finding, unknown
 from streamflow_io.run.rehearsals import Rehearsals
+from streamflow_io.run.repeated_job import NotApartError
 from streamflow_io.runtime.protocol import ExitEvent
 from streamflow_io.telemetry.records import Record, RehearsedRecord
 
@@ -95,7 +96,7 @@ class Stage:
         )
 
     async def _run(self, rehearsal: Rehearsal) -> Finding | None:
-        rehearsal.is_compared = self.are_compared
+        rehearsal.job.is_compared = self.are_compared
         name = rehearsal.performance.step.name + "/" + rehearsal.port
         self.begun.append(name)
         self.findings[name] = asyncio.get_running_loop().create_future()
