@@ -14,7 +14,7 @@ from typing import Any
 import cwl_utils.parser
 import cwl_utils.parser.utils
 from cwl_utils.errors import GraphTargetMissingException
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -348,17 +348,20 @@ _DELIVERY = {
 
 
 def _edges(edges: tuple[StreamEdge, ...], virtual: Collection[str]) -> Table:
-    rows = [
-        (
+    columns = ["edge", "committed", "mode", "delivered"]
+    rows: list[list[RenderableType]] = [
+        [
             edge.name.replace(" -> ", "\n-> "),
             str(edge.rule.committed),
             edge.rule.mode,
             _delivered(edge, virtual),
-            edge.fallback or "",
-        )
+        ]
         for edge in edges
     ]
-    columns = ("edge", "committed", "mode", "delivered", "why not as asked")
+    if any(edge.fallback for edge in edges):
+        columns.append("why not as asked")
+        for row, edge in zip(rows, edges, strict=True):
+            row.append(edge.fallback or "")
     return table("Stream edges", columns, rows, unfolded=("edge",))
 
 
