@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.cwl import Bench
+from tests.random_workflows.blueprint import Blueprint, Given, Link, Output, Step, Type
 from tests.random_workflows.generate import generate
+from tests.random_workflows.programs import SIZED
 from tests.random_workflows.trial import run_trial
 from tests.random_workflows.unhinted import believed, unhinted
 
@@ -33,4 +35,17 @@ def test_results_are_the_same_where_all_is_taken_for_proven(tmp_path: Path, numb
     """From the beginning, or while the run goes on."""
     make = functools.partial(Bench, program=f"streamflow believing{later}")
     trial = run_trial(tmp_path / "trial", believed(unhinted(generate(SEED, number, STEPS))), make=make)
+    assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
+
+
+def test_what_is_proven_with_a_large_sample_holds_for_a_small_one(tmp_path: Path) -> None:
+    """A tool that does something else with a short file is not proven."""
+    made, file = Type("File"), Given(Type("File"), {"name": "large.txt", "lines": 2_000})
+    steps = [
+        Step(name, reader, made, (("i", Link((source,))),), (Output("o0", "file"),))
+        for name, reader, source in (("s0", "cat", "file"), ("s1", SIZED, "s0/o0"), ("s2", "cat", "s0/o0"))
+    ]
+    types = {step.source_of("o0"): made for step in steps}
+    blueprint = Blueprint({"file": file}, tuple(steps), (Link(("s1/o0",)), Link(("s2/o0",))), types)
+    trial = run_trial(tmp_path / "trial", unhinted(blueprint, rehearse="wait"))
     assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"

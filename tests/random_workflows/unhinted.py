@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from .blueprint import Blueprint, Given, Step
+from .blueprint import Blueprint, Step
 from .programs import SIZED
 
 _KEPT = ("oversubscribe", "observe")
@@ -29,13 +29,16 @@ def believed(blueprint: Blueprint) -> Blueprint:
 
 def another_sample(blueprint: Blueprint) -> Blueprint:
     """The same workflow for files of other sizes: what was proven with one sample holds for the next."""
-    return replace(blueprint, given={name: _resized(given) for name, given in blueprint.given.items()})
+    given = {name: replace(each, value=_resized(each.value)) for name, each in blueprint.given.items()}
+    return replace(blueprint, given=given)
 
 
-def _resized(given: Given) -> Given:
-    if not isinstance(given.value, dict) or "lines" not in given.value:
-        return given
-    return replace(given, value={**given.value, "lines": 3 if given.value["lines"] > 3 else 40})
+def _resized(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_resized(each) for each in value]
+    if isinstance(value, dict) and "lines" in value:
+        return {**value, "lines": 3 if value["lines"] >= 40 else 40}
+    return value
 
 
 def _unhinted(step: Step) -> Step:
