@@ -47,6 +47,7 @@ class Rehearsal:
 
     :ivar verify: as of the streams of the run
     :ivar killed: how often it was ended before it had shown anything
+    :ivar spent: seconds, in all that was tried
     :ivar waits_for_its_job: it does not run beside it
     """
 
@@ -55,8 +56,11 @@ class Rehearsal:
     key: ProofKey
     verify: Literal["full", "samples"]
     killed: int = 0
+    spent: float = 0.0
     waits_for_its_job: bool = False
     _has_tried_excerpts: bool = False
+    # What is to be tried with a short file.
+    _proven: Finding | None = None
     _made_of_excerpts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -84,9 +88,16 @@ class Rehearsal:
         """How many bytes of each file are tried first, at most; None: it is tried as a whole at once."""
         return excerpt_rules.SIZES.excerpts(self.job.sizes)
 
+    @cached_property
+    def _short(self) -> tuple[int, ...] | None:
+        """How many bytes of each file a short one has; None: they are short."""
+        return shorts(self.job.sizes)
+
     @property
     def share(self) -> float:
         """Which part of its files is read, the next time that it runs once."""
+        if self._proven is not None:
+            return sum(self._short or ()) / self.size
         if self._most is None or self._has_tried_excerpts:
             return 1.0
         return sum(self._most) / self.size
@@ -99,21 +110,25 @@ class Rehearsal:
     async def run(self) -> Finding | None:
         """What it shows. When it is cancelled, nothing of it is left, neither processes nor files.
 
-        :return: None: the first bytes of its files have shown nothing, and it is to be run once more, with all of them
+        :return: None: it is to be run once more, with all of its files, or with short ones; what has been shown so far
+            is not tried again
         :raises NotApartError: if it cannot run before its job has ended
         """
         rehearsing.set(True)
         try:
             if (lack := await self._lack_of_room()) is not None:
                 return unknown(lack)
+            if self._proven is not None and self._proven.way is not None and self._short is not None:
+                return await self._refuted_by(self._short, self._proven.way) or self._proven
             if self._most is None or self._has_tried_excerpts:
                 finding: Finding | None = await self._run_until_known()
             else:
                 finding = await self._try_excerpts(self._most)
-            if finding is not None and finding.way is not None:
-                finding = await self._refuted_by_short(finding.way) or finding
-            self._has_tried_excerpts = True
-            return finding
+                self._has_tried_excerpts = True
+            if finding is None or finding.way is None or self._short is None:
+                return finding
+            self._proven = finding
+            return None
         except NotApartError:
             raise
         except (ExhaustedError, NoChecksumsError) as error:
@@ -136,6 +151,8 @@ class Rehearsal:
             is_like = first_unlike(await self.job.plain_outputs(), self._made_of_excerpts) is None
         except Exception:
             is_like = False
+        if not is_like:
+            self._proven = None
         return finding if is_like else None
 
     async def _run_until_known(self) -> Finding:
@@ -164,15 +181,13 @@ class Rehearsal:
             # Whatever it is, all of the file decides.
             return None
 
-    async def _refuted_by_short(self, way: Way) -> Finding | None:
-        """Why what is proven does not hold for a short file; None: it does, as far as is known."""
-        if (most := shorts(self.job.sizes)) is None:
-            return None
+    async def _refuted_by(self, short: Sequence[int], way: Way) -> Finding | None:
+        """Why what is proven does not hold for short files; None: it does, as far as is known."""
 
         def decide(ran: Sequence[tuple[Manner, Ran]], _: int) -> Manner | Finding | None:
             return next_with_short(ran, way)
 
-        finding, _ = await self._run_with_excerpts(most, decide, look_whole=False)
+        finding, _ = await self._run_with_excerpts(short, decide, look_whole=False)
         return finding
 
     async def _run_with_excerpts(

@@ -323,10 +323,13 @@ class Rehearsals:
     async def _rehearse(self, host: str, running: _Running) -> None:
         rehearsal, began = running.rehearsal, time.time()
         try:
-            finding = await asyncio.create_task(rehearsal.run())
+            try:
+                finding = await asyncio.create_task(rehearsal.run())
+            finally:
+                rehearsal.spent += time.time() - began
             # What it has shown is kept, whoever wants its core now.
             running.is_ending = True
-            self._has_shown(host, running, finding, time.time() - began)
+            self._has_shown(host, running, finding)
         except NotApartError:
             self._open.add(rehearsal.performance.runtime)
             self._put_back(host, running)
@@ -334,7 +337,7 @@ class Rehearsals:
             # What was tried beside its job has cost it nothing.
             rehearsal.killed += not running.is_beside
             if rehearsal.killed == _MOST_TRIES:
-                self._tell(rehearsal, unknown("its core was wanted"), time.time() - began)
+                self._tell(rehearsal, unknown("its core was wanted"))
             else:
                 self._put_back(host, running)
         finally:
@@ -345,7 +348,7 @@ class Rehearsals:
         if not (running.is_void or self._is_closed):
             self._waiting[host].append((running.rehearsal, running.place))
 
-    def _has_shown(self, host: str, running: _Running, finding: Finding | None, seconds: float) -> None:
+    def _has_shown(self, host: str, running: _Running, finding: Finding | None) -> None:
         rehearsal = running.rehearsal
         if finding is None:
             self._put_back(host, running)
@@ -353,21 +356,21 @@ class Rehearsals:
             rehearsal.waits_for_its_job = True
             self._put_back(host, running)
         else:
-            task = asyncio.create_task(self._confirm(host, running, finding, seconds))
+            task = asyncio.create_task(self._confirm(host, running, finding))
             self._confirming[task] = rehearsal
             task.add_done_callback(self._confirming.pop)
 
-    async def _confirm(self, host: str, running: _Running, finding: Finding, seconds: float) -> None:
+    async def _confirm(self, host: str, running: _Running, finding: Finding) -> None:
         """What it has shown counts when its job has ended well."""
         confirmed = await running.rehearsal.confirmed(finding)
         if confirmed is not None:
-            await self._found(running.rehearsal, confirmed, seconds)
+            await self._found(running.rehearsal, confirmed)
         else:
             self._put_back(host, running)
             self.look()
 
-    async def _found(self, rehearsal: Rehearsal, finding: Finding, seconds: float) -> None:
-        self._tell(rehearsal, finding, seconds)
+    async def _found(self, rehearsal: Rehearsal, finding: Finding) -> None:
+        self._tell(rehearsal, finding)
         if finding.is_of_place:
             runtime = rehearsal.performance.runtime
             self._gateless.add(runtime)
@@ -385,11 +388,11 @@ class Rehearsals:
         proof = Proof(rehearsal.key, step, time.time(), way, reason, size, failures=failures, excerpt=finding.excerpt)
         await self._proofs.remember(proof)
 
-    def _tell(self, rehearsal: Rehearsal, finding: Finding, seconds: float) -> None:
+    def _tell(self, rehearsal: Rehearsal, finding: Finding) -> None:
         performance, name = rehearsal.performance, rehearsal.name
         if finding.way is not None:
             how = "" if finding.excerpt is None else f"with the first {size_text(finding.excerpt)} "
-            logger.info(f"{name} may be read while it is written: proven {how}in {seconds:.1f} s")
+            logger.info(f"{name} may be read while it is written: proven {how}in {rehearsal.spent:.1f} s")
         elif finding.is_known:
             logger.info(f"{name} is not streamed: {finding.reason}")
         else:
@@ -403,7 +406,7 @@ class Rehearsals:
                 way=finding.way,
                 reason=finding.reason,
                 known=finding.is_known,
-                seconds=seconds,
+                seconds=rehearsal.spent,
                 bytes=rehearsal.size,
                 excerpt=finding.excerpt,
             )
