@@ -278,7 +278,7 @@ def shared() -> Document:
 def unhinted() -> Document:
     """A chain without hints, whose tools were rehearsed in the run before."""
     lines = "for i in $(seq 1 40); do part $i; sleep 0.04; done"
-    scripts = {"copy": 'cat "$1"', "shift": '(head -c 9999; sleep 0.3; tr a-y b-z) < "$1"', "sort": 'sort -r "$1"'}
+    scripts = {"copy": 'cat "$1"', "shift": '(head -c 9999 && sleep 0.3 && tr a-y b-z) < "$1"', "sort": 'sort -r "$1"'}
     steps: dict[str, Document] = {"make": {"run": _make(lines, {"out": "stdout"}, stdout="made.txt"), "in": {}}}
     for (name, script), source in zip(scripts.items(), ("make", *scripts), strict=False):
         role = _CONSUMER if name == "sort" else _PRODUCER + _CONSUMER
