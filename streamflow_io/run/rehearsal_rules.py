@@ -202,11 +202,12 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
 
 
 def shorts(sizes: Sequence[int]) -> tuple[int, ...] | None:
-    """How many bytes the short files have that stand for these; None: they are short already.
+    """How many bytes the short files have that stand for these; None: most of these are short already.
 
     :param sizes: of the files of an input, in bytes
     """
-    return tuple(min(size, SHORT) for size in sizes) if sum(sizes) > 2 * SHORT else None
+    short = tuple(min(size, SHORT) for size in sizes)
+    return short if 0 < 2 * sum(short) <= sum(sizes) else None
 
 
 def next_with_short(so_far: Sequence[tuple[Manner, Ran]], way: Way) -> Manner | Finding | None:

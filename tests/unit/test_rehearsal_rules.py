@@ -171,10 +171,11 @@ def test_who_was_killed_has_shown_nothing() -> None:
 
 
 def test_short_files_stand_for_long_ones() -> None:
-    assert shorts([SHORT, SHORT]) is None
-    assert shorts([SHORT + 1, SHORT]) == (SHORT, SHORT)
+    assert shorts([2 * SHORT]) == (SHORT,)
+    assert shorts([2 * SHORT - 1]) is None
     assert shorts([100 * SHORT, 10]) == (SHORT, 10)
-    assert shorts([]) is None
+    for sizes in ([], [0], [SHORT // 4] * 100):
+        assert shorts(sizes) is None
 
 
 @pytest.mark.parametrize("way", ["net", "pipe"])
