@@ -59,7 +59,7 @@ class Rehearsal:
     spent: float = 0.0
     waits_for_its_job: bool = False
     _has_tried_excerpts: bool = False
-    # What is to be tried with a short file.
+    # What is left to be tried with short files.
     _proven: Finding | None = None
     _made_of_excerpts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -110,25 +110,20 @@ class Rehearsal:
     async def run(self) -> Finding | None:
         """What it shows. When it is cancelled, nothing of it is left, neither processes nor files.
 
-        :return: None: it is to be run once more, with all of its files, or with short ones; what has been shown so far
-            is not tried again
+        What it has shown by then is not tried again, if it is cancelled while short files are tried.
+
+        :return: None: the first bytes of its files have shown nothing, and it is to be run once more, with all of them
         :raises NotApartError: if it cannot run before its job has ended
         """
         rehearsing.set(True)
         try:
             if (lack := await self._lack_of_room()) is not None:
                 return unknown(lack)
-            if self._proven is not None and self._proven.way is not None and self._short is not None:
-                return await self._refuted_by(self._short, self._proven.way) or self._proven
-            if self._most is None or self._has_tried_excerpts:
-                finding: Finding | None = await self._run_until_known()
-            else:
-                finding = await self._try_excerpts(self._most)
-                self._has_tried_excerpts = True
+            finding = self._proven or await self._tried()
             if finding is None or finding.way is None or self._short is None:
                 return finding
             self._proven = finding
-            return None
+            return await self._refuted_by(self._short, finding.way) or finding
         except NotApartError:
             raise
         except (ExhaustedError, NoChecksumsError) as error:
@@ -138,6 +133,14 @@ class Rehearsal:
         except Exception as error:
             # It must not matter to the run, whatever it is.
             return unknown(f"{type(error).__name__}: {error}")
+
+    async def _tried(self) -> Finding | None:
+        """What its files show, or the first bytes of them; None: these have shown nothing."""
+        if self._most is None or self._has_tried_excerpts:
+            return await self._run_until_known()
+        finding = await self._try_excerpts(self._most)
+        self._has_tried_excerpts = True
+        return finding
 
     async def confirmed(self, finding: Finding) -> Finding | None:
         """Wait until the job itself has ended well, whatever it has shown before.
