@@ -224,12 +224,12 @@ def next_with_short(so_far: Sequence[tuple[Manner, Ran]], way: Way) -> Manner | 
     if not so_far:
         return "file"
     manner, ran = so_far[-1]
+    if _shows_nothing(manner, ran):
+        return unknown(ran.said or ran.ended)
     if manner == "file":
         return way if ran.is_equal else None  # Many formats have an end, which is cut off.
     if ran.is_equal:
         return None
-    if _shows_nothing(manner, ran):
-        return unknown(ran.said or ran.ended)
     if not ran.succeeded:
         return Finding(None, f"{ran.said} when it reads a short stream", has_failed=True)
     return Finding(None, f"its outputs differ when it reads a short stream: {ran.difference}")

@@ -187,8 +187,7 @@ def test_who_makes_the_same_of_a_short_stream_stays_proven(way: Way) -> None:
 
 
 def test_of_a_file_that_is_cut_nothing_follows() -> None:
-    for as_file in (FAILED, ran(succeeded=False, is_from_outside=True), ran(succeeded=False, ended="lost")):
-        assert next_with_short([("file", as_file)], "net") is None
+    assert next_with_short([("file", FAILED)], "net") is None
 
 
 @pytest.mark.parametrize(
@@ -204,11 +203,14 @@ def test_who_does_something_else_with_a_short_stream_is_refused(way: Way, stream
     assert finding == Finding(None, reason, has_failed=not streamed.succeeded)
 
 
-@pytest.mark.parametrize("streamed", [ran(succeeded=False, ended="lost"), ran(succeeded=False, is_from_outside=True)])
-def test_a_short_stream_that_shows_nothing_proves_nothing(streamed: Ran) -> None:
-    finding = next_with_short([("file", ran(fed=0)), ("net", streamed)], "net")
-    assert isinstance(finding, Finding)
-    assert not finding.is_known
+@pytest.mark.parametrize("killed", [ran(succeeded=False, ended="lost"), ran(succeeded=False, is_from_outside=True)])
+def test_who_was_killed_with_a_short_file_is_not_proven(killed: Ran) -> None:
+    with_file: list[tuple[Manner, Ran]] = [("file", killed)]
+    with_stream: list[tuple[Manner, Ran]] = [("file", ran(fed=0)), ("net", killed)]
+    for so_far in (with_file, with_stream):
+        finding = next_with_short(so_far, "net")
+        assert isinstance(finding, Finding)
+        assert not finding.is_known
 
 
 def test_who_has_not_read_it_has_shown_nothing() -> None:
