@@ -154,9 +154,10 @@ class Rehearsal:
             is_like = first_unlike(await self.job.plain_outputs(), self._made_of_excerpts) is None
         except Exception:
             is_like = False
-        if not is_like:
-            self._proven = None
-        return finding if is_like else None
+        if is_like:
+            return finding
+        self._proven = None
+        return None
 
     async def _run_until_known(self) -> Finding:
         ran: list[tuple[Manner, Ran]] = []
@@ -170,13 +171,11 @@ class Rehearsal:
 
     async def _try_excerpts(self, most: Sequence[int]) -> Finding | None:
         """What the first bytes of its files prove; None: nothing."""
-        files = len(self.job.files)
-
-        def decide(ran: Sequence[tuple[Manner, Ran]], bytes_: int) -> Manner | Finding | None:
-            return next_with_excerpt(ran, bytes_, self.size, files)
-
+        size, files = self.size, len(self.job.files)
         try:
-            finding, self._made_of_excerpts = await self._run_with_excerpts(most, decide, look_whole=True)
+            finding, self._made_of_excerpts = await self._run_with_excerpts(
+                most, lambda ran, bytes_: next_with_excerpt(ran, bytes_, size, files), look_whole=True
+            )
             return finding
         except (NoGateError, NotApartError):
             raise
@@ -186,11 +185,7 @@ class Rehearsal:
 
     async def _refuted_by(self, short: Sequence[int], way: Way) -> Finding | None:
         """Why what is proven does not hold for short files; None: it does, as far as is known."""
-
-        def decide(ran: Sequence[tuple[Manner, Ran]], _: int) -> Manner | Finding | None:
-            return next_with_short(ran, way)
-
-        finding, _ = await self._run_with_excerpts(short, decide, look_whole=False)
+        finding, _ = await self._run_with_excerpts(short, lambda ran, _: next_with_short(ran, way), look_whole=False)
         return finding
 
     async def _run_with_excerpts(

@@ -136,7 +136,12 @@ class RepeatedJob:
 
     async def remove(self, directories: Sequence[str]) -> None:
         """Remove directories, as far as they are there."""
-        await to_the_end(_remove(self.performance.step, self.performance.job, directories))
+        await to_the_end(self._remove(directories))
+
+    async def _remove(self, directories: Sequence[str]) -> None:
+        for directory in directories:
+            with contextlib.suppress(OSError, WorkflowException):
+                await job_path(self.performance.step.workflow.context, self.performance.job, directory).rmtree()
 
     async def _find_files(self) -> list[str]:
         """The files themselves, to which the inputs of the job lead."""
@@ -404,12 +409,6 @@ async def _end(node_job: NodeJob, execution: asyncio.Task[CommandOutput], follow
     following.cancel()
     node_job.abandon()
     await asyncio.gather(execution, following, return_exceptions=True)
-
-
-async def _remove(step: StreamingExecuteStep, job: Job, directories: Sequence[str]) -> None:
-    for directory in directories:
-        with contextlib.suppress(OSError, WorkflowException):
-            await job_path(step.workflow.context, job, directory).rmtree()
 
 
 def _said(exit_event: ExitEvent) -> str:
