@@ -21,6 +21,7 @@ from typing import Any
 
 import cwl_utils.parser.utils
 import streamflow.cwl.main
+import streamflow.provenance
 from aiohttp import WSMsgType
 from cwl_utils.types import CWLParameterContext
 from kubernetes_asyncio.stream import ws_client
@@ -39,12 +40,18 @@ from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.connector.ssh import SSHConnector
 from streamflow.deployment.future import FutureConnector
 from streamflow.deployment.stream import BaseStreamWrapper
+from streamflow.provenance.run_crate import CWLRunCrateProvenanceManager
 from streamflow.recovery.failure_manager import RollbackFailureManager
 
 
 def install_translator(translator: type[CWLTranslator]) -> None:
     """Make `streamflow run` and `cwl-runner` translate with our class, for want of an extension point."""
     streamflow.cwl.main.CWLTranslator = translator
+
+
+def install_provenance(manager: type[CWLRunCrateProvenanceManager]) -> None:
+    """Make `streamflow prov` write RO-Crates of CWL workflows with our class, for want of an extension point."""
+    streamflow.provenance.prov_classes["run_crate"]["cwl"] = manager
 
 
 @contextmanager

@@ -5,14 +5,16 @@ from __future__ import annotations
 from streamflow.ext.plugin import StreamFlowPlugin
 
 from streamflow_io.run.scheduler import IOAwareScheduler
+from streamflow_io.translation.provenance import StreamedRunCrate
 from streamflow_io.translation.translator import IOAwareTranslator
 
-from ._streamflow import install_translator
+from ._streamflow import install_provenance, install_translator
 
 
 class StreamFlowIOPlugin(StreamFlowPlugin):  # type: ignore[misc]
-    """Registers the scheduler of type `io-aware`, and the translator that does something only under that scheduler."""
+    """Registers the scheduler `io-aware`, the translator, which acts only under it, and the writer of crates."""
 
     def register(self) -> None:
         self.register_scheduler("io-aware", IOAwareScheduler)
         install_translator(IOAwareTranslator)
+        install_provenance(StreamedRunCrate)

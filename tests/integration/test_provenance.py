@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
+import subprocess
+import sys
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests import forked
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from tests.once import once
 
 
 def everything() -> Document:
@@ -41,6 +50,76 @@ def everything() -> Document:
     return workflow({"given": "File"}, steps, {"b": "b/out", "c": "c/out", "e": "e/out", "g": "g/out"})
 
 
+def streams() -> Document:
+    """A workflow with streams into a tool, into a standard input and into each job of a scatter, and with the gate."""
+    wrote = tool("echo $name; echo $name", {"name": "string"}, {"out": streamable("stdout")}, stdout="$(inputs.name)")
+    read = tool("cat $file; echo", {"file": streamable()}, {"out": "stdout"}, stdout="read")
+    rule = streaming({"port": "all", "committed": "on_close", "start": "producer"})
+    filled = tool("mkdir all; echo 1 > all/1; echo 2 > all/2", {}, {"all": found("all", "Directory")}, [rule])
+    listed = tool("cat $all/1 $all/2", {"all": "Directory"}, {"out": "stdout"}, stdout="listed")
+    steps = {
+        "a": {"run": wrote, "in": {"name": {"default": "one"}}},
+        "b": {"run": read, "in": {"file": "a/out"}},
+        "c": {"run": wrote, "in": {"name": {"default": ["two", "three"]}}, "scatter": "name"},
+        "d": {"run": read, "in": {"file": "c/out"}, "scatter": "file"},
+        "e": {"run": filled, "in": {}},
+        "f": {"run": listed, "in": {"all": "e/all"}},
+    }
+    return workflow({}, steps, {"b": "b/out", "d": "d/out", "f": "f/out"})
+
+
+def crate_of(path: Path, name: str) -> list[dict[str, Any]]:
+    streamflow(path, "run", str(path), "--name", name, "--outdir", str(path.parent / "out"))
+    streamflow(path, "prov", name, "--file", str(path), "--outdir", str(path.parent), "--name", "crate.zip")
+    with zipfile.ZipFile(path.parent / "crate.zip") as crate:
+        graph: list[dict[str, Any]] = json.loads(crate.read("ro-crate-metadata.json"))["@graph"]
+        # Each file of the crate is in the archive, with the content of its checksum.
+        for entity in graph:
+            if entity["@type"] == "File":
+                assert hashlib.sha1(crate.read(entity["@id"])).hexdigest() == entity["sha1"]
+    return graph
+
+
+def without_chance(graph: list[dict[str, Any]]) -> list[str]:
+    """Entities without times and the StreamFlow file; names from chance are replaced by what they stand for."""
+    entities = {entity["@id"]: entity for entity in graph if entity.get("encodingFormat") != "application/yaml"}
+
+    def told(value: Any, depth: int) -> Any:
+        if isinstance(value, list):
+            return sorted((told(each, depth) for each in value), key=str)
+        if isinstance(value, dict):
+            if set(value) == {"@id"} and value["@id"].startswith(("#", "_:")):
+                return told(entities[value["@id"]], depth - 1) if depth and value["@id"] in entities else ""
+            return {key: told(each, depth) for key, each in value.items() if key not in _OF_CHANCE}
+        return re.sub("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=/run)[0-9]+(?=/)", "", str(value))
+
+    return sorted(str(told(entity, 3)) for entity in entities.values())
+
+
+_OF_CHANCE = {"startTime", "endTime", "datePublished"}
+
+
+def test_the_crate_of_a_run_that_streams_is_that_of_plain_streamflow(bench: Bench) -> None:
+    plain = crate_of(bench.write(streams(), {}, io=False), "plain")
+    ours = crate_of(bench.write(streams(), {}, io=True), "ours")
+    (plugin,) = (entity for entity in ours if entity["@id"] == "#streamflow-io")
+    assert plugin["softwareVersion"] == version("streamflow-io")
+    (streamed,) = (entity for entity in ours if entity.get("name") == "streamed inputs")
+    assert sorted(streamed["value"]) == ["b/run/file", "d/run/file", "f/run/all"]
+    (engine,) = (entity for entity in ours if "softwareAddOn" in entity)
+    assert engine.pop("softwareAddOn") == {"@id": plugin["@id"]}
+    (action,) = (entity for entity in ours if "additionalProperty" in entity)
+    assert action.pop("additionalProperty") == {"@id": streamed["@id"]}
+    ours = [entity for entity in ours if entity not in (plugin, streamed)]
+    for graph in (plain, ours):
+        (organized,) = (entity for entity in graph if entity["@type"] == "OrganizeAction")
+        organized["object"] = [each for each in organized["object"] if each["@id"].startswith("#")]
+        (root,) = (entity for entity in graph if entity["@id"] == "./")
+        files = {entity["@id"] for entity in graph if entity.get("encodingFormat") == "application/yaml"}
+        root["hasPart"] = [each for each in root["hasPart"] if each["@id"] not in files]
+    assert without_chance(ours) == without_chance(plain)
+
+
 def streamflow(path: Path, *arguments: str) -> str:
     finished = forked.run("streamflow", *arguments, cwd=path.parent, environment={"XDG_DATA_HOME": str(path.parent)})
     assert finished.returncode == 0, finished.stderr
@@ -69,3 +148,63 @@ def test_prov(bench: Bench) -> None:
     parts = [value for value in values if "'basename': '1.part'" in value]
     assert parts
     assert all("'size': 1" in part for part in parts)
+
+
+# The context comes from the library `rocrate`, because a test does not fetch it from its address.
+VALIDATE = """
+import json, sys
+from pathlib import Path
+import rocrate
+import rocrate_validator.utils.document_loader as loader
+from rocrate_validator import models, services
+context = json.loads((Path(rocrate.__file__).parent / "data/ro-crate.jsonld").read_text())["@context"]
+loader._fetch_json_ld = lambda url: {"@context": context}
+result = services.validate(services.ValidationSettings(
+    rocrate_uri=sys.argv[1], profile_identifier="provenance-run-crate-0.5",
+    requirement_severity=models.Severity.REQUIRED, offline=True))
+print("\\n".join(sorted({f"{issue.check.identifier} {issue.message}" for issue in result.get_issues()})))
+"""
+CHANCE = re.compile(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT\S+|0x[0-9a-f]+|_[0-9a-f]{12}|run[12]/"
+)
+
+
+def install(place: Path) -> str | None:
+    """Make an environment with `roc-validator` and `runcrate`, which takes 0.2 GB; the reason why there can be none."""
+    install = [str(place / "bin/pip"), "install", "-q", "roc-validator", "runcrate"]
+    for command in ([sys.executable, "-m", "venv", str(place)], install):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+        if done.returncode != 0:
+            return f"the validators cannot be installed: {done.stderr.strip().splitlines()[-1:]}"
+    return None
+
+
+@pytest.fixture(scope="module")
+def programs(common: Path) -> Path:
+    """Where both are: in an environment of their own, because they want other versions of our dependencies."""
+    if (given := os.environ.get("SFIO_TEST_CRATES")) is not None:
+        return Path(given) / "bin"
+    place = common / "crates"
+    if (why := once(common / "crates-installed", lambda: install(place))) is not None:
+        pytest.skip(why)
+    return place / "bin"
+
+
+def said(*command: str | Path) -> list[str]:
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return sorted(CHANCE.sub("", line) for line in done.stdout.splitlines() if line.strip())
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_validators_see_no_difference(bench: Bench, programs: Path) -> None:
+    crates = []
+    for name, io in (("plain", False), ("ours", True)):
+        path = bench.write(streams(), {}, io=io)
+        crate_of(path, name)
+        crates.append(path.parent / "crate.zip")
+    plain, ours = ([*said(programs / "python", "-c", VALIDATE, crate)] for crate in crates)
+    assert set(ours) <= set(plain), "the crate has mistakes that plain StreamFlow's has not"
+    plain, ours = (said(programs / "runcrate", "report", crate) for crate in crates)
+    assert [line for line in ours if "<-" in line] == [line for line in plain if "<-" in line]
+    assert any("b/run/file" in line for line in ours)

@@ -14,6 +14,8 @@ import cwl_utils.parser
 import cwl_utils.parser.utils
 import pytest
 import streamflow.cwl.main
+import streamflow.main
+import streamflow.provenance
 from rich.console import Console
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.exception import WorkflowDefinitionException
@@ -34,6 +36,7 @@ from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.connector.ssh import SSHConnector, SSHContext, SSHContextFactory, SSHShell
 from streamflow.deployment.future import FutureConnector
 from streamflow.main import build_context
+from streamflow.provenance.run_crate import CWLRunCrateProvenanceManager
 from streamflow.recovery.failure_manager import RollbackFailureManager
 from streamflow.scheduling.scheduler import DefaultScheduler
 from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterStep, TransferStep
@@ -43,6 +46,7 @@ from streamflow_io.plugin import StreamFlowIOPlugin
 from streamflow_io.run.collection import ConfirmedTransferStep
 from streamflow_io.run.lists import OrderedGatherStep, StreamingScatterStep
 from streamflow_io.run.steps import StreamingExecuteStep
+from streamflow_io.translation.provenance import StreamedRunCrate
 from streamflow_io.translation.translator import IOAwareTranslator
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
@@ -218,6 +222,9 @@ def parameters(function: Any) -> list[str]:
 def test_the_seam() -> None:
     """What _streamflow.py lists. If this breaks, StreamFlow has changed: read how, before mending it."""
     assert hasattr(streamflow.cwl.main, "CWLTranslator")
+    assert streamflow.provenance.prov_classes["run_crate"]["cwl"] is StreamedRunCrate
+    assert "prov_classes[args.type][wf_type](" in inspect.getsource(streamflow.main._async_prov)
+    assert parameters(CWLRunCrateProvenanceManager.get_property_value) == ["self", "name", "token"]
     assert parameters(streamflow.cwl.main._parse_args) == ["workflow_config", "context"]
     assert "return args" in inspect.getsource(streamflow.cwl.main._parse_args)
     assert parameters(ExecuteStep._execute_command) == ["self", "job", "connectors"]
