@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from rich.console import Console
 
-from streamflow_io.commands.console import Command, Result, show_errors
+from streamflow_io.commands.console import Command, Result, SafeConsole, show_errors
 from streamflow_io.hints.errors import HintError, HintErrors
 
 
@@ -138,7 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if namespace.json:
             print(json.dumps({"ok": result.ok, **result.to_json()}, indent=2))
         else:
-            result.show(Console())
+            # A mistake is no result: a file that the output goes to does not get it.
+            result.show(SafeConsole(stderr=isinstance(result, Mistakes)))
     return 0 if result.ok else 1
 
 

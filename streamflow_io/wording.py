@@ -15,11 +15,17 @@ def size_text(size: float) -> str:
     return f"{size:,.1f} TB"
 
 
+def shortened(text: str) -> str:
+    """A text for a message, of at most some 200 characters."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+
+
 def displayed(text: str) -> str:
     """A text with names of others, without what a terminal would obey, and what turns the order of characters."""
     return text.translate(_NOT_DISPLAYED)
 
 
+_LONGEST = 200
 # Control characters, but for those that end lines and columns; marks, embeddings and overrides of a direction.
 _NOT_DISPLAYED = dict.fromkeys(
     [*range(9), *range(11, 32), *range(127, 160), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)],

@@ -8,8 +8,9 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any, Protocol
 
 from rich.cells import cell_len
-from rich.console import Console, JustifyMethod, RenderableType
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -47,9 +48,17 @@ class Command(Protocol):
         """
 
 
+class SafeConsole(Console):
+    """A console that shows names and texts of others without what a terminal would obey."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=displayed(segment.text))
+
+
 def say(console: Console, text: str, style: str | None = None) -> None:
     """Print a text as it is: nothing in it is markup, and no line is folded."""
-    console.print(displayed(text), style=style, markup=False, highlight=False, soft_wrap=True)
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def table(
@@ -68,7 +77,7 @@ def table(
     :param lines: between the rows
     """
     made = Table(title=None if title is None else escape(title), title_justify="left", show_lines=lines)
-    kept = [[Text(displayed(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    kept = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     for number, column in enumerate(columns):
         justify: JustifyMethod = "right" if column in numbers else "left"
         is_narrow = max((_width(row[number]) for row in kept), default=0) <= _UNFOLDED

@@ -20,7 +20,7 @@ from streamflow_io.learned.proofs import Proof
 from streamflow_io.run.plan import Plan
 from streamflow_io.wording import counted
 
-from .console import say
+from .console import SafeConsole, say
 from .output import add_output_arguments, output_of, write_output
 from .plan import plan_workflow
 
@@ -50,7 +50,9 @@ class Exported:
 
     def show(self, console: Console) -> None:
         if not self.proven:
-            say(console, "Nothing is proven of this workflow yet: run it, best with `rehearse: wait`", "yellow")
+            # The output may be the file to be.
+            text = "Nothing is proven of this workflow yet: run it, best with `rehearse: wait`"
+            say(SafeConsole(stderr=True), text, "yellow")
         elif self.output is None:
             # Not printed: that would fold it at the width of the terminal.
             console.file.write(self.text)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import shlex
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,7 +104,7 @@ class Plans:
 
     def show(self, console: Console) -> None:
         for name, plan in self.plans.items():
-            of = f"{counted(len(plan.steps), 'step')}, {counted(len(plan.edges), 'stream edge')}"
+            of = f"{counted(len(plan.steps), 'step')}; {_deliveries(plan.edges)}"
             console.print(f"[bold]{escape(name)}[/bold]: {of}")
             if any(step.site.kind is not SiteKind.LOCAL for step in plan.steps.values()):
                 console.print(sites_table(plan.steps))
@@ -281,6 +283,13 @@ def _translated(
     definition = _load(file)
     inputs: dict[str, Any] = {}
     if inputs_path is not None:
+        if "://" not in inputs_path and not os.path.isfile(inputs_path):
+            raise HintErrors.one(
+                path,
+                f"workflows.{workflow.name}.config.settings",
+                f"{inputs_path}: there is no such file",
+                "a job file",
+            )
         inputs = cwl_utils.parser.utils.load_inputfile_by_uri(
             version=definition.cwlVersion, path=inputs_path, loadingOptions=definition.loadingOptions
         )
@@ -347,6 +356,14 @@ _DELIVERY = {
 }
 
 
+def _deliveries(edges: Sequence[StreamEdge]) -> str:
+    if not edges:
+        return "nothing is delivered early"
+    numbers = Counter(edge.delivery for edge in edges)
+    each = ", ".join(f"{numbers[delivery]} {text}" for delivery, text in _DELIVERY.items() if numbers[delivery])
+    return f"{counted(len(edges), 'edge')}: {each}"
+
+
 def _edges(edges: tuple[StreamEdge, ...], virtual: Collection[str]) -> Table:
     columns = ["edge", "committed", "mode", "delivered"]
     rows: list[list[RenderableType]] = [
@@ -362,7 +379,7 @@ def _edges(edges: tuple[StreamEdge, ...], virtual: Collection[str]) -> Table:
         columns.append("why not as asked")
         for row, edge in zip(rows, edges, strict=True):
             row.append(edge.fallback or "")
-    return table("Stream edges", columns, rows, unfolded=("edge",))
+    return table("Edges", columns, rows, unfolded=("edge",))
 
 
 _FIND_OUT = (

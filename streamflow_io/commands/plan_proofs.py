@@ -26,7 +26,7 @@ _LEFT = "its name, or whether it is there, decides something else"
 class Prospect:
     """Whether a file streams from an output to an input without a hint.
 
-    :ivar state: `hinted`: hints say what happens; `one by one`: each element goes on when its job has ended; `streams`:
+    :ivar state: `hinted`: hints say what happens; `by element`: each element goes on when its job has ended; `streams`:
         it is proven with some options; `unknown`: it was not tried yet; `refused`: it was, and does not; `impossible`:
         the workflow does not allow it
     :ivar reason: why not
@@ -37,7 +37,7 @@ class Prospect:
 
     output: str
     input: str
-    state: Literal["hinted", "one by one", "streams", "unknown", "refused", "impossible"]
+    state: Literal["hinted", "by element", "streams", "unknown", "refused", "impossible"]
     reason: str | None = None
     way: Way | None = None
     runs: int = 0
@@ -54,7 +54,7 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
     if one.delivery is not Delivery.TERMINATION and of not in plan.proven:
         return Prospect(of, to, "hinted")
     if any(edge.by_element and _is_between(edge, of, to) for edge in plan.edges if not edge.delivery.joins):
-        return Prospect(of, to, "one by one")
+        return Prospect(of, to, "by element")
     if (refused := next((proof for proof in _proofs(plan, of, "writes") if proof.is_refused), None)) is not None:
         return Prospect(of, to, "refused", f"{of} {refused.reason}")
     step, _, port = to.rpartition("/")
@@ -93,7 +93,7 @@ def _proofs(plan: Plan, name: str, kind: Literal["reads", "writes"]) -> Iterator
 
 _STATES = {
     "hinted": Text("as hints say"),
-    "one by one": Text("one by one", "green"),
+    "by element": Text("by element", "green"),
     "streams": Text("streams", "green"),
     "unknown": Text("not yet", "cyan"),
     "refused": Text("at termination"),

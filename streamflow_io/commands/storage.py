@@ -30,7 +30,7 @@ from streamflow_io.storage.evaluation import (
 )
 from streamflow_io.storage.measuring import LEAST_BYTES, LEVELS, Task, measure
 
-from .console import Result, say, table
+from .console import Result, SafeConsole, say, table
 from .storage_sharing import add_share, share
 from .storage_status import add_status, status
 
@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace) -> Result:
 
 def _probe(arguments: argparse.Namespace) -> Probe:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
+    console = SafeConsole(stderr=True)
     with (
         _ended_by_signals(),
         Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,

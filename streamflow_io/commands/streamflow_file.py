@@ -20,8 +20,8 @@ from streamflow.main import build_context
 from streamflow_io._streamflow import mend_containers_on_ssh_hosts
 from streamflow_io.hints.errors import HintError, HintErrors, field_name
 from streamflow_io.hints.yaml_files import plain, read_yaml, source_of
+from streamflow_io.wording import shortened
 
-_LONGEST = 200
 # What is often written one level too high.
 _LEVELS = {"scheduler": "scheduling: {scheduler: ...}", "policies": "scheduling: {policies: ...}"}
 
@@ -58,6 +58,11 @@ def read_streamflow_file(path: Path) -> dict[str, Any]:
     validator = SfValidator()
     try:
         return dict(validator.validate_file(str(path)))
+    except ValueError as error:  # StreamFlow makes dates of what looks like one.
+        message = f"a value cannot be read: {error}"
+        raise HintErrors.one(
+            path, "StreamFlow file", message, "a date that exists, or quotes around the value"
+        ) from None
     except WorkflowDefinitionException as error:
         mistakes = list(_mistakes(path, document, validator))
         # StreamFlow itself prints the whole schema for each.
@@ -77,8 +82,8 @@ def _mistakes(path: Path, document: Mapping[str, object], validator: SfValidator
         way = tuple(error.absolute_path)
         unknown = _unknown(error)
         line = source.line(*way, *unknown[:1])
-        message = error.message if len(error.message) <= _LONGEST else f"{error.message[:_LONGEST]} ..."
-        yield HintError(str(path), line, field_name("", way) or "StreamFlow file", message, _allowed(error, unknown))
+        field = field_name("", way) or "StreamFlow file"
+        yield HintError(str(path), line, field, shortened(error.message), _allowed(error, unknown))
 
 
 def _unknown(error: ValidationError) -> list[str]:

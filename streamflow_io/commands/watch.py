@@ -23,7 +23,7 @@ from streamflow_io.telemetry.live_screen import screen
 from streamflow_io.telemetry.live_text import end_line, page_facts, plain_line
 from streamflow_io.telemetry.runs import TELEMETRY_FILE, find_run, run_label, runs_directory
 
-from .console import say
+from .console import SafeConsole, say
 
 _SHOWN_EACH, _SAID_EACH = 1.0, 30.0
 
@@ -52,8 +52,8 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class Served:
-    """A page was served, until Ctrl-C."""
+class NothingMore:
+    """A page was served, or no run began, until Ctrl-C."""
 
     ok = True
 
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, metavar="N", help="with --web: its port (default: any that is free)")
 
 
-def run(arguments: argparse.Namespace) -> Watched | Served:
+def run(arguments: argparse.Namespace) -> Watched | NothingMore:
     """:raises HintErrors: if there is no such run, or it cannot be read"""
     if arguments.port is not None and not arguments.web:
         raise HintErrors.one("streamflow-io watch", "--port", "there is no page without --web", "--web --port N")
@@ -83,14 +83,36 @@ def run(arguments: argparse.Namespace) -> Watched | Served:
         raise HintErrors.one("streamflow-io watch", "--port", f"{arguments.port} is no port", "0 (any) to 65535")
     if arguments.web:
         return _serve(arguments.run, arguments.port or 0)
-    following = follow(find_run(arguments.run) if arguments.run is not None else running_run())
+    if arguments.run is not None:
+        file = find_run(arguments.run)
+    elif arguments.json:
+        file = running_run()
+    else:
+        try:
+            file = _next_run()
+        except KeyboardInterrupt:
+            return NothingMore()
+    following = follow(file)
     try:
         if arguments.json:
             return Watched(following.view(time.time()))
-        watch = _on_terminal if Console().is_terminal else _in_lines
+        watch = _on_terminal if SafeConsole().is_terminal else _in_lines
         return watch(following)
     finally:
         following.close()
+
+
+def _next_run() -> Path:
+    """The newest run that goes on. If none does, wait for one, which may end between two looks."""
+    began = time.time()
+    with contextlib.suppress(HintErrors):
+        return running_run()
+    say(SafeConsole(stderr=True), "No run goes on. Waiting for the next one; Ctrl-C ends this")
+    while True:
+        for run in list_runs(1):
+            if run.began >= began:
+                return runs_directory() / run.name / TELEMETRY_FILE
+        time.sleep(_SHOWN_EACH)
 
 
 def follow(file: Path) -> Following:
@@ -143,7 +165,7 @@ class Newest:
         return None
 
 
-def _serve(text: str | None, port: int) -> Served:
+def _serve(text: str | None, port: int) -> NothingMore:
     # It takes some time to import, and nobody else needs it.
     from . import watch_web
 
@@ -158,11 +180,11 @@ def _serve(text: str | None, port: int) -> Served:
             asyncio.run(watch_web.serve(newest, port, nobody, ready))
     except OSError as error:
         raise HintErrors.one("streamflow-io watch", "--port", f"{port}: {error.strerror}", "a free port") from None
-    return Served()
+    return NothingMore()
 
 
 def _on_terminal(following: Following) -> Watched:
-    console = Console()
+    console = SafeConsole()
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         # Who is killed cannot show it again.
         console.show_cursor(True)
@@ -174,7 +196,7 @@ def _on_terminal(following: Following) -> Watched:
 
 
 def _in_lines(following: Following) -> Watched:
-    console, said = Console(), time.monotonic() - _SAID_EACH
+    console, said = SafeConsole(), time.monotonic() - _SAID_EACH
 
     def show(view: RunView) -> None:
         nonlocal said

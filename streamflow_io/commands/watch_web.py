@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import json
+import logging
 import secrets
 import time
 from collections.abc import Callable
@@ -65,7 +66,9 @@ async def serve(
     shown, word = Shown(json.dumps(nobody), 1), secrets.token_urlsafe(24)
     application = web.Application(middlewares=[_guard(word)])
     application.add_routes([web.get("/{word}/", _page), web.get("/{word}/events", _events(shown))])
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
+    # Whoever reaches the port could write into the terminal by requests that are none.
+    silent = logging.Logger(__name__, logging.CRITICAL + 1)
+    runner = web.AppRunner(application, access_log=None, logger=silent, shutdown_timeout=0.5)
     await runner.setup()
     try:
         await web.TCPSite(runner, HOST, port).start()

@@ -17,6 +17,9 @@ from pydantic import (
     model_validator,
 )
 
+from streamflow_io.grouping import grouped
+from streamflow_io.wording import shortened
+
 from .bandwidth import HIGHEST
 from .commit import MOST
 from .fields import Model, Text, mistake
@@ -30,7 +33,7 @@ def _one_mistake(allowed: str) -> WrapValidator:
         try:
             return validate(value)
         except ValidationError:
-            raise mistake(f"{value!r} is not allowed", allowed) from None
+            raise mistake(f"{shortened(repr(value))} is not allowed", allowed) from None
 
     return WrapValidator(validated)
 
@@ -183,15 +186,14 @@ class SchedulerConfig(Model):
     @field_validator("storages", mode="after")
     @classmethod
     def _different(cls, storages: tuple[StorageConfig, ...]) -> tuple[StorageConfig, ...]:
-        names = [storage.name for storage in storages]
-        for name in names:
-            if names.count(name) > 1:
+        for name, named in grouped(storages, lambda storage: storage.name).items():
+            if len(named) > 1:
                 raise mistake(f"two storages are named {name!r}", "a different name for each storage")
-        for one, other in combinations(storages, 2):
-            same_path = posixpath.normpath(one.path) == posixpath.normpath(other.path)
-            if same_path and (one.deployment == other.deployment or None in (one.deployment, other.deployment)):
-                message = f"storages {one.name!r} and {other.name!r} have one path, {one.path!r}"
-                raise mistake(message, "a path, or a deployment, of its own for each storage")
+        for alike in grouped(storages, lambda storage: posixpath.normpath(storage.path)).values():
+            for one, other in combinations(alike, 2):
+                if one.deployment == other.deployment or None in (one.deployment, other.deployment):
+                    message = f"storages {one.name!r} and {other.name!r} have one path, {one.path!r}"
+                    raise mistake(message, "a path, or a deployment, of its own for each storage")
         return storages
 
     def annotations_of(self, workflow: str) -> str | None:

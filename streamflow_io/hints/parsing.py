@@ -8,6 +8,8 @@ from typing import TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from streamflow_io.wording import shortened
+
 from .errors import HintError, Level, Loc, Located, Source, field_name
 from .fields import Model
 from .models import HINT_CLASSES, NAMESPACE, PREFIX, Hint
@@ -141,10 +143,10 @@ def _describe(owner: type[BaseModel] | None, detail: ErrorDetails, loc: Loc) -> 
     if kind == "extra_forbidden":
         return "unknown field", ", ".join(fields)
     if kind == "literal_error":
-        return f"{value!r} is not allowed", str(context["expected"])
+        return f"{shortened(repr(value))} is not allowed", str(context["expected"])
     field = fields.get(str(loc[-1])) if loc else None
     allowed = field.description if field is not None and field.description else str(detail["msg"])
-    return "missing" if kind == "missing" else f"{value!r} is not allowed", allowed
+    return "missing" if kind == "missing" else f"{shortened(repr(value))} is not allowed", allowed
 
 
 def _model_at(model: type[BaseModel], loc: Loc) -> type[BaseModel] | None:

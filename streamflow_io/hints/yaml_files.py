@@ -12,7 +12,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from .config import SchedulerConfig
-from .errors import HintError, HintErrors, Level, Loc, Located, Source
+from .errors import HintError, HintErrors, Level, Loc, Located, Source, field_name
 from .inheritance import Annotations, Scope
 from .models import NAMESPACE, PREFIX, AnnotationsFile, Hint
 from .parsing import CLASSES, parse_hint, parse_model
@@ -246,9 +246,22 @@ def parse_scheduler_config(raw: object, source: Source) -> SchedulerConfig:
     if not isinstance(raw, Mapping):
         raise HintErrors.one(source.file, _CONFIG, "not a mapping", _CONFIG_FIELDS, line=source.line())
     config, errors = parse_model(SchedulerConfig, raw, _CONFIG, source)
-    if config is None:
+    errors += _with_null(raw, (), source)
+    if config is None or errors:
         raise HintErrors(errors)
     return config
+
+
+def _with_null(value: object, loc: Loc, source: Source) -> list[HintError]:
+    """The texts with a null character, which no name of a file can have."""
+    if isinstance(value, str) and "\0" in value:
+        message = f"{value!r} has a null character"
+        return [HintError(source.file, source.line(*loc), field_name(_CONFIG, loc), message, "a text without it")]
+    if isinstance(value, Mapping):
+        return [error for key, inner in value.items() for error in _with_null(inner, (*loc, key), source)]
+    if isinstance(value, list):
+        return [error for index, inner in enumerate(value) for error in _with_null(inner, (*loc, index), source)]
+    return []
 
 
 def _scheduler(document: object) -> Mapping[str, object] | None:

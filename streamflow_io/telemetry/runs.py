@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 from pathlib import Path
 
 from streamflow_io.hints.errors import HintErrors
+from streamflow_io.wording import shortened
 
 from .directories import data_directory
 
@@ -57,15 +59,17 @@ def find_run(text: str) -> Path:
     if text in names:
         return runs_directory() / text / TELEMETRY_FILE
     path = Path(text).expanduser()
-    if path.is_dir() and (path / TELEMETRY_FILE).is_file():
-        return path / TELEMETRY_FILE
-    if path.is_file():
-        return path
+    # A text that cannot be a path is no path.
+    with contextlib.suppress(OSError, ValueError):
+        if path.is_dir() and (path / TELEMETRY_FILE).is_file():
+            return path / TELEMETRY_FILE
+        if path.is_file():
+            return path
     near = difflib.get_close_matches(text, names, n=3, cutoff=0.4) or names[:3]
     known = [f"`{LAST}`", *near] if names else []
     allowed = f"{', '.join(known)}, or the path of a telemetry file" if known else "the path of a telemetry file"
     missing = "there is no such run" if names else f"there is no run in {runs_directory()}"
-    raise HintErrors.one(text, "RUN", missing, allowed)
+    raise HintErrors.one(shortened(text), "RUN", missing, allowed)
 
 
 def run_names() -> list[str]:

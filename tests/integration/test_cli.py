@@ -8,8 +8,10 @@ from pathlib import Path
 from shutil import which
 
 import pytest
+from rich.text import Text
 
 from streamflow_io.cli import COMMANDS, main
+from streamflow_io.commands.console import SafeConsole, say, table
 from tests.telemetry import learning_run
 
 COMMAND = [sys.executable, "-m", "streamflow_io.cli"]
@@ -90,7 +92,10 @@ def test_commands_end_quietly_when_their_output_is_closed(directory: Path, name:
         )  # fmt: skip
     finally:
         os.close(writer)
-    assert (ended.returncode, ended.stderr) == (1, "")
+    assert ended.returncode == 1
+    # A mistake is told beside the output.
+    assert ended.stderr == "" or "\n  allowed: " in ended.stderr
+    assert "Error" not in ended.stderr
 
 
 def test_a_command_without_standard_output(directory: Path) -> None:
@@ -163,3 +168,47 @@ def test_a_code_is_taken_as_it_is_copied(capsys: pytest.CaptureFixture[str]) -> 
         main(["explain", "SFIO-X001"])
     assert refused.value.code == 2
     assert "'SFIO-X001' is no code; `streamflow-io explain` lists them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content", "message"),
+    [
+        (["plan", "streamflow.yml"], STREAMFLOW_FILE + "made: 2026-13-45\n", "month must be in 1..12"),
+        (["plan", "streamflow.yml"], STREAMFLOW_FILE.replace("{}", '{annotations: "a\\0b"}'), "has a null character"),
+        (["plan", "streamflow.yml"], STREAMFLOW_FILE.replace("{}", f"{{observe: {'x' * 9999}}}"), "is not allowed"),
+        (
+            ["plan", "streamflow.yml"],
+            STREAMFLOW_FILE.replace("tool.cwl", "tool.cwl, settings: job.yml"),
+            "there is no such file",
+        ),
+        (["report", "x" * 5000], "", "there is no run in"),
+        (["report", "a\0b"], "", "there is no run in"),
+    ],
+)
+def test_a_mistake_gets_one_message_beside_the_output(
+    directory: Path,
+    arguments: list[str],
+    content: str,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(directory)
+    monkeypatch.setenv("XDG_DATA_HOME", str(directory))
+    (directory / "streamflow.yml").write_text(content)
+    assert main(arguments) == 1
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert message in errors
+    assert len(errors) < 2000
+
+
+def test_what_others_wrote_is_shown_without_what_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    console = SafeConsole(force_terminal=True, width=40)
+    evil = "\x1b]0;title\x07 \x9b31m"
+    say(console, evil, "bold")
+    console.print(table(evil, ("a",), [(Text(evil, "bold"),), (evil,)]))
+    printed = capsys.readouterr().out
+    own = re.compile(r"\x1b\[[0-9;]*m")
+    assert own.search(printed)
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", own.sub("", printed))

@@ -210,7 +210,7 @@ def test_plan_without_hints_says_what_there_could_be(bench: Bench) -> None:
     plans.show(console)
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
-    assert "main: 3 steps, 0 stream edges" in shown
+    assert "main: 3 steps; nothing is delivered early" in shown
     assert re.search(r"│ /a/log *│ streams or at commit", shown)
     assert "config: {observe: true}" in shown
 

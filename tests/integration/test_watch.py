@@ -90,8 +90,24 @@ def test_a_stream_that_stands_is_seen_and_the_end(bench: Bench) -> None:
     following.close()
     nothing = watch(bench, "another")
     assert nothing.returncode == 1
-    assert "there is no such run" in nothing.stdout
-    assert "no run goes on" in watch(bench).stdout
+    assert "there is no such run" in nothing.stderr
+    assert "no run goes on" in watch(bench, "--json").stdout
+
+
+def test_the_next_run_is_waited_for(bench: Bench) -> None:
+    environment = {**os.environ, "XDG_DATA_HOME": str(bench.data)}
+    command = [sys.executable, "-m", "streamflow_io.cli", "watch"]
+    waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    assert waiting.stderr is not None
+    assert waiting.stderr.readline() == "No run goes on. Waiting for the next one; Ctrl-C ends this\n"
+    (go := bench.directory / "go").touch()
+    path = bench.write(stalling(), {"go": str(go)}, True)
+    run = bench.finish(bench.start(path), path)
+    assert run.ok, run.errors
+    output, errors = waiting.communicate(timeout=60)
+    assert "has succeeded after" in output
+    assert errors == ""
+    assert waiting.returncode == 0
 
 
 def test_a_job_that_is_held_at_the_gate_is_seen(bench: Bench) -> None:

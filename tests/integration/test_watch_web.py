@@ -74,6 +74,15 @@ async def test_only_who_has_the_address_sees_anything(runs: Path) -> None:
                 assert response.status == 404, name
 
 
+async def test_a_request_that_is_none_says_nothing(runs: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with served(Newest(None)) as address:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(address.split(":")[2].partition("/")[0]))
+        writer.write(b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n")
+        assert b" 400 " in await reader.readline()
+        writer.close()
+    assert not [record for record in caplog.records if "aiohttp" in record.name or "watch_web" in record.name]
+
+
 async def test_the_next_run_takes_the_place_of_one_that_is_over(runs: Path) -> None:
     first, second, other = (runs / name / TELEMETRY_FILE for name in ("night", "night-2", "day"))
     begin = RunRecord(time=BEGIN, name="night", workflow="main.cwl", steps={"/a": ()})

@@ -248,3 +248,11 @@ def test_whatever_is_written_is_a_hint_or_a_mistake_or_not_ours(raw: object) -> 
     assert all((error.file, error.line) == ("a.cwl", 3) and error.message and error.allowed for error in errors)
     if isinstance(raw, dict) and str(raw.get("class")).startswith("sfio:"):
         assert (hint is None) == bool(errors)
+
+
+def test_each_storage_is_compared_with_its_like_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths: list[str] = []
+    monkeypatch.setattr("streamflow_io.hints.config.posixpath.normpath", lambda path: paths.append(path) or path)
+    storages = [{"name": f"s{number}", "path": f"/{number}", "write": 1} for number in range(100)]
+    SchedulerConfig.model_validate({"storages": storages})
+    assert len(paths) == 100

@@ -555,7 +555,7 @@ def test_the_command_writes_once(tmp_path: Path, capsys: pytest.CaptureFixture[s
     text = file.read_text(encoding="utf-8")
     file.write_text("mine", encoding="utf-8")
     assert cli.main(["suggest", str(telemetry), "--output", str(file)]) == 1
-    assert "--force" in capsys.readouterr().out
+    assert "--force" in capsys.readouterr().err
     assert file.read_text(encoding="utf-8") == "mine"
     assert cli.main(["suggest", str(telemetry), "--output", str(file), "--force"]) == 0
     assert file.read_text(encoding="utf-8") == text
@@ -582,9 +582,9 @@ def test_the_command_says_why_not(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "/b maps it into memory" in " ".join(capsys.readouterr().out.split())
     plain = write(tmp_path / "plain.jsonl", [RUN, *ran("/a/0", 0, 1), EndRecord(time=BEGIN + 1)])
     assert cli.main(["suggest", str(plain)]) == 1
-    assert "observe: true" in capsys.readouterr().out
+    assert "observe: true" in capsys.readouterr().err
     assert cli.main(["suggest", str(telemetry), "-o", str(tmp_path / "none" / "a.yml")]) == 1
-    assert "cannot be written" in capsys.readouterr().out
+    assert "cannot be written" in capsys.readouterr().err
 
 
 def test_names_are_no_markup(tmp_path: Path) -> None:
