@@ -13,8 +13,11 @@ from typing import Any
 import cwl_utils.parser
 import cwl_utils.parser.utils
 import pytest
+import streamflow.cwl.command
 import streamflow.cwl.main
+import streamflow.cwl.step
 import streamflow.cwl.utils
+import streamflow.workflow.step
 from rich.console import Console
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.exception import WorkflowDefinitionException
@@ -310,6 +313,8 @@ def test_the_seam() -> None:
     assert parameters(SqliteConnection.__init__) == ["self", "connection", "mmap_size", "timeout", "init_db"]
     # What is looked up in constant time. Once StreamFlow does so, `look_up_in_constant_time` can go.
     assert "for token in token_list:" in inspect.getsource(workflow_utils.get_job_token)
+    for module in (streamflow.workflow.step, streamflow.cwl.step, streamflow.cwl.command):
+        assert "get_job_token(" in inspect.getsource(module)
     assert parameters(workflow_utils.get_job_token) == ["job_name", "token_list"]
     assert "self.token_list.append(token)" in inspect.getsource(Port.put)
     assert "get_token_value(token)" in inspect.getsource(streamflow.cwl.utils.build_context)
