@@ -20,8 +20,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import cwl_utils.parser.utils
+import streamflow.cwl.command
 import streamflow.cwl.main
+import streamflow.cwl.step
+import streamflow.cwl.utils
 import streamflow.provenance
+import streamflow.workflow.step
 from aiohttp import WSMsgType
 from cwl_utils.types import CWLParameterContext
 from kubernetes_asyncio.stream import ws_client
@@ -29,8 +33,9 @@ from streamflow.config.config import WorkflowConfig
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.data import DataLocation, DataType, StreamWrapper
 from streamflow.core.deployment import Connector, ExecutionLocation, Shell
+from streamflow.core.persistence import Database
 from streamflow.core.recovery import FailureManager, RecoveryRequest
-from streamflow.core.workflow import Job
+from streamflow.core.workflow import Job, Token, Workflow
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
 from streamflow.cwl.translator import CWLTranslator
 from streamflow.data.manager import _RemotePathMapper
@@ -40,8 +45,14 @@ from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.connector.ssh import SSHConnector
 from streamflow.deployment.future import FutureConnector
 from streamflow.deployment.stream import BaseStreamWrapper
+from streamflow.persistence.sqlite import IN_MEMORY_SQLITE_CONNECTION, SqliteDatabase
 from streamflow.provenance.run_crate import CWLRunCrateProvenanceManager
 from streamflow.recovery.failure_manager import RollbackFailureManager
+from streamflow.workflow.port import JobPort
+from streamflow.workflow.token import JobToken, ListToken
+from streamflow.workflow.utils import get_job_token, get_token_value
+
+from streamflow_io.loop_connection import LoopConnection
 
 
 def install_translator(translator: type[CWLTranslator]) -> None:
@@ -82,6 +93,79 @@ def tools_loaded_once() -> Iterator[None]:
         yield
     finally:
         cwl_utils.parser.utils.static_checker = check
+
+
+def execute_statements_in_the_loop(database: Database) -> None:
+    """Let StreamFlow's own database execute its statements in the thread of the event loop.
+
+    Other databases, and one in memory, are left alone.
+    """
+    if type(database) is not SqliteDatabase or isinstance(database.connection, LoopConnection):
+        return
+    inner = database.connection
+    if inner.connection == IN_MEMORY_SQLITE_CONNECTION:
+        return
+
+    async def create_schema() -> None:
+        if inner.init_db:
+            async with inner:
+                pass
+            await inner.close()
+
+    database.connection = LoopConnection(inner.connection, inner.timeout, create_schema)
+
+
+class JobTokens(list[Token]):
+    """The tokens of a port of jobs, which :func:`find_job_token` need not look through one by one."""
+
+    def __init__(self, tokens: Sequence[Token] = ()) -> None:
+        super().__init__()
+        self.by_job: dict[str, JobToken] = {}
+        for token in tokens:
+            self.append(token)
+
+    def append(self, token: Token) -> None:
+        super().append(token)
+        if isinstance(token, JobToken):
+            self.by_job.setdefault(token.value.name, token)
+
+
+def find_job_token(job_name: str, token_list: Sequence[Token]) -> JobToken:
+    """Find the first token of a job, as `get_job_token` does.
+
+    :raises WorkflowExecutionException: if there is none
+    """
+    if isinstance(token_list, JobTokens) and (token := token_list.by_job.get(job_name)) is not None:
+        return token
+    return get_job_token(job_name, token_list)
+
+
+_SHORT = 32
+_last_list: tuple[ListToken, list[Any]] | None = None
+
+
+def token_value(token: Token) -> Any:
+    """The value of a token, as `get_token_value` makes it. The value of the last long list is kept."""
+    global _last_list
+    if not isinstance(token, ListToken) or len(token.value) < _SHORT:
+        return get_token_value(token)
+    if _last_list is None or _last_list[0] is not token:
+        _last_list = token, get_token_value(token)
+    return _last_list[1]
+
+
+def look_up_in_constant_time(workflow: Workflow) -> None:
+    """Let the cost of a job not grow with the number of jobs of its step.
+
+    StreamFlow 0.2.0rc3 looks for the token of a job among those of all jobs, two times for each job, and makes the
+    value of a whole list for each of the files in the list.
+    """
+    for module in (streamflow.workflow.step, streamflow.cwl.step, streamflow.cwl.command):
+        module.get_job_token = find_job_token
+    streamflow.cwl.utils.get_token_value = token_value
+    for port in workflow.ports.values():
+        if isinstance(port, JobPort):
+            port.token_list = JobTokens(port.token_list)
 
 
 def cwl_files(workflow: WorkflowConfig, context: StreamFlowContext) -> tuple[str, str | None]:

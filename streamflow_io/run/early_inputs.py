@@ -27,8 +27,9 @@ from streamflow.data.remotepath import LocalStreamFlowPath, StreamFlowPath
 from streamflow.log_handler import logger
 from streamflow.workflow.port import JobPort
 from streamflow.workflow.token import ListToken, TerminationToken
-from streamflow.workflow.utils import get_job_token
 from typing_extensions import Self
+
+from streamflow_io._streamflow import find_job_token
 
 from .tokens import file_tokens, file_value
 
@@ -174,7 +175,7 @@ class EarlyInputInjectorStep(CWLInputInjectorStep):  # type: ignore[misc]
 
     async def _read(self, job: Job, early: Token, files: Mapping[str, StreamFlowPath]) -> None:
         token = await _with_checksums(early, files)
-        job_token = get_job_token(job.name, self.get_input_port("__job__").token_list)
+        job_token = find_job_token(job.name, self.get_input_port("__job__").token_list)
         persisted = await self._persist_token(
             token=token, port=self.complete, input_token_ids=get_entity_ids([job_token, early])
         )

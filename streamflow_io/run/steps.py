@@ -14,8 +14,9 @@ from streamflow.core.workflow import CommandOutput, Job, Port, Status, Token
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
 from streamflow.workflow.port import JobPort
-from streamflow.workflow.utils import get_job_token
 from typing_extensions import Self
+
+from streamflow_io._streamflow import find_job_token
 
 from .outputs import EarlyOutput
 
@@ -157,7 +158,7 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         await cast(JobExecutor, self.workflow.context.scheduler.run).execute(self, job, connectors)
 
     def _job_token(self, job: Job) -> Token:
-        return get_job_token(job.name, self.get_input_port("__job__").token_list)
+        return find_job_token(job.name, self.get_input_port("__job__").token_list)
 
     def _get_status(self, status: Status) -> Status:
         # A list without elements leaves its element port empty; that does not make the step skipped.

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 from streamflow.core.workflow import Workflow
 from streamflow.cwl.translator import CWLTranslator
 
-from streamflow_io._streamflow import tools_loaded_once
+from streamflow_io._streamflow import (
+    execute_statements_in_the_loop,
+    look_up_in_constant_time,
+    tools_loaded_once,
+)
+from streamflow_io.run.child_watcher import watch_children_without_threads
 from streamflow_io.run.scheduler import IOAwareScheduler
 
 from .detection import can_have_hints
@@ -30,6 +35,10 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         scheduler = self.context.scheduler
         if not isinstance(scheduler, IOAwareScheduler):
             return super().translate()
+        execute_statements_in_the_loop(self.context.database)
+        watch_children_without_threads()
+        # What loading the inputs has left, some 30 kB for each element of a list, must not be frozen with the rest.
+        gc.collect()
         # Modules, and below the translated graph, live as long as the run: the collector need not look at them again
         # and again.
         gc.freeze()
@@ -41,6 +50,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             workflow = plan.workflow
         else:
             workflow = self._translate()
+        look_up_in_constant_time(workflow)
         gc.freeze()
         return workflow
 

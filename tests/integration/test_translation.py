@@ -13,14 +13,19 @@ from typing import Any
 import cwl_utils.parser
 import cwl_utils.parser.utils
 import pytest
+import streamflow.cwl.command
 import streamflow.cwl.main
+import streamflow.cwl.step
+import streamflow.cwl.utils
 import streamflow.main
 import streamflow.provenance
+import streamflow.workflow.step
 from rich.console import Console
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.exception import WorkflowDefinitionException
-from streamflow.core.workflow import Workflow
+from streamflow.core.workflow import Port, Workflow
 from streamflow.cwl.command import CWLCommand
+from streamflow.cwl.processor import CWLTokenProcessor
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.cwl.transformer import DefaultRetagTransformer
 from streamflow.cwl.translator import CWLTranslator
@@ -36,9 +41,11 @@ from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.connector.ssh import SSHConnector, SSHContext, SSHContextFactory, SSHShell
 from streamflow.deployment.future import FutureConnector
 from streamflow.main import build_context
+from streamflow.persistence.sqlite import SqliteConnection, SqliteDatabase
 from streamflow.provenance.run_crate import CWLRunCrateProvenanceManager
 from streamflow.recovery.failure_manager import RollbackFailureManager
 from streamflow.scheduling.scheduler import DefaultScheduler
+from streamflow.workflow import utils as workflow_utils
 from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterStep, TransferStep
 
 from streamflow_io.commands.plan import plan_file
@@ -301,6 +308,24 @@ def test_the_seam() -> None:
     written = inspect.getsource(KubernetesResponseWriterWrapper)
     assert "STREAM_CLOSE + bytes(chr(ws_client.STDIN_CHANNEL)" in written
     assert 'hash("".join(command))' in inspect.getsource(BaseConnector.get_shell)
+    # What `LoopConnection` stands in for, which also commits once, at the end.
+    used = inspect.getsource(SqliteDatabase)
+    assert set(re.findall(r"\bdb\.(\w+)\(", used)) == {"execute", "executemany"}
+    assert set(re.findall(r"\bcursor\.(\w+)", used)) == {"lastrowid", "fetchone", "fetchall"}
+    assert used.count("async with self.connection as db:") == used.count("async with self.connection")
+    assert set(re.findall(r"self\.connection\.(\w+)", used)) == {"close"}
+    connected = inspect.getsource(SqliteConnection)
+    assert connected.count("commit()") == connected[connected.index("async def close") :].count("commit()") == 1
+    assert "if self.init_db:" in connected
+    assert parameters(SqliteConnection.__init__) == ["self", "connection", "mmap_size", "timeout", "init_db"]
+    # What is looked up in constant time. Once StreamFlow does so, `look_up_in_constant_time` can go.
+    assert "for token in token_list:" in inspect.getsource(workflow_utils.get_job_token)
+    for module in (streamflow.workflow.step, streamflow.cwl.step, streamflow.cwl.command):
+        assert "get_job_token(" in inspect.getsource(module)
+    assert parameters(workflow_utils.get_job_token) == ["job_name", "token_list"]
+    assert "self.token_list.append(token)" in inspect.getsource(Port.put)
+    assert "get_token_value(token)" in inspect.getsource(streamflow.cwl.utils.build_context)
+    assert "build_context(inputs)" in inspect.getsource(CWLTokenProcessor._process_file_token)
     # What a rehearsal has stand-ins for.
     asked = {word.split("(")[0] for word in execute.replace("\n", " ").split() if "context.database." in word}
     assert asked == {f"self.step.workflow.context.database.{name}" for name in ("add_execution", "update_execution")}

@@ -24,6 +24,7 @@ ORDER = {
     "nested": "what is in nested data",
     "wording": "words for people",
     "messages": "what messages with a code mean",
+    "loop_connection": "an SQLite file, in the thread of the event loop",
     "_streamflow": "what StreamFlow does not promise to keep",
     "hints": "what a user writes",
     "graph": "the I/O graph, and how each edge is served",
