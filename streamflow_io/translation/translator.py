@@ -41,6 +41,8 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             workflow = plan.workflow
         else:
             workflow = self._translate()
+        if scheduler.run is None:
+            scheduler.explain_failure(workflow)
         gc.freeze()
         return workflow
 
