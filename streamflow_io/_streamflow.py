@@ -7,13 +7,14 @@ protected methods of their base classes, which the same test checks: `ExecuteSte
 `ScatterStep._scatter`, `DefaultRetagTransformer._get_next_token`. Our scheduler overrides
 `DefaultScheduler._is_valid`, `._get_locations` and `._allocate_job`, which `._process_target` calls one after the other
 while it holds the lock of `wait_queue`, and `._process_target`, which runs in a task of its own for each target; it
-calls `._get_binding_filter`.
+calls `._get_binding_filter`. Our executor overrides `StreamFlowExecutor._wait_outputs`, and calls `._cancel`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import shlex
-from collections.abc import Iterator, MutableSequence, Sequence
+from collections.abc import Iterator, MutableMapping, MutableSequence, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from streamflow.core.data import DataLocation, DataType, StreamWrapper
 from streamflow.core.deployment import Connector, ExecutionLocation, Shell
 from streamflow.core.persistence import Database
 from streamflow.core.recovery import FailureManager, RecoveryRequest
-from streamflow.core.workflow import Job, Token, Workflow
+from streamflow.core.workflow import Job, Status, Token, Workflow
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
 from streamflow.cwl.translator import CWLTranslator
 from streamflow.data.manager import _RemotePathMapper
@@ -48,6 +49,7 @@ from streamflow.deployment.stream import BaseStreamWrapper
 from streamflow.persistence.sqlite import IN_MEMORY_SQLITE_CONNECTION, SqliteDatabase
 from streamflow.provenance.run_crate import CWLRunCrateProvenanceManager
 from streamflow.recovery.failure_manager import RollbackFailureManager
+from streamflow.workflow.executor import StreamFlowExecutor
 from streamflow.workflow.port import JobPort
 from streamflow.workflow.token import JobToken, ListToken
 from streamflow.workflow.utils import get_job_token, get_token_value
@@ -151,7 +153,8 @@ def token_value(token: Token) -> Any:
         return get_token_value(token)
     if _last_list is None or _last_list[0] is not token:
         _last_list = token, get_token_value(token)
-    return _last_list[1]
+    # A copy: StreamFlow may change a list that it puts into the context of a job.
+    return [*_last_list[1]]
 
 
 def look_up_in_constant_time(workflow: Workflow) -> None:
@@ -201,6 +204,44 @@ def retry_policy(manager: FailureManager, job: str) -> RetryPolicy:
     if isinstance(manager, RollbackFailureManager):
         return RetryPolicy(manager.retry_delay or 0, manager.max_retries, manager.get_request(job))
     return RetryPolicy(0, 0, None)
+
+
+def end_with_the_last_step() -> None:
+    """Let a run, from now on in this process, end when all its steps have ended or one has failed.
+
+    StreamFlow 0.2.0rc3 ends a run with the last output of the workflow. It cancels the steps that still run then, and
+    fails because it has cancelled them.
+    """
+    streamflow.cwl.main.StreamFlowExecutor = _ExecutorOfAllSteps
+
+
+class _ExecutorOfAllSteps(StreamFlowExecutor):  # type: ignore[misc]
+    async def _wait_outputs(
+        self, output_consumer: str, output_tokens: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        if await self._have_all_ended():
+            tokens: MutableMapping[str, Any] = await super()._wait_outputs(output_consumer, output_tokens)
+            return tokens
+        await self._cancel(self.output_tasks.values())
+        return output_tokens
+
+    async def _have_all_ended(self) -> bool:
+        """Wait until all steps have ended, or one has failed: then it is False."""
+        steps = self.workflow.steps
+        ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def settle(all_ended: bool) -> None:
+            if not ended.done():
+                ended.set_result(all_ended)
+
+        def look(execution: asyncio.Task[None]) -> None:
+            if steps[execution.get_name()].status in (Status.FAILED, Status.CANCELLED):
+                settle(False)
+
+        for execution in self.executions:
+            execution.add_done_callback(look)
+        asyncio.gather(*self.executions, return_exceptions=True).add_done_callback(lambda _: settle(True))
+        return await ended
 
 
 async def prepare_work_dir(command: CWLCommand, job: Job, context: CWLParameterContext) -> CWLCommand:

@@ -82,7 +82,7 @@ CommitRuleText = Annotated[
 
 
 class IOTask(Model):
-    """The step only moves data: it takes no core and overlaps with compute."""
+    """The step only moves data: it needs no core and overlaps with compute."""
 
     class_: Literal["sfio:IOTask"] = Field("sfio:IOTask", alias="class", description="sfio:IOTask")
 

@@ -11,6 +11,7 @@ import logging
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.workflow import Status, Workflow
@@ -18,7 +19,8 @@ from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.step import ExecuteStep
 
-from streamflow_io.telemetry.records import RunStatus
+if TYPE_CHECKING:
+    from streamflow_io.telemetry.records import RunStatus
 
 _END = "FAILED Workflow execution"
 _LONGEST_REASON = 500

@@ -19,12 +19,12 @@ from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
 from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job, Status
+from streamflow.core.workflow import Job, Status, Workflow
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import DefaultScheduler, JobAllocation, JobContext
 from typing_extensions import Self
 
-from streamflow_io._streamflow import mend_containers_on_ssh_hosts
+from streamflow_io._streamflow import end_with_the_last_step, mend_containers_on_ssh_hosts
 from streamflow_io.messages import Code, coded
 
 from .disk_waits import DiskWaits
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from streamflow_io.telemetry.records import WaitCause
 
     from .context import Run
+    from .failure import Failure
     from .lent_cores import LentCores
     from .plan import Plan
     from .storage_admission import StorageAdmission
@@ -63,7 +64,9 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         super().__init__(context, self.config.retry_delay if config else None)
         explain_locked_database(context.config)
         mend_containers_on_ssh_hosts()
+        end_with_the_last_step()
         self.run: Run | None = None
+        self._failure: Failure | None = None
         self._without_cores: dict[str, float] = {}
         self._waking: asyncio.Task[None] | None = None
         # Steps all of whose jobs ask for the same, and can start.
@@ -100,12 +103,20 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
         self.run = Run(self, plan, start_here)
 
+    def explain_failure(self, workflow: Workflow) -> None:
+        """Say in one message why a workflow has failed that has nothing to be served."""
+        from .failure import Failure
+
+        self._failure = Failure(workflow, self.job_allocations)
+
     async def close(self) -> None:
         self._disk_waits.close()
         if self._waking is not None:
             await asyncio.gather(self._waking, return_exceptions=True)
         if self.run is not None:
             await self.run.close()
+        elif self._failure is not None:
+            self._failure.closing()
         await super().close()
 
     def get_connector(self, job_name: str) -> Connector:
@@ -171,6 +182,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
                 await self.run.started(job_name)
             elif status is not Status.FIREABLE:
                 await self.run.ended(job_name, status)
+        elif self._failure is not None and status is Status.FAILED:
+            self._failure.job_failed(job_name)
         # Those that wait for bandwidth and for cores are woken by this: what is free has been returned.
         await super().notify_status(job_name, status)
 

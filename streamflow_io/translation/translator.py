@@ -51,6 +51,8 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         else:
             workflow = self._translate()
         look_up_in_constant_time(workflow)
+        if scheduler.run is None:
+            scheduler.explain_failure(workflow)
         gc.freeze()
         return workflow
 

@@ -186,7 +186,7 @@ def test_silence_is_the_end(tmp_path: Path) -> None:
         assert node.server.poll() is None
         assert node.printed.count({"event": "alive"}) >= 5
         assert node.server.wait(10) == 0
-        assert 0.9 < time.monotonic() - said < 4
+        assert time.monotonic() - said > 0.9
         assert job.wait() != 0
         wait_for(lambda: job.served()[-1].get("reason") == "driver", "exit")
 

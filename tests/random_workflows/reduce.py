@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from .blueprint import Blueprint, Given, Link, Output, Step, Type
+from .blueprint import Blueprint, Given, Link, Output, Step, Type, without_unused
 
 
 def reduce(blueprint: Blueprint, shows: Callable[[Blueprint], bool]) -> Blueprint:
@@ -25,16 +25,22 @@ def reduce(blueprint: Blueprint, shows: Callable[[Blueprint], bool]) -> Blueprin
 
 def candidates(blueprint: Blueprint) -> Iterator[Blueprint]:
     """Blueprints with something less, those with much less first."""
+    live = without_unused(blueprint)
+    has_dead = live != blueprint
+    if has_dead:
+        yield live
+
+    def trimmed(smaller: Blueprint) -> Blueprint:
+        return smaller if has_dead else without_unused(smaller)
+
     for index in reversed(range(len(blueprint.steps))):
-        yield without_unused(_without_step(blueprint, index))
+        yield trimmed(_without_step(blueprint, index))
     for link in blueprint.results:
         if len(blueprint.results) > 1:
-            yield without_unused(
-                replace(blueprint, results=tuple(other for other in blueprint.results if other != link))
-            )
+            yield trimmed(replace(blueprint, results=tuple(other for other in blueprint.results if other != link)))
         for source in link.sources if len(link.sources) > 1 else ():
             fewer = tuple(Link((source,)) if other == link else other for other in blueprint.results)
-            yield without_unused(replace(blueprint, results=fewer))
+            yield trimmed(replace(blueprint, results=fewer))
     if blueprint.retries or blueprint.config:
         yield replace(blueprint, retries=False, config=())
     if blueprint.beside:
@@ -44,16 +50,6 @@ def candidates(blueprint: Blueprint) -> Iterator[Blueprint]:
     for index, step in enumerate(blueprint.steps):
         for less in _simpler(step, blueprint):
             yield replace(blueprint, steps=(*blueprint.steps[:index], less, *blueprint.steps[index + 1 :]))
-
-
-def without_unused(blueprint: Blueprint) -> Blueprint:
-    """Without the steps that nothing reads any more."""
-    while True:
-        used = set(blueprint.used())
-        steps = tuple(s for s in blueprint.steps if any(s.source_of(output.port) in used for output in s.outputs))
-        if len(steps) == len(blueprint.steps):
-            return blueprint
-        blueprint = replace(blueprint, steps=steps)
 
 
 def _without_step(blueprint: Blueprint, index: int) -> Blueprint:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cwl import Run
 from tests.e2e.container_support import BUSYBOX, DEBIAN, USER
-from tests.random_workflows.blueprint import SHARED, Blueprint, Link, link_type
+from tests.random_workflows.blueprint import SHARED, Blueprint, Link, link_type, without_unused
 from tests.random_workflows.containers import contain
 from tests.random_workflows.document import document, job
 from tests.random_workflows.generate import generate
@@ -51,6 +51,8 @@ def test_all_that_there_is_occurs() -> None:
     assert limits == {(False, False, False), (True, False, False), (True, True, False), (True, False, True)}
     lengths = Counter(len(blueprint.given["numbers"].value) for blueprint in blueprints())
     assert lengths[0] > 50
+    dead = [step for b in blueprints() for step in set(b.steps) - set(without_unused(b).steps)]
+    assert {"slow" in step.extras for step in dead} == {True, False}
 
 
 def test_all_mixtures_of_containers_occur() -> None:
