@@ -82,7 +82,8 @@ impl Gates {
     pub fn purpose(&self) -> Option<Purpose> {
         let (holds, observes) = (!self.inputs.is_empty(), self.handler.observer.is_some());
         let excerpts = self.handler.excerpts.as_ref().map(Excerpts::end);
-        let purpose = Purpose { holds, streams: self.has_streams, net: self.has_net, observes, excerpts };
+        let delivers = self.inputs.iter().any(|input| input.spec.delivers());
+        let purpose = Purpose { holds, delivers, streams: self.has_streams, net: self.has_net, observes, excerpts };
         Some(purpose).filter(|purpose| purpose.may_hold() || purpose.observes || purpose.excerpts.is_some())
     }
 

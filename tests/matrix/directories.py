@@ -20,9 +20,9 @@ seq 1000 > out/d/ü.txt
 FILES = 5
 
 
-def _walker(name: str, script: str, *needs: str, gate: Expectation = STREAMS) -> Walker:
+def _walker(name: str, script: str, *needs: str, no_update: Expectation = STREAMS) -> Walker:
     needed = needs or (script.split()[0],)
-    return Walker(name=name, script=script.replace("{}", '"$IN"'), needs=needed, update=gate, no_update=gate)
+    return Walker(name=name, script=script.replace("{}", '"$IN"'), needs=needed, no_update=no_update)
 
 
 def _bash(name: str, script: str) -> Walker:
@@ -40,15 +40,17 @@ WALKERS: tuple[Walker, ...] = (
     _walker("ls -l", "ls -lR --time-style=+ {} | awk '$1 != \"total\" { print $1, $5, $6, $7, $8 }'", "ls", "awk"),
     _walker("find", "find {} | sort", "find", "sort"),
     _walker("find -size", "find {} -type f -size +20k | sort", "find", "sort"),
+    _walker("find -newer", "find {} -type f -newer {}/a.txt | sort", "find", "sort"),
     _walker("find -printf", "find {} -printf '%P %y %m %l\\n' | sort", "find", "sort"),
     _walker("find | xargs", "find {} -type f -print0 | sort -z | xargs -0 cat", "find", "sort", "xargs"),
-    _walker("tar", "tar --sort=name --mtime=@1 -cf - -C {} . | tar -x", "tar"),
-    _walker("tar, listed", "tar --sort=name -cf - {} | tar -t", "tar"),
+    _walker("tar", "tar --sort=name --mtime=@1 -cf all.tar -C {} .; tar -xf all.tar", "tar"),
+    _walker("tar, listed", "tar --sort=name -cf all.tar {}; tar -tf all.tar; rm all.tar", "tar"),
     _walker("cp -r", "cp -r {} copy", "cp"),
     _walker("cp -a", "cp -a {}/. copy", "cp"),
     _walker("cp *", "mkdir copy; cp {}/*.txt copy", "cp"),
     _walker("rsync -a", "rsync -a {}/ copy", "rsync"),
     _walker("du", "du -ab {} | awk '!/d$|sub$|nothing$/' | sort", "du", "sort", "awk"),
+    _walker("stat", "stat -c '%b %s %y %z' {} > before; ls -A {}; stat -c '%b %s %y %z' {} | cmp - before; rm before"),
     _walker("sha256sum *", "sha256sum {}/*.txt {}/sub/*", "sha256sum"),
     _walker("cat *", "cat {}/*.txt", "cat"),
     _walker("cat NAMES", "cat {}/ü.txt {}/a.txt {}/sub/c", "cat"),
@@ -61,13 +63,14 @@ WALKERS: tuple[Walker, ...] = (
     _walker("wc", "wc -l {}/*.txt", "wc"),
     _walker("sort *", "sort -m {}/a.txt {}/b*.txt", "sort"),
     _walker("git diff", 'git --no-pager diff --no-index --stat {} "$DATA/directory" || true', "git"),
+    _walker("git hash-object", "git hash-object {}/a.txt {}/sub/c", "git"),
     _walker(
         "mv",
         "mv {} moved; find moved -type f | sort | xargs -d '\\n' cat",
         "mv",
         "find",
         "xargs",
-        gate=stopped("moves the directory away"),
+        no_update=stopped("moves the directory away"),
     ),
     _bash("glob", 'for file in {}/*; do echo "$file"; done'),
     _bash("globstar", 'shopt -s globstar; for file in {}/**; do echo "$file"; done'),

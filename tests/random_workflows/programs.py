@@ -65,6 +65,9 @@ READERS: Final[Mapping[str, Reader]] = {
     "contents": Reader('echo "$NEEDED"', needs="$(inputs.i.contents.length)", binding={"loadContents": True}),
     "perhaps": Reader('if [ $# -eq 0 ]; then echo null; else cat "$@"; fi', optional=True),
     "tree": Reader(f'cd "$1"; {_WALK}', accepts=(("Directory", 0),)),
+    "archive": Reader(
+        f'tar -cf .all -C "$1" .; mkdir .copy; tar -xf .all -C .copy; cd .copy; {_WALK}', accepts=(("Directory", 0),)
+    ),
     "leaves": Reader('for k in "$1"/*; do echo "${k##*/}"; [ -d "$k" ] || cat "$k"; done', accepts=(("Directory", 0),)),
     "all": Reader(
         'for k in "$@"; do echo "${k##*/}"; head -c 3000 "$k"; done', accepts=(("File", 1), ("File", 2)), optional=True

@@ -7,7 +7,7 @@ use nix::libc::{self, seccomp_notif};
 use super::filter;
 use super::memory;
 use super::resolve::Base;
-use super::syscalls::{asks, name, named, Named};
+use super::syscalls::{asks, name, named, Named, EMPTY_PATH};
 
 /// One call, as it came.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +50,32 @@ impl Call {
             Named::Listing | Named::Elsewhere => return None,
         };
         Some(PathArgument { base, address: self.arguments[path], follow: follow.holds(&self.arguments) })
+    }
+
+    /// The descriptor that a call of the `stat` family is about, where that has no path.
+    pub fn described(&self) -> Option<i32> {
+        let (descriptor, address) = (self.arguments[0] as i32, self.arguments[1]);
+        let flags = match self.number {
+            libc::SYS_fstat => return Some(descriptor),
+            libc::SYS_newfstatat => self.arguments[3],
+            libc::SYS_statx => self.arguments[2],
+            _ => return None,
+        };
+        let is_empty = || address == 0 || memory::read_path(self.thread, address).is_some_and(|path| path.is_empty());
+        let has_no_path = flags as u32 & EMPTY_PATH != 0 && descriptor != libc::AT_FDCWD && is_empty();
+        has_no_path.then_some(descriptor)
+    }
+
+    /// Where a call of the `stat` family wants its answer.
+    pub fn answer_address(&self) -> Option<u64> {
+        match self.number {
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_stat | libc::SYS_lstat => Some(self.arguments[1]),
+            libc::SYS_fstat => Some(self.arguments[1]),
+            libc::SYS_newfstatat => Some(self.arguments[2]),
+            libc::SYS_statx => Some(self.arguments[4]),
+            _ => None,
+        }
     }
 
     /// Whether it asks for more of a file than its bytes. `openat2` has its flags in memory; what cannot be read may ask for

@@ -19,7 +19,7 @@ use super::call::Call;
 use super::descriptors::{REQUESTS, TELLING};
 use super::memory;
 use super::resolve::{find, Caller};
-use super::syscalls::{named, Named, EMPTY_PATH};
+use super::syscalls::{named, Named};
 use crate::file_id::{file_id_of, FileId};
 use crate::job::Job;
 use crate::sys::seccomp::Answer;
@@ -243,12 +243,12 @@ enum Led {
 fn question(call: &Call) -> Option<Question> {
     let [first, second, third, fourth, fifth, sixth] = call.arguments;
     let descriptor = first as i32;
+    if let Some((descriptor, buffer)) = call.described().zip(call.answer_address()) {
+        return Some(Question::What { descriptor, buffer });
+    }
     let at = |place: u64| Some(Question::Place { descriptor, place });
     let seek = |to: Seek| Some(Question::Seek { descriptor, to });
     match call.number {
-        libc::SYS_fstat => Some(Question::What { descriptor, buffer: second }),
-        libc::SYS_newfstatat if is_of_descriptor(call, fourth) => Some(Question::What { descriptor, buffer: third }),
-        libc::SYS_statx if is_of_descriptor(call, third) => Some(Question::What { descriptor, buffer: fifth }),
         libc::SYS_lseek => match third as i32 {
             libc::SEEK_SET => seek(Seek::To(second)),
             libc::SEEK_CUR => seek(Seek::FromHere(second as i64)),
@@ -274,13 +274,6 @@ fn question(call: &Call) -> Option<Question> {
             (by_path && call.asks_for_more()).then_some(Question::Named)
         }
     }
-}
-
-/// Whether a call with a path is about its descriptor: it has none, or an empty one.
-fn is_of_descriptor(call: &Call, flags: u64) -> bool {
-    let address = call.arguments[1];
-    let is_empty = || address == 0 || memory::read_path(call.thread, address).is_some_and(|path| path.is_empty());
-    flags as u32 & EMPTY_PATH != 0 && call.arguments[0] as i32 != libc::AT_FDCWD && is_empty()
 }
 
 fn look(path: &Path) -> std::io::Result<(Vec<FileId>, u64)> {
@@ -310,6 +303,8 @@ mod tests {
     use std::io::{Read, Seek as _};
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
+
+    use super::super::syscalls::EMPTY_PATH;
 
     struct Excerpted {
         directory: tempfile::TempDir,

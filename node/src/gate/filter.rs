@@ -41,6 +41,9 @@ pub struct Purpose {
     /// Calls with a path are told, for some have to wait.
     #[arg(long = "hold")]
     pub holds: bool,
+    /// Those are told that ask what a descriptor is, for that may be a directory whose listing delivers entries.
+    #[arg(long)]
+    pub delivers: bool,
     /// Those are told that ask for more of a file than its bytes, for it may be a byte stream.
     #[arg(long)]
     pub streams: bool,
@@ -70,10 +73,10 @@ impl Purpose {
 
 /// Makes the filter.
 ///
-/// A gate need not know of calls of another architecture than the native one: what they look for is not there before it
-/// is committed, so that they find no file.
 pub fn program(purpose: Purpose) -> Vec<sock_filter> {
-    let foreign = if purpose.observes || purpose.net || purpose.excerpts.is_some() { NOTIFY } else { ALLOW };
+    let (observes, excerpts) = (purpose.observes, purpose.excerpts.is_some());
+    // Nobody knows what calls of another architecture look for.
+    let foreign = if purpose.holds || purpose.net || observes || excerpts { NOTIFY } else { ALLOW };
     let mut program =
         vec![jump(LOAD, ARCHITECTURE, 0, 0), jump(EQUAL, NATIVE, 1, 0), foreign, jump(LOAD, NUMBER, 0, 0)];
     if cfg!(target_arch = "x86_64") {
@@ -87,6 +90,10 @@ pub fn program(purpose: Purpose) -> Vec<sock_filter> {
         program.extend(TELLING.iter().flat_map(|(number, told)| catch(*number, *told)));
         program.extend(far_seek(end));
         program.extend(AT_POSITIONS.iter().flat_map(|(number, position)| far_read(*number, *position, end)));
+    }
+    if purpose.delivers {
+        let describing = [libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx];
+        program.extend(describing.iter().flat_map(|number| [jump(EQUAL, *number as u32, 0, 1), NOTIFY]));
     }
     if purpose.holds {
         program.extend(SYSCALLS.iter().flat_map(hold));
@@ -148,7 +155,8 @@ fn far_read(number: i64, position: usize, end: u32) -> [sock_filter; 7] {
 fn hold(call: &Syscall) -> Vec<sock_filter> {
     let number = call.number as u32;
     let Some(flags) = call.empty else { return vec![jump(EQUAL, number, 0, 1), NOTIFY] };
-    // fstat is often this call with an empty path and a descriptor, which needs no answer.
+    // fstat is often this call with an empty path and a descriptor, which needs no answer: to open a directory that is not
+    // complete waits.
     vec![
         jump(EQUAL, number, 0, 6),
         jump(LOAD, argument(flags), 0, 0),
@@ -231,11 +239,18 @@ mod tests {
 
     #[test]
     fn what_is_held() {
-        let program = program(Purpose { holds: true, streams: false, net: false, observes: false, excerpts: None });
+        let program = program(Purpose {
+            holds: true,
+            delivers: false,
+            streams: false,
+            net: false,
+            observes: false,
+            excerpts: None,
+        });
         let none = [0; 6];
         for call in SYSCALLS {
             assert_eq!(run(&program, NATIVE, call.number, none), libc::SECCOMP_RET_USER_NOTIF, "{}", call.number);
-            assert_eq!(run(&program, 0x4000_0003, call.number, none), libc::SECCOMP_RET_ALLOW, "32 bits");
+            assert_eq!(run(&program, 0x4000_0003, call.number, none), libc::SECCOMP_RET_USER_NOTIF, "32 bits");
         }
         for number in [libc::SYS_read, libc::SYS_sendmsg, libc::SYS_recvfrom, libc::SYS_fstat, libc::SYS_mmap] {
             assert_eq!(run(&program, NATIVE, number, none), libc::SECCOMP_RET_ALLOW);
@@ -244,10 +259,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_told_of_descriptors_where_a_listing_delivers() {
+        let held =
+            Purpose { holds: true, delivers: false, streams: false, net: false, observes: false, excerpts: None };
+        let [plain, delivering] = [held, Purpose { delivers: true, ..held }].map(program);
+        for (number, flags) in [(libc::SYS_fstat, 0), (libc::SYS_newfstatat, 3), (libc::SYS_statx, 2)] {
+            let mut arguments = [3, 0, 0, 0, 0, 0];
+            if flags > 0 {
+                arguments[flags] = EMPTY_PATH.into();
+            }
+            assert_eq!(run(&plain, NATIVE, number, arguments), libc::SECCOMP_RET_ALLOW, "{number}");
+            assert_eq!(run(&delivering, NATIVE, number, arguments), libc::SECCOMP_RET_USER_NOTIF, "{number}");
+        }
+        assert_eq!(run(&delivering, NATIVE, libc::SYS_read, [0; 6]), libc::SECCOMP_RET_ALLOW);
+    }
+
+    #[test]
     fn what_is_observed() {
         let none = [0; 6];
         for holds in [false, true] {
-            let program = program(Purpose { holds, streams: false, net: false, observes: true, excerpts: None });
+            let program =
+                program(Purpose { holds, delivers: false, streams: false, net: false, observes: true, excerpts: None });
             let answer = |number: i64, arguments: [u64; 6]| run(&program, NATIVE, number, arguments);
             for number in OBSERVED.iter().filter(|number| !holds || **number != libc::SYS_io_uring_setup) {
                 assert_eq!(answer(*number, none), libc::SECCOMP_RET_USER_NOTIF, "{number}");
@@ -268,7 +300,14 @@ mod tests {
 
     #[test]
     fn what_asks_of_streams() {
-        let program = program(Purpose { holds: false, streams: true, net: false, observes: false, excerpts: None });
+        let program = program(Purpose {
+            holds: false,
+            delivers: false,
+            streams: true,
+            net: false,
+            observes: false,
+            excerpts: None,
+        });
         let answer = |number: i64, argument: usize, flags: i32| {
             let mut arguments = [0; 6];
             arguments[argument] = flags as u64;
@@ -298,7 +337,8 @@ mod tests {
         const MINUS_ONE: u64 = u64::MAX;
         let minus_one_of_32_bits = u64::from(u32::MAX);
         for observes in [false, true] {
-            let program = program(Purpose { holds: false, streams: true, net: true, observes, excerpts: None });
+            let program =
+                program(Purpose { holds: false, delivers: false, streams: true, net: true, observes, excerpts: None });
             let answer = |number: i64, arguments: [u64; 6]| run(&program, NATIVE, number, arguments);
             let none = [0; 6];
             for number in NAMED {
@@ -343,7 +383,14 @@ mod tests {
 
     #[test]
     fn what_tells_excerpts_from_files() {
-        let purpose = Purpose { holds: false, streams: false, net: false, observes: false, excerpts: Some(1000) };
+        let purpose = Purpose {
+            holds: false,
+            delivers: false,
+            streams: false,
+            net: false,
+            observes: false,
+            excerpts: Some(1000),
+        };
         let program = program(purpose);
         let answer = |number: i64, arguments: [u64; 6]| run(&program, NATIVE, number, arguments);
         let none = [0; 6];
@@ -385,7 +432,14 @@ mod tests {
 
     #[test]
     fn descriptors_need_no_answer() {
-        let program = program(Purpose { holds: true, streams: false, net: false, observes: false, excerpts: None });
+        let program = program(Purpose {
+            holds: true,
+            delivers: false,
+            streams: false,
+            net: false,
+            observes: false,
+            excerpts: None,
+        });
         let stat = |directory: i32, flags: u32| {
             run(&program, NATIVE, libc::SYS_newfstatat, [directory as u64, 0, 0, u64::from(flags), 0, 0])
         };

@@ -67,8 +67,14 @@ impl Launcher {
         let mut command = own_program();
         let socket = self.other.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         command.arg("launch").arg("--socket").arg(socket.to_string());
-        let Purpose { holds, streams, net, observes, excerpts } = self.purpose;
-        let purposes = [("--hold", holds), ("--streams", streams), ("--net", net), ("--observe", observes)];
+        let Purpose { holds, delivers, streams, net, observes, excerpts } = self.purpose;
+        let purposes = [
+            ("--hold", holds),
+            ("--delivers", delivers),
+            ("--streams", streams),
+            ("--net", net),
+            ("--observe", observes),
+        ];
         command.args(purposes.into_iter().filter(|(_, meant)| *meant).map(|(name, _)| name));
         command.args(excerpts.iter().flat_map(|end| ["--excerpts".into(), end.to_string()]));
         command.arg("--").args(words);

@@ -47,15 +47,22 @@ pub struct Syscall {
     pub empty: Option<usize>,
     /// It asks for more of a byte stream than its bytes: what it finds is then not true of the file.
     pub asks: When,
+    /// What it says of a directory may change as entries come.
+    pub changes: When,
 }
 
 impl Syscall {
     const fn new(number: i64, named: Named) -> Self {
-        Self { number, named, empty: None, asks: When::Always }
+        Self { number, named, empty: None, asks: When::Always, changes: When::Always }
     }
 
     const fn asking(self, asks: When) -> Self {
         Self { asks, ..self }
+    }
+
+    /// Its answer for a directory is the same, whatever is in there.
+    const fn constant(self) -> Self {
+        Self { changes: When::Never, ..self }
     }
 
     /// The argument says how the file is opened. To read is all that a stream is for.
@@ -65,7 +72,8 @@ impl Syscall {
 
     /// The argument says what may be done to the file. A stream is there, and can be read, as the file.
     const fn may(self, argument: usize) -> Self {
-        self.asking(When::Has { argument, flags: (libc::W_OK | libc::X_OK) as u32 })
+        let changes = When::Has { argument, flags: (libc::R_OK | libc::W_OK | libc::X_OK) as u32 };
+        Self { changes, ..self.asking(When::Has { argument, flags: (libc::W_OK | libc::X_OK) as u32 }) }
     }
 }
 
@@ -108,15 +116,15 @@ pub const SYSCALLS: &[Syscall] = &[
     #[cfg(target_arch = "x86_64")]
     path(libc::SYS_access, When::Always).may(1),
     #[cfg(target_arch = "x86_64")]
-    path(libc::SYS_readlink, When::Never),
+    path(libc::SYS_readlink, When::Never).constant(),
     at(libc::SYS_faccessat, When::Always).may(2),
     at(libc::SYS_faccessat2, unless(3, NOFOLLOW)).may(2),
-    at(libc::SYS_readlinkat, When::Never),
-    path(libc::SYS_execve, When::Always),
-    at(libc::SYS_execveat, unless(4, NOFOLLOW)),
+    at(libc::SYS_readlinkat, When::Never).constant(),
+    path(libc::SYS_execve, When::Always).constant(),
+    at(libc::SYS_execveat, unless(4, NOFOLLOW)).constant(),
     at(libc::SYS_openat2, When::Always),
-    path(libc::SYS_statfs, When::Always),
-    path(libc::SYS_truncate, When::Always),
+    path(libc::SYS_statfs, When::Always).constant(),
+    path(libc::SYS_truncate, When::Always).constant(),
     path(libc::SYS_getxattr, When::Always),
     path(libc::SYS_lgetxattr, When::Never),
     path(libc::SYS_listxattr, When::Always),
@@ -220,6 +228,11 @@ pub fn named(number: i64) -> Option<Named> {
     call(number).map(|call| call.named)
 }
 
+/// Whether what a call says of a directory may change as entries come.
+pub fn changes(number: i64, arguments: &[u64; 6]) -> bool {
+    call(number).is_some_and(|call| call.changes.holds(arguments))
+}
+
 /// Whether a call asks for more of a file than its bytes.
 pub fn asks(number: i64, arguments: &[u64; 6]) -> bool {
     call(number).is_some_and(|call| call.asks.holds(arguments))
@@ -272,6 +285,28 @@ mod tests {
             let mut arguments = [no_file, 0, 0, 0, 0, 0];
             arguments[argument] = flags as u64;
             assert_eq!(asks(number, &arguments), expected, "{number} {flags:o}");
+        }
+    }
+
+    #[test]
+    fn what_changes_as_entries_come() {
+        for (number, argument, flags, expected) in [
+            (libc::SYS_openat, 2, libc::O_RDONLY | libc::O_DIRECTORY, true),
+            (libc::SYS_openat, 2, libc::O_PATH, true),
+            (libc::SYS_newfstatat, 3, libc::AT_SYMLINK_NOFOLLOW, true),
+            (libc::SYS_statx, 2, 0, true),
+            (libc::SYS_renameat2, 4, 0, true),
+            (libc::SYS_unlinkat, 2, libc::AT_REMOVEDIR, true),
+            (libc::SYS_utimensat, 3, 0, true),
+            (libc::SYS_faccessat, 2, libc::F_OK, false),
+            (libc::SYS_faccessat2, 2, libc::R_OK, true),
+            (libc::SYS_readlinkat, 3, 0, false),
+            (libc::SYS_execve, 2, 0, false),
+            (libc::SYS_chdir, 2, 0, false),
+        ] {
+            let mut arguments = [0; 6];
+            arguments[argument] = flags as u64;
+            assert_eq!(changes(number, &arguments), expected, "{number} {flags:o}");
         }
     }
 

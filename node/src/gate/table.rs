@@ -18,9 +18,10 @@ use super::net::{Asked, Net};
 use super::resolve::{find, locate, Caller};
 use super::staging::Arrival;
 use super::streams::Streams;
-use super::syscalls::{named, Named};
+use super::syscalls::{changes, named, Named};
 use crate::file_id::{file_id, file_id_of, FileId};
 use crate::sys::seccomp::Answer;
+use crate::sys::stat::Snapshot;
 use crate::threads::lock;
 
 /// A directory in which something is held.
@@ -28,8 +29,16 @@ use crate::threads::lock;
 enum Held {
     /// Names that are not committed.
     Files(Vec<OsString>),
-    /// A directory of a tree: whatever is not there may come. With the entries that a listing delivers.
-    Tree { tree: usize, path: PathBuf, entries: Vec<Entry> },
+    /// A directory of a tree: whatever is not there may come.
+    Tree { tree: usize, path: PathBuf, delivered: Option<Delivered> },
+}
+
+/// What a command is told of a directory whose listing delivers entries as they are committed.
+#[derive(Debug)]
+struct Delivered {
+    entries: Vec<Entry>,
+    /// Whoever compares what the directory was before and after a listing finds no difference.
+    snapshot: Snapshot,
 }
 
 /// A directory that is held, with all that is below it.
@@ -130,13 +139,17 @@ impl GateTable {
     pub fn arrive(&self, tree: usize, arrival: Arrival) {
         match arrival {
             Arrival::Directory { path, own } => {
-                if let Some(found) = file_id(&path) {
-                    lock(&self.state).directories.insert(found, Held::Tree { tree, path, entries: own.to_vec() });
-                }
+                let (found, snapshot) = (file_id(&path), Snapshot::of(&path));
+                let mut state = lock(&self.state);
+                let delivers = state.trees[tree].delivers;
+                let delivered =
+                    snapshot.ok().filter(|_| delivers).map(|snapshot| Delivered { entries: own.to_vec(), snapshot });
+                found.map(|found| state.directories.insert(found, Held::Tree { tree, path, delivered }));
             }
             Arrival::Entry { directory, entry } => {
-                if let Some(Held::Tree { entries, .. }) = lock(&self.state).directories.get_mut(&directory) {
-                    entries.push(entry);
+                if let Some(Held::Tree { delivered: Some(it), .. }) = lock(&self.state).directories.get_mut(&directory)
+                {
+                    it.entries.push(entry);
                 }
             }
         }
@@ -248,8 +261,9 @@ impl GateTable {
             }
             None => {}
         }
-        // The numbers of other calls are not those that are known here.
-        let answer = if call.native { self.decide_by_name(call) } else { PASS };
+        // The numbers of other calls are not those that are known here: what they ask for is all there, or they wait.
+        let answer =
+            if call.native { self.decide_by_name(call) } else { PASS.filter(|_| lock(&self.state).closed == 0) };
         answer.map_or(Course::Waits, Course::Answered)
     }
 
@@ -258,12 +272,19 @@ impl GateTable {
         if named(call.number) == Some(Named::Listing) {
             return self.list(call);
         }
-        let Some(argument) = call.path().filter(|_| !self.is_open()) else { return PASS };
+        if let Some(descriptor) = call.described() {
+            return file_id(open_file(call, descriptor))
+                .map_or(PASS, |directory| self.ask_of_directory(call, directory));
+        }
+        let Some(argument) = call.path().filter(|_| !self.is_open() || self.delivers()) else { return PASS };
         // A process whose memory cannot be read finds no file that is not committed.
         let Some(path) = memory::read_path(call.thread, argument.address) else { return PASS };
         let caller = Caller { thread: call.thread, elsewhere: self.elsewhere.load(Ordering::Relaxed) };
         // What is held is not there, unless it is a stream.
         if let Ok(found) = find(caller, argument.base, &path, argument.follow) {
+            if found.is_dir() {
+                return self.ask_of_directory(call, file_id_of(&found));
+            }
             let waits = call.asks_for_more() && self.streams.want(file_id_of(&found));
             return PASS.filter(|_| !waits);
         }
@@ -286,21 +307,46 @@ impl GateTable {
         path.symlink_metadata().is_err()
     }
 
+    /// Whether a listing delivers entries as they are committed, or has delivered them.
+    fn delivers(&self) -> bool {
+        lock(&self.state).trees.iter().any(|tree| tree.delivers)
+    }
+
+    /// What a call gets that names a directory. Programs compare what it was before they have listed it, and after. None:
+    /// it has to wait.
+    fn ask_of_directory(&self, call: &Call, directory: FileId) -> Option<Answer> {
+        let (path, snapshot) = {
+            let state = lock(&self.state);
+            match state.directories.get(&directory) {
+                Some(Held::Tree { path, delivered: Some(delivered), .. }) => (path.clone(), delivered.snapshot.clone()),
+                Some(Held::Tree { tree, .. }) if state.trees[*tree].complete => return PASS,
+                Some(_) => return PASS.filter(|_| !changes(call.number, &call.arguments)),
+                None => return PASS,
+            }
+        };
+        let Some(address) = call.answer_address() else { return PASS };
+        let answer = match call.number {
+            libc::SYS_statx => snapshot.extended(&path, call.arguments[2], call.arguments[3]),
+            _ => snapshot.plain(&path),
+        };
+        match answer.map(|answer| memory::write(call.thread, address, &answer)) {
+            Ok(Ok(())) => Some(Answer::Value(0)),
+            Ok(Err(Errno::EFAULT)) => Some(Answer::Error(Errno::EFAULT)),
+            _ => PASS,
+        }
+    }
+
     fn list(&self, call: &Call) -> Option<Answer> {
         let descriptor = call.arguments[0] as i32;
-        let open = PathBuf::from(format!("/proc/{}/fd/{descriptor}", call.thread));
-        let Some(directory) = file_id(&open) else { return PASS };
+        let Some(directory) = file_id(open_file(call, descriptor)) else { return PASS };
         let state = lock(&self.state);
-        let (tree, entries) = match state.directories.get(&directory) {
-            Some(Held::Tree { tree, entries, .. }) => (tree, entries),
+        let (tree, delivered) = match state.directories.get(&directory) {
+            Some(Held::Tree { tree, delivered, .. }) => (&state.trees[*tree], delivered),
             // What is held here has no entry yet.
             Some(Held::Files(_)) => return None,
             None => return PASS,
         };
-        let tree = &state.trees[*tree];
-        if !tree.delivers {
-            return PASS.filter(|_| tree.complete);
-        }
+        let Some(Delivered { entries, .. }) = delivered else { return PASS.filter(|_| tree.complete) };
         if call.number != libc::SYS_getdents64 {
             return Some(Answer::Error(Errno::ENOSYS));
         }
@@ -312,6 +358,11 @@ impl GateTable {
             Err(error) => Some(Answer::Error(error)),
         }
     }
+}
+
+/// Where this process finds what another has open.
+fn open_file(call: &Call, descriptor: i32) -> PathBuf {
+    format!("/proc/{}/fd/{descriptor}", call.thread).into()
 }
 
 /// Gives a process the next entries of a directory. Its position is that of the open directory itself, so that

@@ -2,7 +2,8 @@
 
 use std::ffi::CString;
 use std::io;
-use std::mem::size_of;
+use std::mem::{offset_of, size_of};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -32,4 +33,83 @@ pub fn extended(path: &Path, flags: u64, mask: u64) -> io::Result<Vec<u8>> {
         unsafe { libc::syscall(libc::SYS_statx, libc::AT_FDCWD, path.as_ptr(), flags, mask, answer.as_mut_ptr()) };
     Errno::result(result)?;
     Ok(answer)
+}
+
+/// Where the answers say what changes as entries come: size, blocks, times.
+const PLAIN: [Range<usize>; 3] = [
+    field(offset_of!(libc::stat, st_size), 8),
+    field(offset_of!(libc::stat, st_blocks), 8),
+    // Both times, each with its nanoseconds.
+    field(offset_of!(libc::stat, st_mtime), 32),
+];
+const EXTENDED: [Range<usize>; 4] = [
+    field(offset_of!(libc::statx, stx_size), 8),
+    field(offset_of!(libc::statx, stx_blocks), 8),
+    field(offset_of!(libc::statx, stx_mtime), size_of::<libc::statx_timestamp>()),
+    field(offset_of!(libc::statx, stx_ctime), size_of::<libc::statx_timestamp>()),
+];
+/// Some file systems count no links of directories, and say this.
+const UNCOUNTED: u32 = 1;
+
+const fn field(start: usize, bytes: usize) -> Range<usize> {
+    start..start + bytes
+}
+
+/// A directory as it was at a time: later answers repeat what changes as entries come. Its links are not counted.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    plain: Vec<u8>,
+    extended: Vec<u8>,
+}
+
+impl Snapshot {
+    pub fn of(path: &Path) -> io::Result<Self> {
+        Ok(Self { plain: plain(path)?, extended: extended(path, 0, libc::STATX_BASIC_STATS.into())? })
+    }
+
+    /// As `fstat` would answer.
+    pub fn plain(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut answer = repeat(plain(path)?, &self.plain, &PLAIN);
+        let links = libc::nlink_t::from(UNCOUNTED).to_ne_bytes();
+        answer[field(offset_of!(libc::stat, st_nlink), links.len())].copy_from_slice(&links);
+        Ok(answer)
+    }
+
+    /// As `statx` would: see `extended`.
+    pub fn extended(&self, path: &Path, flags: u64, mask: u64) -> io::Result<Vec<u8>> {
+        let mut answer = repeat(extended(path, flags, mask)?, &self.extended, &EXTENDED);
+        answer[field(offset_of!(libc::statx, stx_nlink), 4)].copy_from_slice(&UNCOUNTED.to_ne_bytes());
+        Ok(answer)
+    }
+}
+
+fn repeat(mut answer: Vec<u8>, before: &[u8], fields: &[Range<usize>]) -> Vec<u8> {
+    fields.iter().for_each(|field| answer[field.clone()].copy_from_slice(&before[field.clone()]));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn later_answers_repeat_the_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let snapshot = Snapshot::of(path).unwrap();
+        let mask = u64::from(libc::STATX_BASIC_STATS);
+        let answers = || (snapshot.plain(path).unwrap(), snapshot.extended(path, 0, mask).unwrap());
+        let first = answers();
+        for number in 0..500 {
+            fs::create_dir(path.join(format!("a name that makes the directory larger {number}"))).unwrap();
+        }
+        assert!(answers() == first && plain(path).unwrap() != first.0);
+        let read = |bytes: &[u8], at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+        assert_eq!(read(&first.0, offset_of!(libc::stat, st_nlink)), 1);
+        assert_eq!(read(&first.1, offset_of!(libc::statx, stx_nlink)), 1);
+        fs::set_permissions(path, Permissions::from_mode(0o711)).unwrap();
+        assert_eq!(read(&answers().0, offset_of!(libc::stat, st_mode)) & 0o777, 0o711);
+    }
 }

@@ -1,0 +1,136 @@
+"""Programs that look at a directory before they list it: at the gate they find one state of it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.integration.test_node_gate import Producer, consume, gate, runtime_with_gate, sleeps_in_call, text
+from tests.node_support import TIMEOUT, Node, wait_for
+
+__all__ = ["runtime_with_gate"]
+
+#: Prints what is in directories; what each call says of them before they are listed has to be so afterwards.
+COMPARE = """
+import os
+def found(where):
+    found = [os.stat(where), os.stat(where) if isinstance(where, int) else os.lstat(where)]
+    return [(s.st_mode, s.st_nlink, s.st_size, s.st_blocks, s.st_mtime_ns, s.st_ctime_ns) for s in found]
+for where in ("in/d", "in/d/late"):
+    before, fd = found(where), os.open(where, os.O_RDONLY)
+    before += found(fd)
+    print(where, sorted(entry.name for entry in os.scandir(fd)))
+    after = found(where) + found(fd)
+    assert before == after, (where, before, after)
+"""
+COPYTREE = """
+import os, shutil
+shutil.copytree("in/d", "copy", symlinks=True)
+for top, directories, files in sorted(os.walk("copy")):
+    print(top, sorted(files), sorted(directories), os.environ["TIME"] == "-" or os.stat(top).st_mtime_ns)
+"""
+SCANDIR = """
+import os
+for top in "in/d", "in/d/late":
+    for entry in sorted(os.scandir(top), key=lambda entry: entry.name):
+        found = entry.stat(follow_symlinks=False)
+        print(entry.name, entry.is_dir(), entry.is_symlink(), found.st_mode)
+"""
+_STAT = "stat -c '%h %s %b %y %z %f' in/d in/d/late"
+_COPY = """find copy ! -type l -printf "%P %y %m $TIME\\n" | sort"""
+_PYTHON = f"{shlex.quote(sys.executable)} -ISc "
+#: $TIME and $LINKS are formats of `find`: what a directory has of them is what its source has, or `-`.
+PROGRAMS = {
+    "tar": 'if [ $TIME = - ]; then set -- --mtime=@1; fi; tar --sort=name "$@" -cf all.tar -C in d; cat all.tar',
+    "tar of names": "tar -cf all.tar in/d/a in/d/late; tar -tf all.tar | sort",
+    "cp -a": f"cp -a in/d copy; {_COPY}",
+    "rsync -a": f"rsync -aH in/d/ copy; {_COPY}",
+    "find -newer": "find in/d -type f -newer in/d/a | sort; [ $TIME = - ] || find in/d -type f -newer in/d/late",
+    "find -printf": """find in/d -type d -printf "%P $LINKS $TIME\\n" | sort""",
+    "du": "du -a --apparent-size in/d | sort",
+    "zip -r": "zip -qrX all.zip in/d; unzip -Z1 all.zip | sort",
+    "git hash-object": "find in/d -type f | sort | git hash-object --stdin-paths",
+    "ls -lR": "ls -lR in/d | awk '{ print $1, $5, $9 }'",
+    "stat": f"{_STAT} > before; ls in/d; {_STAT} | cmp - before",
+    "test -d": "test -d in/d; test -d in/d/late; cat in/d/a",
+    "os.stat": _PYTHON + shlex.quote(COMPARE),
+    "scandir": _PYTHON + shlex.quote(SCANDIR),
+    "copytree": _PYTHON + shlex.quote(COPYTREE),
+}
+
+
+@pytest.mark.parametrize("mode", ["update", "no_update"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_programs_find_one_state_of_a_directory(runtime_with_gate: Node, program: str, mode: str) -> None:
+    runtime = runtime_with_gate
+    script = PROGRAMS[program]
+    if (needed := script.split()[0]) in ("rsync", "zip") and shutil.which(needed) is None:
+        pytest.skip(f"{needed} is not installed")
+    of_source = ("%T@", "%n %s") if mode == "update" else ("-", "-")
+    environment = {**os.environ, **dict(zip(("TIME", "LINKS"), of_source, strict=True))}
+    producer = Producer(runtime, globs="d", kind="directory", committed="on_close")
+    job = runtime.start(
+        "c", ["sh", "-ec", script], wrapper=["env", "-C", str(runtime.base)], environment=environment,
+        gates=[gate(runtime, "d", "directory", mode)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    wait_for(lambda: sleeps_in_call(job), "a look at what is not there")
+    source = runtime.base / "out" / "d"
+    producer.tell("mkdir", "d")
+    producer.commit("d/a", "first")
+    producer.tell("mkdir", "d/late/below")
+    producer.commit("d/late/below/b", "second")
+    (source / "empty").mkdir(mode=0o750)
+    (source / "link").symlink_to("a")
+    (source / "to-directory").symlink_to("late")
+    # A new link changes the times of its file, so that this one is not looked at while it is delivered.
+    if mode == "update":
+        (source / "late" / "hard").hardlink_to(source / "a")
+    for number, path in enumerate((source / "late" / "below", source / "late", source / "empty", source)):
+        os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))
+    assert producer.end() == 0
+    out, errors = job.process.communicate(timeout=TIMEOUT)
+    assert (job.process.returncode, errors) == (0, b"")
+    natively = runtime.base / "natively"
+    natively.mkdir()
+    (natively / "in").symlink_to("../out")
+    assert out == subprocess.check_output(["sh", "-ec", script], cwd=natively, env=environment)
+
+
+def test_the_way_to_a_file_does_not_wait_for_its_directory(runtime_with_gate: Node) -> None:
+    runtime = runtime_with_gate
+    producer = Producer(runtime, globs="d", kind="directory", committed="on_close")
+    script = """
+import os, sys
+assert os.access(sys.argv[1], os.F_OK)
+try: os.readlink(sys.argv[1])
+except OSError as error: print(error.strerror)
+os.chdir(sys.argv[1])
+print(open("sub/a").read())
+os.chdir("sub")
+print(open("../sub/a").read(), open(os.path.join(sys.argv[1], "sub/a")).read())
+"""
+    job = runtime.python("c", script, runtime.base / "in" / "d", gates=[gate(runtime, "d", "directory")],
+                         stdout=subprocess.PIPE)  # fmt: skip
+    producer.tell("mkdir", "d/sub")
+    producer.commit("d/sub/a", "text")
+    assert job.process.communicate(timeout=TIMEOUT)[0] == b"Invalid argument\ntext\ntext text\n"
+    assert producer.job.process.poll() is None
+    assert producer.end() == 0
+
+
+def test_a_directory_with_a_file_at_the_gate_is_one_state(runtime_with_gate: Node) -> None:
+    runtime = runtime_with_gate
+    producer = Producer(runtime, globs="f", committed="on_close")
+    entry = gate(runtime, "f")
+    job = consume(runtime, "tar -cf all.tar in; echo $? > code; tar -tf all.tar > listing", entry)
+    wait_for(lambda: sleeps_in_call(job), "the call that waits")
+    producer.commit("f", "text")
+    assert job.wait() == 0
+    assert text(runtime.base / "code") == "0"
+    assert text(runtime.base / "listing").split() == ["in/", "in/f"]
+    assert producer.end() == 0
