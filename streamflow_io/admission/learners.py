@@ -248,15 +248,16 @@ class Learners:
         resources = self._resources
         where = {location: pool for pool in learning.pools for location in resources.locations(pool)}
         executors = {location: resources.executors(pool, location) for location, pool in where.items()}
-        learning.locations = {location: count for location, count in executors.items() if count}
-        if not learning.locations:
+        if not executors:
             return
+        learning.locations = {location: count for location, count in executors.items() if count} or executors
         # Plain StreamFlow runs so many at once.
         cores = [min(executors[location], resources.cores(pool, location)) for location, pool in where.items()]
-        most, first = (
-            (sum if learning.is_shared else max)(executors.values()),
-            (sum if learning.is_shared else max)(cores),
-        )
+        if learning.is_shared:
+            most, first = sum(executors.values()), sum(cores)
+        else:
+            most, first = max(executors.values()), max(cores)
+        most, first = max(1, most), max(1, first)
         if not learning.executors:
             learning.learner = self._factory(learning.subject, most)
         learning.executors = most

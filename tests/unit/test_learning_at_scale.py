@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import Demand, Placement
+from streamflow_io.admission.demand import Demand, Placement, Request
 from streamflow_io.admission.learner import Learner
 from streamflow_io.admission.observations import Observation
 from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
@@ -158,6 +158,15 @@ def test_a_location_without_executors_is_left_out() -> None:
     outcome = simulate(admission, tasks, lambda name, now: CONGESTS, in_turn=True)
     assert {grant.locations for _, grant in outcome.grants} == {("n1",)}
     assert len(outcome.ended) == 60
+
+
+def test_where_no_location_has_executors_jobs_wait() -> None:
+    admission = Admission()
+    admission.set_locations("hpc", {"n0": 4.0}, {"n0": 0})
+    demand = Demand("/s0", True, AUTO, "write", (Placement("hpc", SSD),))
+    admission.submit(Request("/s0/0", demand), 0.0, ready=20)
+    assert admission.decide(0.0) == []
+    assert admission.release("/s0/0", 1.0, no_more=True)
 
 
 def test_a_shared_storage_begins_with_the_cores_of_all_locations() -> None:
