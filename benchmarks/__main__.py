@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .auto import AUTO, AUTO_LONG
+from .auto_at_scale import AUTO_AT_SCALE
 from .capio_chain import CAPIO_CHAIN
 from .chain import CHAIN
 from .checkpoints import CHECKPOINTS
@@ -54,6 +55,7 @@ WORKLOADS = {
         CAPIO_CHAIN,
         AUTO,
         AUTO_LONG,
+        AUTO_AT_SCALE,
         WATCHING,
         FANOUT,
         OVERHEAD,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from streamflow_io.admission.admission import Admission
 from streamflow_io.admission.demand import Demand, Grant, Request
 from streamflow_io.admission.epochs import EpochEnded
-from streamflow_io.admission.learner import Chosen, Reason
 from streamflow_io.admission.learners import LearningEvent
 from streamflow_io.admission.observations import Observation
+from streamflow_io.admission.workload import Chosen, Reason
 
 MEGABYTE = 1e6
 

@@ -45,11 +45,13 @@ class Epoch:
     :ivar ground: where they do: a location, or `""` for wherever the step's jobs run; none: that is not known yet
     :ivar alone: other I/O tasks are kept away from there
     :ivar over: all its jobs have ended
+    :ivar is_climb: it lets more jobs run at once than any epoch before
     """
 
     number: int
     constraint: float
     concurrency: int
+    is_climb: bool = False
     full: bool = False
     ground: str | None = None
     started: float | None = None
@@ -108,11 +110,13 @@ class Grid:
     :ivar bandwidth: of the storage, MB/s
     :ivar executors: the most jobs that may run at once
     :ivar bounds: of `auto(min,max,delta)`; none: `auto`
+    :ivar first: how many jobs run at once in the first epoch of `auto`; 0: as many as there are executors
     """
 
     bandwidth: float
     executors: int
     bounds: Bounds | None
+    first: int = 0
 
     def concurrency(self, constraint: float) -> int:
         """How many jobs run at once under a constraint."""
@@ -120,18 +124,36 @@ class Grid:
 
     def growing(self, above: float = 0.0) -> Iterator[float]:
         """Those above one, in ascending order; none that lets as many jobs run at once as the one before."""
-        # Rounded down to what the ledger counts in: so many executors do fit then.
-        constraint = max(1, bytes_per_second(self.bandwidth) // self.executors) / bytes_per_second(1)
-        maximum, delta = self.bandwidth, DOUBLE
+        yield from (constraint for constraint in reversed(self.climb()) if constraint > above)
+        constraint, maximum, delta = self._first(), self.bandwidth, DOUBLE
         if self.bounds is not None:
-            constraint, delta = self.bounds.minimum, self.bounds.delta
-            maximum = min(maximum, self.bounds.maximum)
+            delta, maximum = self.bounds.delta, min(maximum, self.bounds.maximum)
         before = 0
         while bytes_per_second(constraint) <= bytes_per_second(maximum):
             concurrency = self.concurrency(constraint)
             if concurrency != before and constraint > above:
                 yield constraint
             constraint, before = constraint * delta, concurrency
+
+    def climb(self) -> Sequence[float]:
+        """Those of `auto` below the first one, in descending order; the last lets all executors run."""
+        first = min(self.first or self.executors, self.executors)
+        if self.bounds is not None or first == self.executors:
+            return ()
+        found, concurrency = list[float](), 2 * first
+        while 3 * concurrency <= 2 * self.executors:
+            found.append(self._share(concurrency))
+            concurrency *= 2
+        return [*found, self._share(self.executors)]
+
+    def _first(self) -> float:
+        if self.bounds is not None:
+            return self.bounds.minimum
+        return self._share(min(self.first or self.executors, self.executors))
+
+    def _share(self, concurrency: int) -> float:
+        # Rounded down to what the ledger counts in: so many jobs do fit then.
+        return max(1, bytes_per_second(self.bandwidth) // concurrency) / bytes_per_second(1)
 
     def neighbours(self, constraint: float) -> Sequence[float]:
         """The next lower and the next higher one."""

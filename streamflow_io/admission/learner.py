@@ -9,7 +9,7 @@ drifts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Literal
@@ -77,7 +77,13 @@ class Learner:
     ) -> None:
         self._jobs = Workload(Grid(bandwidth, executors, bounds))
         self._learning: Learning | None = None
-        registry = self._jobs.registry = self._usable(remembered or ConstraintRegistry())
+        self._remembered = remembered or ConstraintRegistry()
+        self._has_jobs = self._says_too_few = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._jobs.events.clear()
+        registry = self._jobs.registry = self._usable(self._remembered)
         if not registry:
             self._learn(Phase.LEARNING, "first")
         elif not registry.is_complete:
@@ -127,6 +133,7 @@ class Learner:
 
         :param ready: how many jobs more will be submitted when this one has started
         """
+        self._has_jobs = True
         self._jobs.waiting += 1
         self._jobs.ready = ready
         if self._learning is not None:
@@ -138,16 +145,19 @@ class Learner:
         """So many jobs more will be submitted when the one that waits has started."""
         self._jobs.ready = ready
 
-    def resized(self, executors: int, spread: int = 1, places: int = 0) -> None:
+    def resized(self, executors: int, spread: int = 1, places: int = 0, first: int = 0) -> None:
         """The locations of the jobs are others than before.
 
         :param executors: the most jobs that may run at once
         :param spread: over how many locations the jobs are spread, each with a bandwidth of its own
         :param places: how many epochs may be on at the same time, each on a ground that it is given; 0: one, which
             needs no ground
+        :param first: how many jobs run at once in the first epoch of `auto`; 0: as many as there are executors
         """
-        self._jobs.grid = replace(self._jobs.grid, executors=executors)
+        self._jobs.grid = replace(self._jobs.grid, executors=executors, first=first)
         self._jobs.spread, self._jobs.places = spread, places
+        if not self._has_jobs:
+            self._begin()
         if self.registry.is_complete:
             self._jobs.registry = self._usable(self.registry)
 
@@ -169,6 +179,7 @@ class Learner:
         """A job has not started after all, and waits again."""
         turn, _, _ = self._jobs.leave(job, now)
         self._jobs.waiting += 1
+        self._jobs.begun -= 1
         if turn.epoch is not None:
             turn.epoch.admitted -= 1
         self._settle(now)
@@ -177,6 +188,9 @@ class Learner:
         """No further job will be submitted."""
         self._jobs.ready = 0
         self._settle(now, no_more=True)
+        if self._learning is not None and not self.outstanding and not self._says_too_few:
+            self._says_too_few = True
+            self._jobs.choose(self._jobs.constraint, "too few jobs")
 
     def ended(self, job: str, observation: Observation | None, now: float) -> None:
         """A job has ended.
@@ -219,15 +233,26 @@ class Learner:
         """Begin with the epochs of a phase."""
         self._phase = phase
         grid, number = self._jobs.grid, 0
+        climb: Sequence[float] = ()
         if phase is Phase.RELEARNING:
-            plan: Iterator[float] = iter(grid.neighbours(self._jobs.constraint))
+            plan: Iterable[float] = grid.neighbours(self._jobs.constraint)
         elif phase is Phase.CONTINUING:
-            plan, number = grid.growing(above=self.registry.constraints[-1]), len(self.registry.entries)
+            lowest, *others = self.registry.entries
+            if not others:
+                climb = [constraint for constraint in grid.climb() if constraint < lowest.constraint]
+            # Where more jobs at once were better than the first number, fewer are not tried.
+            has_climbed = not others and lowest.constraint in grid.climb()
+            plan = () if has_climbed else grid.growing(above=self.registry.constraints[-1])
+            number = len(self.registry.entries)
         else:
-            plan, self._jobs.registry = grid.growing(), ConstraintRegistry(is_complete=False)
+            climb = grid.climb()
+            plan, self._jobs.registry = (
+                grid.growing(above=max(climb, default=0.0)),
+                ConstraintRegistry(is_complete=False),
+            )
         tries_all = phase is Phase.RELEARNING or grid.bounds is not None
-        self._learning = Learning(self._jobs, plan, number, tries_all)
-        if not self._learning.next(reason):
+        self._learning = Learning(self._jobs, plan, climb, number, tries_all)
+        if not self._learning.begin(reason):
             self._go("learned")
 
     def _settle(self, now: float, no_more: bool = False) -> None:

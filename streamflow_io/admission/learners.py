@@ -77,7 +77,7 @@ class _Learning:
     :ivar ready: by step, how many jobs more will be submitted
     :ivar open: steps of which jobs may still come
     :ivar pools: where its jobs may run
-    :ivar locations: all of these pools together
+    :ivar locations: all of these pools together, with their I/O executors
     :ivar executors: the most jobs at once there; 0: that is not known yet, and there is no learner
     """
 
@@ -87,13 +87,18 @@ class _Learning:
     ready: dict[str, int] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
     pools: dict[str, None] = field(default_factory=dict)
-    locations: dict[str, None] = field(default_factory=dict)
+    locations: dict[str, int] = field(default_factory=dict)
     executors: int = 0
     learner: Learner = field(init=False, repr=False)
     locks: list[_Lock] = field(default_factory=list)
 
     def concerns(self, placement: Placement) -> bool:
         return placement.storage is not None and placement.storage.name == self.subject.storage.name
+
+    def holding(self, epoch: Epoch) -> Sequence[str]:
+        """The locations that run an epoch all at once; all locations if there is none, or if they share the storage."""
+        large = [where for where, executors in self.locations.items() if executors >= epoch.concurrency]
+        return tuple(self.locations) if self.is_shared or not large else large
 
     @property
     def is_shared(self) -> bool:
@@ -240,16 +245,19 @@ class Learners:
             self._look_at_locations(learning)
 
     def _look_at_locations(self, learning: _Learning) -> None:
-        by_pool = {pool: self._resources.locations(pool) for pool in learning.pools}
-        learning.locations = {location: None for locations in by_pool.values() for location in locations}
-        executors = {
-            location: self._resources.executors(pool, location)
-            for pool, locations in by_pool.items()
-            for location in locations
-        }
+        resources = self._resources
+        where = {location: pool for pool in learning.pools for location in resources.locations(pool)}
+        executors = {location: resources.executors(pool, location) for location, pool in where.items()}
         if not executors:
             return
-        most = sum(executors.values()) if learning.is_shared else next(iter(executors.values()))
+        learning.locations = {location: count for location, count in executors.items() if count} or executors
+        # Plain StreamFlow runs so many at once.
+        cores = [min(executors[location], resources.cores(pool, location)) for location, pool in where.items()]
+        if learning.is_shared:
+            most, first = sum(executors.values()), sum(cores)
+        else:
+            most, first = max(executors.values()), max(cores)
+        most, first = max(1, most), max(1, first)
         if not learning.executors:
             learning.learner = self._factory(learning.subject, most)
         learning.executors = most
@@ -257,7 +265,7 @@ class Learners:
             new = tuple(where for where in learning.locations if not self._resources.is_any_locked((where,)))
             lock.awaits |= self._resources.lock(new)
             lock.locations += new
-        learning.learner.resized(most, learning.spread, learning.places)
+        learning.learner.resized(most, learning.spread, learning.places, first)
 
     def _forget(self, job: str) -> None:
         """A job has ended: no epoch has to wait for it."""
@@ -310,7 +318,7 @@ class Learners:
             self._resources.unlock(lock.locations, learning.subject.storage if learning.is_shared else None)
         # What it had it keeps, so that the epochs of one learner are not parted by those of another.
         for lock, epoch in zip(free, wanting, strict=False):
-            if all(where in learning.locations for where in lock.locations):
+            if all(where in learning.holding(epoch) for where in lock.locations):
                 self._lock(learning, epoch, lock.locations)
         if learning.locks or learning.learner.is_exclusive:
             return bool(free)
@@ -327,7 +335,7 @@ class Learners:
                     return
                 self._lock(learning, epoch, locations)
             else:
-                candidates = [where for where in learning.locations if not self._is_reserved(learning, (where,))]
+                candidates = [where for where in learning.holding(epoch) if not self._is_reserved(learning, (where,))]
                 if (location := self._resources.quietest(candidates)) is None:
                     return
                 self._lock(learning, epoch, (location,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -11,6 +12,13 @@ from .observations import Group
 from .registry import RegisteredConstraint
 from .workload import Reason, Turn, Workload
 
+# More jobs at once are worth it if the storage serves so much of what it did with fewer, at least.
+_AS_FAST = 0.95
+# They are tried if the jobs that are left fill the epoch so many times, and each location so many times.
+_EPOCHS_LEFT, _EPOCHS_LEFT_EACH = 4, 2
+# No more jobs are expected when none have come for this part of the time of a job.
+_QUIET = 0.9
+
 
 class Learning:
     """The epochs of one learning, from the first until no further one is needed.
@@ -18,30 +26,38 @@ class Learning:
     Where each location has a storage of its own, several are on at the same time. They are evaluated in the order of
     the plan, so that what is registered is the same as if they had been one after the other.
 
+    With a climb, the first constraint of the plan holds everywhere while one location has the first epoch. Then more
+    jobs at once are tried, one constraint after the other, as long as the storage serves as many jobs per second. If
+    the first of these serves fewer, the plan goes on with fewer jobs at once.
+
     :param plan: the constraints to try, in order
+    :param climb: lower constraints, in descending order
     :param number: of the last epoch before these
     :param tries_all: every constraint of the plan, also when fewer jobs at once do not help any more
     """
 
-    def __init__(self, jobs: Workload, plan: Iterable[float], number: int, tries_all: bool) -> None:
+    def __init__(
+        self, jobs: Workload, plan: Iterable[float], climb: Iterable[float], number: int, tries_all: bool
+    ) -> None:
         self._jobs = jobs
-        self._plan = iter(plan)
+        self._plan = deque(plan)
+        self._climb = deque(climb)
         self._number = number
         self._tries_all = tries_all
         # What is registered, and what epochs tell that are over but not evaluated.
         self._known = jobs.registry
+        self._now = 0.0
+        # A number of jobs at once was better than the first one: fewer are not tried.
+        self._has_climbed = bool(self._climb) and not self._plan
         # Those that are open, or not evaluated because one before is open, in the order of the plan.
         self.epochs: list[Epoch] = []
 
-    def next(self, reason: Reason) -> bool:
-        """Open the next epoch of the plan, if there is one."""
-        constraint = next(self._plan, None)
-        if constraint is None:
-            return False
-        self._number += 1
-        self.epochs.append(Epoch(self._number, constraint, self._jobs.grid.concurrency(constraint)))
-        self._jobs.choose(constraint, reason)
-        return True
+    def begin(self, reason: Reason) -> bool:
+        """Open the first epoch, unless more jobs at once are to be tried; return whether there is anything to try."""
+        if self._climb and self._known:
+            self._jobs.choose(self._limit(), reason)
+            return True
+        return self._next(reason)
 
     def turns(self) -> Iterator[Turn]:
         """How the next job may start, the best way first; there may be no way now."""
@@ -49,28 +65,39 @@ class Learning:
             if epoch.is_on and epoch.lacks and epoch.ground is not None and self._jobs.is_alone(epoch):
                 yield Turn(epoch.constraint, epoch, epoch.ground or None)
         full = [epoch for epoch in self.epochs if epoch.is_on]
-        if full and (len(full) >= self._jobs.places or self._jobs.left <= sum(epoch.lacks for epoch in full)):
+        if full and (max(1, self._jobs.places) <= len(full) or self._jobs.left <= sum(epoch.lacks for epoch in full)):
             return
-        if full and self._known:
-            yield Turn(best_constraint(self._jobs.share, self._known))
-        elif (gathering := self._gathering()) is not None:
+        gathering = self._gathering()
+        if self._known and (full or gathering is None or gathering.is_climb):
+            yield Turn(self._limit())
+        elif gathering is not None and self._climb and (limit := self._limit()) != gathering.constraint:
+            yield Turn(limit)
+        elif gathering is not None:
             yield Turn(gathering.constraint, gathering)
+        elif full and self._climb:
+            # Nothing is known yet: elsewhere jobs run as they do in the epoch.
+            yield Turn(full[0].constraint)
 
     def fill(self, now: float) -> None:
         """Let all epochs be full that there are jobs and grounds for."""
+        self._now = now
+        self._jobs.count(now)
         while sum(epoch.is_on for epoch in self.epochs) < max(1, self._jobs.places):
             epoch = self._gathering()
             if epoch is None:
-                if not self.next("learning"):
-                    return
+                if not self._next("learning"):
+                    break
                 continue
             left = self._jobs.left - sum(other.lacks for other in self.epochs) + len(epoch.members)
             if left < epoch.concurrency or self._jobs.share < epoch.concurrency:
-                return
+                break
+            if self._climb and not self._known and not self._pays(self._climb[0]):
+                break
             # Those that run started one by one, when fewer ran: they end first, uncounted. Then all start at once.
             ground = None if self._jobs.places else ""
-            full = Epoch(epoch.number, epoch.constraint, epoch.concurrency, full=True, ground=ground, started=now)
-            self.epochs[self.epochs.index(epoch)] = full
+            self.epochs[self.epochs.index(epoch)] = replace(_anew(epoch), full=True, ground=ground, started=now)
+        if self._known and not self.epochs:
+            self._jobs.choose(self._limit(), "objective")
 
     def settle(self, now: float, no_more: bool) -> bool:
         """End the epochs whose jobs have all ended, and begin the next ones.
@@ -83,13 +110,56 @@ class Learning:
                 epoch.over = True
                 if self._is_enough(epoch, group := epoch.group):
                     self._known = self._known.register(self._entry(epoch, group))
-        while self.epochs[0].over:
+        while self.epochs and self.epochs[0].over:
             if self._is_last(self.epochs.pop(0), now):
                 return True
         if any(map(self._tell_to_stop, self.epochs, self.epochs[1:])):
-            self._plan = iter(())
+            self._plan.clear()
         self.fill(now)
         return False
+
+    def _next(self, reason: Reason) -> bool:
+        """Open the next epoch, if there is one and it is worth it now."""
+        is_climb = bool(self._climb and self._known)
+        if is_climb and not self._pays(self._climb[0]):
+            return False
+        # Until it is known what the first epoch tells, it is not known which one is next.
+        plan = self._climb if is_climb else self._plan
+        if not plan or (self._climb and self.epochs):
+            return False
+        constraint = plan.popleft()
+        self._number += 1
+        self.epochs.append(Epoch(self._number, constraint, self._jobs.grid.concurrency(constraint), is_climb))
+        self._jobs.choose(constraint, reason)
+        return True
+
+    def _pays(self, constraint: float) -> bool:
+        """Whether enough jobs are left for an epoch that may slow the storage down."""
+        jobs, concurrency = self._jobs, self._jobs.grid.concurrency(constraint)
+        # While jobs still come, as many more as have come are expected.
+        expected = jobs.left + (jobs.begun if self._is_arriving else 0)
+        each = 1 if self._has_climbed else _EPOCHS_LEFT_EACH
+        least = 1 if self._has_climbed else _EPOCHS_LEFT
+        return jobs.left >= concurrency and expected >= concurrency * max(least, each * jobs.spread)
+
+    def _limit(self) -> float:
+        """The constraint of jobs that are in no full epoch, by what is known.
+
+        The last jobs start together, if no more come and nothing is known of so many at once: they would be less than
+        two groups, and the second might be a small one.
+        """
+        jobs, most = self._jobs, self.epochs[0] if self.epochs and not self._known else self._known.entries[0]
+        best = best_constraint(jobs.share, self._known) if self._known else most.constraint
+        more = next((epoch.constraint for epoch in self.epochs if epoch.is_climb), next(iter(self._climb), None))
+        if more is None or most.constraint != best or jobs.grid.concurrency(more) < jobs.share or self._is_arriving:
+            return best
+        return more
+
+    @property
+    def _is_arriving(self) -> bool:
+        """Whether jobs have come within about the time of a job, or that time is not known."""
+        seconds = self._known.entries[0].seconds if self._known else self.epochs[0].group.seconds(None)
+        return seconds is None or self._now - self._jobs.arrived < _QUIET * seconds
 
     def _gathering(self) -> Epoch | None:
         """The first epoch that is not full yet: there are too few jobs for it."""
@@ -111,12 +181,21 @@ class Learning:
         if jobs.registry.job_bytes is None and not jobs.registry:
             jobs.registry = replace(jobs.registry, job_bytes=group.job_bytes)
         mean, enough = group.seconds(jobs.registry.job_bytes), self._is_enough(epoch, group)
+        tries_fewer = not self._tries_all and not epoch.is_climb
         last = jobs.registry.entries[-1].seconds if jobs.registry else None
-        stop = not self._tries_all and mean is not None and last is not None and mean > last / 2
+        stop = tries_fewer and mean is not None and last is not None and mean > last / 2
         # Its jobs are over before so many run as may: then fewer at once are no better.
-        unhindered = not self._tries_all and last is None and epoch.full and not epoch.overlaps
+        unhindered = tries_fewer and last is None and epoch.full and not epoch.overlaps
         if registered := enough and not stop:
-            jobs.registry = jobs.registry.register(self._entry(epoch, group))
+            entry = self._entry(epoch, group)
+            if epoch.is_climb:
+                self._climbed(entry)
+            elif unhindered and self._climb:
+                most = self._climb[-1]
+                entry = replace(entry, constraint=most, concurrency=jobs.grid.concurrency(most))
+            jobs.registry = jobs.registry.register(entry)
+            if epoch.is_climb:
+                self._known = jobs.registry
         jobs.events.append(
             EpochEnded(
                 number=epoch.number,
@@ -132,9 +211,19 @@ class Learning:
             )
         )
         if not enough:
-            self.epochs.insert(0, Epoch(epoch.number, epoch.constraint, epoch.concurrency))
+            self.epochs.insert(0, _anew(epoch))
             return False
-        return stop or unhindered or not (self.epochs or self.next("learning"))
+        return stop or unhindered or not (self.epochs or self._climb or self._next("learning"))
+
+    def _climbed(self, entry: RegisteredConstraint) -> None:
+        """More jobs at once were tried than ever before: if the storage serves them as fast, fewer are no better."""
+        before = self._jobs.registry.entries[0]
+        if entry.concurrency / entry.seconds >= _AS_FAST * before.concurrency / before.seconds:
+            self._jobs.registry = self._jobs.registry.without(before.constraint)
+            self._has_climbed = True
+            self._plan.clear()
+        else:
+            self._climb.clear()
 
     def _is_enough(self, epoch: Epoch, group: Group) -> bool:
         """Whether at least half of what fits at once did: fewer have not seen the storage as a full epoch does."""
@@ -159,3 +248,8 @@ class Learning:
         if first is None or second is None or not self._is_enough(after, groups[1]):
             return False
         return second > first / 2
+
+
+def _anew(epoch: Epoch) -> Epoch:
+    """The epoch again, without jobs."""
+    return Epoch(epoch.number, epoch.constraint, epoch.concurrency, epoch.is_climb)

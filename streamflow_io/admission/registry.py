@@ -49,6 +49,10 @@ class ConstraintRegistry:
         """With an entry more, or instead of the one with the same constraint."""
         return self._with(entry, *(other for other in self.entries if other.constraint != entry.constraint))
 
+    def without(self, constraint: float) -> ConstraintRegistry:
+        """Without the entry of a constraint."""
+        return self._with(*(entry for entry in self.entries if entry.constraint != constraint))
+
     def scaled(self, factor: float, constraints: Iterable[float]) -> ConstraintRegistry:
         """With the times of some constraints multiplied."""
         chosen = set(constraints)

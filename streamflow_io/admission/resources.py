@@ -97,6 +97,10 @@ class Resources:
         executors = self._io_executors or max(1, int(EXECUTORS_PER_CORE * self._pools[pool][location]))
         return min(executors, self._slots.get(location, executors))
 
+    def cores(self, pool: str, location: str) -> int:
+        """The cores of a location, at least one."""
+        return max(1, int(self._pools[pool][location]))
+
     def capacity(self, storage: StorageConfig, way: Way, location: str) -> Capacity:
         """What nobody holds of a storage and of the I/O executors of a location."""
         executors, is_leased = _executors(location), self.leases.has(storage)

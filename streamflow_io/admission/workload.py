@@ -11,7 +11,7 @@ from .objective import estimates
 from .observations import Crowd, Group
 from .registry import ConstraintRegistry
 
-Reason = Literal["first", "learning", "learned", "remembered", "objective", "contradicted", "drifted"]
+Reason = Literal["first", "learning", "learned", "remembered", "objective", "contradicted", "drifted", "too few jobs"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ class Workload:
     :ivar spread: over how many locations the jobs are spread, each with a bandwidth of its own
     :ivar places: how many epochs may be on at the same time, each on a ground that it is given; 0: one, which needs no
         ground
+    :ivar arrived: when more jobs came than were known of
+    :ivar begun: how many jobs have started
     :ivar group: what has ended since the constraint was chosen
     :ivar events: what has happened, until somebody takes it
     """
@@ -78,6 +80,8 @@ class Workload:
         self.constraint = 0.0
         self.waiting = self.ready = self.places = 0
         self.spread = 1
+        self.arrived = 0.0
+        self.begun = self._known = 0
         self.group = Group()
         self.events: list[EpochEnded | Chosen] = []
         self._running: dict[str, _Running] = {}
@@ -106,6 +110,13 @@ class Workload:
         """Whether of these jobs none but those of the epoch run on its ground."""
         return (self._crowds[epoch.ground].running if epoch.ground else self.running) == len(epoch.members)
 
+    def count(self, now: float) -> None:
+        """Notice whether more jobs are known of than before."""
+        known = self.begun + self.left
+        if known > self._known:
+            self.arrived = now
+        self._known = known
+
     def choose(self, constraint: float, reason: Reason) -> None:
         """Let the next jobs have another constraint."""
         if constraint == self.constraint and reason == "objective":
@@ -118,6 +129,7 @@ class Workload:
     def start(self, job: str, turn: Turn, location: str, now: float) -> None:
         """A job that waited runs."""
         self.waiting -= 1
+        self.begun += 1
         crowd = self._crowds[location]
         job_seconds = crowd.enter(now)
         self._running[job] = _Running(turn, location, now, crowd.running, job_seconds)

@@ -49,6 +49,11 @@ class AdmissionLog:
         self._record(ChoiceRecord(**facts, time=now, step=step, storage=storage))
         if event.reason in ("learned", "remembered", "contradicted", "drifted"):
             logger.info(f"{_what(learning)}: {_chosen(learning, event)} ({event.reason})")
+        if event.reason == "too few jobs":
+            logger.info(
+                f"{_what(learning)}: there were too few jobs to learn all of it. The last ones had "
+                f"{_chosen(learning, event)}. The next run goes on from what was learned"
+            )
         if event.reason == "learned":
             self._remembered.learned(learning)
 

@@ -317,6 +317,7 @@ _CHOICES = {
     "objective": "the best for all that wait",
     "contradicted": "learned anew: what was learned does not hold any more",
     "drifted": "learned anew: jobs take another time than before",
+    "too few jobs": "not learned to the end: there were too few jobs",
 }
 
 

@@ -421,7 +421,9 @@ class ChoiceRecord(BaseRecord):
     step: str
     storage: str
     constraint: float
-    reason: Literal["first", "learning", "learned", "remembered", "objective", "contradicted", "drifted"]
+    reason: Literal[
+        "first", "learning", "learned", "remembered", "objective", "contradicted", "drifted", "too few jobs"
+    ]
     outstanding: int = Field(description="jobs of the step that wait or run")
     estimates: dict[str, float] = Field(
         default_factory=dict, description="by registered constraint, the seconds that all of them would take"

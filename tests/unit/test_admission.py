@@ -42,7 +42,8 @@ class Driver:
 
     def __init__(self, locations: Sequence[str] = ("n1",), io_executors: int = 4) -> None:
         self.admission = Admission(io_executors)
-        self.admission.set_locations("hpc", dict.fromkeys(locations, 1.0))
+        # With as many cores as executors, `auto` begins with all executors.
+        self.admission.set_locations("hpc", dict.fromkeys(locations, float(io_executors)))
         self._names: dict[str, Iterator[int]] = {}
 
     def submit(
@@ -407,7 +408,7 @@ def test_the_job_of_an_epoch_that_is_given_back_is_still_wanted() -> None:
 
 def test_who_is_kept_out_by_an_epoch_keeps_nothing_from_it() -> None:
     driver = Driver(("n1",), io_executors=2)
-    driver.admission.set_locations("cloud", {"c1": 1.0})
+    driver.admission.set_locations("cloud", {"c1": 2.0})
     assert len(driver.submit(step("early", AUTO, NFS))) == 1
     driver.admission.give_back("/early/1", 0.0)
     assert len(driver.submit(step("learns", AUTO, NFS, pools=("cloud",)), jobs=2)) == 2
@@ -423,7 +424,7 @@ def test_who_is_kept_out_by_an_epoch_keeps_nothing_from_it() -> None:
 
 def test_who_is_kept_out_of_one_of_two_locations_keeps_nothing_from_the_epoch_there() -> None:
     driver = Driver(("n1", "n2"), io_executors=2)
-    driver.admission.set_locations("second", {"n2": 1.0})
+    driver.admission.set_locations("second", {"n2": 2.0})
     driver.submit(step("early", 100, locations=2))
     driver.admission.give_back("/early/1", 0.0)
     assert len(driver.submit(step("other", 50), jobs=2)) == 2
@@ -586,7 +587,7 @@ def test_an_epoch_on_a_shared_storage_has_the_executors_of_all_locations() -> No
 
 def test_the_executors_of_locations_in_several_pools_count_once() -> None:
     driver = Driver(("n1", "n2"), io_executors=4)
-    driver.admission.set_locations("more", {"n2": 1.0, "n3": 1.0})
+    driver.admission.set_locations("more", {"n2": 4.0, "n3": 4.0})
     grants = driver.submit(step("learns", AUTO, NFS, pools=("hpc", "more")), jobs=20)
     assert Counter(places(grants)) == {"n1": 4, "n2": 4, "n3": 4}
 
@@ -655,6 +656,6 @@ def test_the_location_of_an_epoch_may_disappear() -> None:
 def test_a_location_that_appears_during_an_epoch_on_a_shared_storage_is_used_and_kept_free() -> None:
     driver = Driver(("n1", "n2"), io_executors=2)
     assert len(driver.submit(step("learns", AUTO, NFS), jobs=20)) == 4
-    driver.admission.set_locations("hpc", {"n1": 1.0, "n2": 1.0, "n3": 1.0})
+    driver.admission.set_locations("hpc", {"n1": 1.0, "n2": 4.0, "n3": 4.0})
     assert driver.submit(step("plain")) == []
     assert len(driver.end(*(f"/learns/{number}" for number in range(1, 5)), seconds=8.0)) == 2
