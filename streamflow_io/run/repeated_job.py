@@ -113,6 +113,13 @@ class RepeatedJob:
         except _NotDisguisedError:
             return await self._run_at(manner, None, is_disguised=False)
 
+    async def run_apart(self, manner: Manner, before: Mapping[str, Any] | None) -> Ran:
+        """Run the job once more, where all such runs have the same paths.
+
+        :param before: what one of them has made; None: it is compared with the job
+        """
+        return await self._run_at(manner, before, is_disguised=False)
+
     async def run_with(self, excerpts: Excerpts, manner: Manner, before: Mapping[str, Any] | None) -> Ran:
         """Run the job once more, with the first bytes of its files; the first such run is compared with nothing.
 
