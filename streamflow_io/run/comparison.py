@@ -11,14 +11,26 @@ from streamflow_io.nested import parts
 
 from .declared_rules import next_of_declared, next_short_of_declared
 from .rehearsal import Rehearsal
-from .rehearsal_rules import Finding, Manner, Ran
+from .rehearsal_rules import Finding, Manner, Ran, unknown
+from .repeated_job import NotApartError, RepeatedJob
 
 
 class Comparison(Rehearsal):
     """One input that a job has read as a stream, because it is declared `streamable`.
 
-    The job has ended well, and the file is where its stream was.
+    The job has ended well, and the file is where its stream was. Nobody has asked for one more run: so there is none
+    where the program could do something elsewhere.
     """
+
+    @cached_property
+    def job(self) -> RepeatedJob:
+        return RepeatedJob(self.performance, self.port, self.verify, is_apart=True)
+
+    async def run(self) -> Finding | None:
+        try:
+            return await super().run()
+        except NotApartError:
+            return unknown("the kernel cannot keep it from changing other files, and from TCP")
 
     @cached_property
     def _most(self) -> tuple[int, ...] | None:

@@ -65,12 +65,14 @@ class RepeatedJob:
 
     :ivar port: the input that it reads as a stream
     :ivar verify: as of the streams of the run
+    :ivar is_apart: it does not run where the kernel cannot keep it from changing other files, and from TCP
     :ivar is_compared: it has run, and what it has made is compared
     """
 
     performance: Performance
     port: str
     verify: Literal["full", "samples"]
+    is_apart: bool = False
     is_compared: bool = False
 
     @cached_property
@@ -358,7 +360,7 @@ class RepeatedJob:
             )
         bounds: dict[str, int | bool]
         if self.performance.has_ended:
-            bounds = {"seconds": seconds_for(self.performance.seconds)}
+            bounds = {"seconds": seconds_for(self.performance.seconds)} | ({"apart": True} if self.is_apart else {})
         else:
             bounds = {"apart": True, "spare": await self.free() // 2}
         ways = {"idle": True, "confined": True, "scratch": scratch, "inputs": inputs, **bounds}

@@ -137,7 +137,7 @@ def _add_step(draft: _Draft, name: str) -> None:
     when = draft.choose((True, False)) if draft.chance(0.12) and not wrap else None
     step = Step(
         name, reader, kind, tuple(links.items()), outputs, tuple(extras), scatter, method, when, wrap, named,
-        streamable=READERS[reader].once and draft.chance(0.7), io_task=draft.chance(0.2),
+        streamable=_declares(draft.declaring, reader) and draft.chance(0.7), io_task=draft.chance(0.2),
     )  # fmt: skip
     step = replace(step, bandwidth=_bandwidth(draft.limiting) if step.io_task else ())
     if kind == _FILE and not (wide or step.streamable or READERS[reader].stdin):
@@ -146,6 +146,11 @@ def _add_step(draft: _Draft, name: str) -> None:
         step = replace(step, wrap="loop", when=None)
     draft.steps.append(step)
     _produce(draft, step, value)
+
+
+def _declares(random: Random, reader: str) -> bool:
+    """Whether the input of a tool may be declared `streamable`."""
+    return READERS[reader].once or (READERS[reader].wrong and random.random() < 0.6)
 
 
 def _bandwidth(random: Random) -> tuple[tuple[str, Any], ...]:
@@ -192,10 +197,13 @@ def _add_lines(draft: _Draft, name: str) -> None:
     value = random.choice(streams)
     output = Output("o0", LINES, hint=(*EVERY.items(), ("names", f"{name}-o0-%03d.line")))
     split = Step(name, random.choice(WHOLE), _FILE, (("i", Link((value.source,))),), (output,), streamable=True)
-    reader, wrap = random.choice(("cat", "slow", "late", "twice", "asks", "sort")), random.choice(("", "", "workflow"))
+    reader, wrap = (
+        random.choice(("cat", "slow", "late", "twice", "refuses", "asks", "sort")),
+        random.choice(("", "", "workflow")),
+    )
     read = Step(
         f"{name}r", reader, _FILE, (("i", Link((split.source_of("o0"),))),), (Output("o0", "file"),), scatter=("i",),
-        named=True, wrap=wrap, streamable=READERS[reader].once and random.random() < 0.7,
+        named=True, wrap=wrap, streamable=_declares(random, reader) and random.random() < 0.7,
     )  # fmt: skip
     for step in (split, read):
         draft.steps.append(step)
