@@ -48,12 +48,12 @@ def proofs_table(keys: Sequence[str], proofs: Sequence[Proof]) -> Table:
         (key, port_path(proof.step, proof.key.port), _outcome(proof), str(proof.runs), date_of(proof.found))
         for key, proof in zip(keys, proofs, strict=True)
     ]
-    return table("Streams without hints", ("key", "of", "outcome", "jobs", "found"), rows, unfolded=("key", "of"))
+    return table("Byte streams", ("key", "of", "outcome", "jobs", "found"), rows, unfolded=("key", "of"))
 
 
 def show_proof(console: Console, proof: Proof) -> None:
     """All that is known of one."""
-    reads = proof.key.kind == "reads"
+    reads = proof.key.kind != "writes"
     for name, value in {
         "key": proof.key.digest,
         "step": proof.step,
@@ -85,6 +85,9 @@ def _outcome(proof: Proof) -> str:
     if proof.closes is not None:
         when = f"when it is closed {counted(proof.closes, 'time')}" if proof.closes else "when its job has ended"
         return f"complete {when}"
+    if proof.key.kind == "declared":
+        how = "refuted" if proof.is_refused else "cannot be compared" if proof.reason else "compared"
+        return f"declared, {how}" + (f": {proof.reason}" if proof.reason else "")
     if proof.is_proven:
         return "proven" if proof.excerpt is None else f"proven with the first {size_text(proof.excerpt)}"
     again = " (it is rehearsed again)" if proof.may_be_tried_again else ""

@@ -8,7 +8,7 @@ import os
 import shlex
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ from streamflow_io.wording import counted
 from .console import say, table
 from .javascript import missing_engine
 from .known_values import KnownValues
-from .plan_proofs import prospects, prospects_table
+from .plan_proofs import declared, prospects, prospects_table
 from .selected_ranges import wrong_ranges
 from .sites import site_to_json, sites_table
 from .storage_status import sharers, status_to_json
@@ -85,7 +85,7 @@ class Plans:
                         path: {"cores": step.cores, "memory": step.memory, **site_to_json(step.site)}
                         for path, step in plan.steps.items()
                     },
-                    "edges": [_edge_to_json(edge) for edge in plan.edges],
+                    "edges": [{**_edge_to_json(edge), "declared": declared(plan, edge)} for edge in plan.edges],
                     "possible": [one.model_dump(mode="json") for one in plan.possible],
                     "proofs": [vars(one) for one in prospects(plan)],
                     "partitions": [vars(partition) for partition in plan.partitions],
@@ -109,7 +109,7 @@ class Plans:
             if any(step.site.kind is not SiteKind.LOCAL for step in plan.steps.values()):
                 console.print(sites_table(plan.steps))
             if plan.edges:
-                console.print(_edges(plan.edges, plan.virtual))
+                console.print(_edges(plan))
             if found := prospects(plan):
                 console.print(prospects_table(found))
             elif plan.possible and not plan.edges:
@@ -327,7 +327,7 @@ def _warnings(plan: Plan, scripts: list[HintError]) -> tuple[str, ...]:
         and {route.output.step, route.consumer.step} <= plan.annotations.keys()
         # Without hints something may stream all the same: then another table says so.
         and route not in streams
-        and route.consumer.step not in plan.candidates
+        and not (plan.is_auto and route.consumer.step in plan.candidates)
     ]
     told = [*check_both_ends(plan.annotations, edges), *scripts]
     return tuple(error.message for error in told) + (plan.storages.warnings if plan.storages else ())
@@ -364,14 +364,15 @@ def _deliveries(edges: Sequence[StreamEdge]) -> str:
     return f"{counted(len(edges), 'edge')}: {each}"
 
 
-def _edges(edges: tuple[StreamEdge, ...], virtual: Collection[str]) -> Table:
+def _edges(plan: Plan) -> Table:
+    edges = plan.edges
     columns = ["edge", "committed", "mode", "delivered"]
     rows: list[list[RenderableType]] = [
         [
             edge.name.replace(" -> ", "\n-> "),
             str(edge.rule.committed),
             edge.rule.mode,
-            _delivered(edge, virtual),
+            _delivered(plan, edge),
         ]
         for edge in edges
     ]
@@ -407,15 +408,17 @@ def _candidates(possible: Iterable[PossibleRoute]) -> Table:
     return table("What could be delivered early", columns, rows, unfolded=("way",))
 
 
-def _delivered(edge: StreamEdge, virtual: Collection[str]) -> Text:
-    if edge.delivery is Delivery.PART and edge.route.output.name not in virtual:
+def _delivered(plan: Plan, edge: StreamEdge) -> Text:
+    if edge.delivery is Delivery.PART and edge.route.output.name not in plan.virtual:
         return Text("at termination; as parts when its cuts are verified")
     condition = f", if {edge.condition}; else at commit" if edge.condition else ""
     bandwidth = ""
     if edge.delivery is Delivery.STREAM and edge.rule.stream_bw is not None:
         bandwidth = f", streamBW: {edge.rule.stream_bw}"
     by_element = ", by element" if edge.by_element else ""
-    return Text.assemble(_DELIVERY[edge.delivery], by_element, bandwidth, condition)
+    known = declared(plan, edge) if edge.delivery is Delivery.STREAM else None
+    declaration = "" if known is None else f"; declared, {known}"
+    return Text.assemble(_DELIVERY[edge.delivery], by_element, bandwidth, condition, declaration)
 
 
 def _partitions(partitions: tuple[Partition, ...]) -> Table:

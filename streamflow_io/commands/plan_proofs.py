@@ -46,7 +46,7 @@ class Prospect:
 
 def prospects(plan: Plan) -> list[Prospect]:
     """Those of all ways of files in a workflow, as far as `streaming: auto` is asked for."""
-    return [_prospect(plan, one) for one in plan.possible] if plan.contents else []
+    return [_prospect(plan, one) for one in plan.possible] if plan.is_auto else []
 
 
 def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
@@ -84,11 +84,27 @@ def _is_between(edge: StreamEdge, of: str, to: str) -> bool:
     return edge.route.output.name == of and consumer is not None and consumer.name == to
 
 
-def _proofs(plan: Plan, name: str, kind: Literal["reads", "writes"]) -> Iterator[Proof]:
+def _proofs(plan: Plan, name: str, kind: Literal["reads", "writes", "declared"]) -> Iterator[Proof]:
     """What is known of an input, or that an output is not written front to back."""
     step, _, port = name.rpartition("/")
     key = plan.contents.get(step or "/"), kind, port
     return (proof for proof in plan.proofs or () if (proof.key.tool, proof.key.kind, proof.key.port) == key)
+
+
+def declared(plan: Plan, edge: StreamEdge) -> str | None:
+    """What is known of the declaration that the input of an edge is `streamable`; None: it is not declared."""
+    to = edge.route.consumer
+    if to is not None and to.refuted is not None:
+        return "refuted"
+    candidate = None if to is None else plan.candidates.get(to.step)
+    if to is None or candidate is None or to.port not in candidate.declared:
+        return None
+    known = [proof for proof in _proofs(plan, to.name, "declared") if proof.is_proven]
+    if any(proof.reason is None for proof in known):
+        return "compared"
+    if why := next((proof.reason for proof in known), candidate.once):
+        return f"cannot be compared: {why}"
+    return "not compared yet"
 
 
 _STATES = {

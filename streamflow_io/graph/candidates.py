@@ -33,7 +33,8 @@ class Candidate:
     """A step with inputs that may be read as streams.
 
     :ivar tool: a hex digest of all that is known of its tool before it runs
-    :ivar inputs: the names of these inputs
+    :ivar inputs: the names of these inputs, of which that has to be proven
+    :ivar declared: the names of those that are declared `streamable`, of which it is assumed
     :ivar programs: the words of the tool that may name a program, or a script, with what the driver's node has of it
     :ivar once: why its jobs do not run a second time, to prove something; None: they may
     """
@@ -42,6 +43,7 @@ class Candidate:
     inputs: tuple[str, ...]
     programs: tuple[tuple[str, Stamp], ...] = ()
     once: str | None = None
+    declared: tuple[str, ...] = ()
 
 
 def candidate_inputs(graph: IOGraph, excluded: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
@@ -64,6 +66,23 @@ def candidate_inputs(graph: IOGraph, excluded: Collection[str] = ()) -> dict[str
             if edge.delivery is Delivery.STREAM and _hands_on(edge.route):
                 found[reader.step][reader.port] = None
     return {step: tuple(ports) for step, ports in found.items()}
+
+
+def with_refuted(graph: IOGraph, refuted: Mapping[tuple[str, str], str]) -> IOGraph:
+    """A graph as if some inputs were not declared `streamable`.
+
+    :param refuted: why these are not, by step and port
+    """
+    if not refuted:
+        return graph
+
+    def changed(route: Route) -> Route:
+        to = route.consumer
+        if to is None or not to.streamable or (why := refuted.get((to.step, to.port))) is None:
+            return route
+        return replace(route, consumer=replace(to, streamable=False, refuted=why))
+
+    return replace(graph, routes=tuple(map(changed, graph.routes)), names=tuple(map(changed, graph.names)))
 
 
 def _can_change(output: Output) -> bool:

@@ -132,7 +132,8 @@ def _rule(route: Route) -> StreamingRule | None:
     """The rule of the output as a whole; those with `files` hold for single entries and lead if there is no other."""
     for rule in sorted(route.output.rules, key=lambda rule: bool(rule.files)):
         return rule
-    if route.output.streamable and route.consumer is not None and route.consumer.streamable:
+    to = route.consumer
+    if route.output.streamable and to is not None and (to.streamable or to.refuted is not None):
         return StreamingRule(port=route.output.port, mode="no_update")
     return None
 
@@ -202,6 +203,8 @@ def _not_early(route: Route, rule: StreamingRule, by_element: bool) -> str | Non
     assert consumer is not None
     # Bytes, and listings under `no_update`, can be read only once, front to back.
     if rule.mode == "no_update" and not consumer.streamable:
+        if consumer.refuted is not None:
+            return consumer.refuted
         return coded(f"the input {consumer.name} is not `streamable`", Code.NOT_STREAMABLE)
     if consumer.obstacle is not None:
         return consumer.obstacle

@@ -113,6 +113,7 @@ class Input:
     """An input of a step.
 
     :ivar streamable: read once, front to back
+    :ivar refuted: it is declared to be read so, and why that is not true
     :ivar obstacle: why the whole file is needed before the step starts, if so
     :ivar part_obstacle: why more of it is needed than is known of a part of another file, if so; looked for where a
         rule asks for parts, or any input is streamable
@@ -125,6 +126,7 @@ class Input:
     obstacle: str | None = None
     part_obstacle: str | None = None
     site: Site = DRIVERS_NODE
+    refuted: str | None = None
 
     @property
     def name(self) -> str:

@@ -142,8 +142,14 @@ class SchedulerConfig(Model):
     )
     rehearse: Literal["idle", "wait", "never"] = Field(
         "idle",
-        description="with `streaming: auto`: idle (default): tools run once more on idle cores, to prove what streams; "
-        "wait: the run waits for that at its end; never",
+        description="idle (default): tools run once more on idle cores, to compare what they make of a declared stream "
+        "with what they make of the file, and with `streaming: auto` to prove what streams; wait: the run waits for "
+        "that at its end; never",
+    )
+    declarations: Literal["recover", "strict"] = Field(
+        "recover",
+        description="what happens when a job fails with a stream that is declared `streamable`: recover (default): it "
+        "runs again with the complete file, and later runs do not stream that input; strict: it has failed",
     )
     learned: Text | None = Field(None, description="where learned limits are kept (default: the user's data directory)")
     limits: StrictBool = Field(

@@ -50,7 +50,7 @@ _BURST_BYTES = "ALTER TABLE windows ADD COLUMN bytes REAL"
 _PROOFS = """
     CREATE TABLE proofs (
         tool TEXT NOT NULL,
-        kind TEXT NOT NULL, -- reads, writes
+        kind TEXT NOT NULL, -- reads, writes, declared
         port TEXT NOT NULL,
         options TEXT NOT NULL,
         step TEXT NOT NULL,

@@ -1,4 +1,8 @@
-"""Proofs, on disk: whether a program reads an input, or writes an output, as a byte stream."""
+"""Proofs, on disk: whether a program reads an input, or writes an output, as a byte stream.
+
+An input that is declared `streamable` is believed to be read so until the contrary is known: its entries are of the
+kind `declared`.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +53,13 @@ class ProofKey:
     """What a proof holds for.
 
     :ivar tool: a hex digest of all that is known of the tool before it runs
-    :ivar kind: whether the port is an input, which it reads, or an output, which it writes
+    :ivar kind: whether the port is an input, which it reads, or an output, which it writes; or an input that is
+        declared `streamable`
     :ivar options: a hex digest of the values of its inputs, but for what files contain; empty: it holds for all
     """
 
     tool: str
-    kind: Literal["reads", "writes"]
+    kind: Literal["reads", "writes", "declared"]
     port: str
     options: str = ""
 
@@ -71,7 +76,7 @@ class Proof:
     :ivar step: the path of the step, for people
     :ivar found: when, in seconds since the epoch
     :ivar way: how it reads a stream with the same outcome as the file; None: it does not, or must not be tried
-    :ivar reason: why not, in words
+    :ivar reason: why not, in words; of a declared input that is read so, why that cannot be compared with the file
     :ivar bytes: of the file with which it was tried
     :ivar runs: in how many jobs it has streamed since, without a difference
     :ivar closes: of an output: when it was closed after writing so often it is complete, as far as it was seen; 0: that
@@ -170,6 +175,16 @@ class RememberedProofs:
         """Whether an input is proven to be read as a stream, with some options."""
         about = tool, "reads", port
         return any(proof.is_proven and (key.tool, key.kind, key.port) == about for key, proof in self._known.items())
+
+    def is_believed(self, key: ProofKey) -> bool:
+        """Whether an input that is declared `streamable` is read as a stream.
+
+        What is refuted with some options is believed with others only if it was tried with these.
+        """
+        if (known := self.of(key)) is not None:
+            return not known.is_refused
+        about = key.tool, key.kind, key.port
+        return not any(proof.is_refused and (of.tool, of.kind, of.port) == about for of, proof in self._known.items())
 
     def failures(self, key: ProofKey) -> int:
         """How often what has this key has failed, as far as that may have been an accident."""

@@ -121,10 +121,26 @@ RUNS = {
     ),
     Code.NOT_AS_DECLARED: Explanation(
         "A tool does not read its input as `streamable` says",
-        "With `streaming: auto` a job that failed with a stream has succeeded with the file. It is tried with the "
-        "file from now on; the declaration in the CWL is wrong.",
-        (Case("A is declared `streamable`, but ...", "Take `streamable` off that input."),),
-        "streaming-without-hints.md",
+        "A stream has no size, and can be read once, front to back. The tool opens its input twice, seeks, maps it or "
+        "asks for its size. Later runs do not stream that input, with the same tool. To try it again: `streamflow-io "
+        "learned forget`. `declarations: strict` in the scheduler's config lets such a job fail.",
+        (
+            Case(
+                "A is declared `streamable`, but it fails with a stream, and not with the file: ...",
+                "Take `streamable` off that input. The results are those of the file.",
+            ),
+            Case(
+                "A is declared `streamable`, but its output `O` is another one when it reads the complete file. The "
+                "results of this run are those of the stream",
+                "Take `streamable` off that input, and run again: plain StreamFlow has other results. A job that ran "
+                "once more on an idle core has shown that.",
+            ),
+            Case(
+                "A is declared `streamable`, but an earlier run has found: ...",
+                "The input is read as a file. Take `streamable` off it.",
+            ),
+        ),
+        "guide.md#wrong-declarations",
     ),
     Code.ASKS_BY_PATH: Explanation(
         "The command asks for more than the bytes of its stream",

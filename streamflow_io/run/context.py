@@ -115,7 +115,13 @@ class Run:
         self.proofs = RememberedProofs(learned, plan.proofs)
         self._programs = Programs()
         self.learned_streams = LearnedStreams(
-            plan.candidates, plan.contents, plan.proven, self.proofs, self._programs, plan.wiring.awaited
+            plan.candidates,
+            plan.contents,
+            plan.proven,
+            self.proofs,
+            self._programs,
+            plan.wiring.awaited,
+            self.config.declarations == "recover" and self.config.runtime == "embedded",
         )
         self._runtimes = NodeRuntimes(
             scheduler.context, self.config.tls, start_here, self.config.containers == "on", plan.mixed_hosts
@@ -170,14 +176,14 @@ class Run:
                 self._record,
             )
         self.rehearsals: Rehearsals | None = None
-        wanted = self.config.streaming == "auto" and self.config.rehearse != "never"
-        if wanted and plan.candidates and self.config.runtime == "embedded":
+        if self.config.rehearse != "never" and plan.candidates and self.config.runtime == "embedded":
             self.rehearsals = Rehearsals(
                 plan,
                 self.config,
                 scheduler.context,
                 self.proofs,
                 self._programs,
+                self.streaming_jobs,
                 scheduler.job_allocations,
                 scheduler.hardware_locations,
                 self._record,

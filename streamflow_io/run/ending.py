@@ -120,7 +120,8 @@ async def check_exit(
             raise GaveWayError
         _check_producers(producers)
     if exit_event.message is not None:
-        raise JobFailedError(f"FAILED Job {job.name}: {exit_event.message}", exit_event.is_from_outside)
+        is_from_outside = exit_event.is_from_outside and not exit_event.has_opened_again
+        raise JobFailedError(f"FAILED Job {job.name}: {exit_event.message}", is_from_outside)
     if output.status is not Status.COMPLETED or not exit_event.success:
         hint = _of_streams(streams) if exit_event.reason == "exited" else ""
         said = f"{_why(exit_event, output)}{hint}"

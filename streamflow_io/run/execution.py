@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Protocol, cast
@@ -66,10 +66,15 @@ class Splits(Protocol):
 
 
 class Performances(Protocol):
-    """What finds out which jobs read streams though no hint says so."""
+    """What finds out which inputs of jobs can be read as streams."""
 
     def begins(
-        self, step: StreamingExecuteStep, job: Job, runtime: NodeRuntime, inputs: Mapping[str, Token]
+        self,
+        step: StreamingExecuteStep,
+        job: Job,
+        runtime: NodeRuntime,
+        inputs: Mapping[str, Token],
+        streams: Collection[str],
     ) -> None: ...
     def succeeded(self, job: Job, outputs: Mapping[str, Token], exit_event: ExitEvent) -> None: ...
     def ended(self, job: Job) -> None: ...
@@ -268,19 +273,20 @@ class Execution:
         rehearsals = self._run.rehearsals
         try:
             if rehearsals is not None:
-                rehearsals.begins(self._step, self._job, runtime, self._inputs)
+                streams = byte_streams(self._inputs, producers, ())
+                rehearsals.begins(self._step, self._job, runtime, self._inputs, streams)
             with runner.running(self._job.name, node_job, spec, split.command(runtime)):
                 output = await command.execute(self._job)
             with blaming(node_job):
                 exit_event = await exit_of(self._job, runner.exit(self._job.name, node_job), output, producers)
-                streams = byte_streams(self._inputs, producers, self._step.streamable)
-                streams = [name for name in streams if name not in self._learned.streams]
+                streams = byte_streams(self._inputs, producers, self._learned.parts())
+                streams = [name for name in streams if name not in self._learned.suspects]
                 await check_exit(self._job, exit_event, output, attempt, producers, streams)
             await following
             if not await settled(producers):
                 raise ProducerRestartError
             await check_read(attempt, producers)
-            with blaming(node_job):
+            with self._learned.suspecting(), blaming(node_job):
                 tokens = await self._deliverer.collect(output, split.made(output))
             self._splitting.ended(split, tokens)
             await self._deliverer.succeeded(tokens)
@@ -356,7 +362,7 @@ class Execution:
                     self._writes.watched(output.watched(self._job.output_directory, globs[output.port]))
                     for output in watched
                 ),
-                "inputs": (*streams, *part_inputs(self._job.inputs, self._step.streamable, link)),
+                "inputs": (*streams, *part_inputs(self._job.inputs, self._learned.parts(), link)),
                 "gates": tuple(gated_input(*read, runtime) for read in producers if read[0].source.gate is not None),
             }
         )

@@ -1,11 +1,13 @@
-"""What jobs read as byte streams though no hint says so, because it was proven; and what becomes of that."""
+"""What jobs read as byte streams, because that was proven or is declared; and what becomes of that."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from streamflow.core.exception import ProcessorTypeError, WorkflowException
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Token
 from streamflow.cwl.step import CWLExecuteStep
@@ -27,7 +29,7 @@ from .programs import Programs
 from .proof_key import proof_key
 from .reach import Reach
 from .replacing import ReplacedError, with_finals
-from .tokens import StreamToken, stream_tokens
+from .tokens import StreamToken, parts_of, stream_tokens
 from .wants import is_want
 
 # Characters of what a job says that has failed.
@@ -44,6 +46,8 @@ class LearnedStreams:
     :ivar proofs: what is known
     :ivar programs: which programs are other ones where jobs run
     :ivar awaited: the outputs that are streamed as soon as it is proven that their readers can read them so, by name
+    :ivar recovers: a job that fails with a declared stream is tried with the file
+    :ivar told: the declared inputs of which it was said that they are not read so, by name
     """
 
     candidates: Mapping[str, Candidate]
@@ -52,6 +56,8 @@ class LearnedStreams:
     proofs: RememberedProofs
     programs: Programs
     awaited: Mapping[str, Collection[Reader]] = field(default_factory=dict)
+    recovers: bool = True
+    told: set[str] = field(default_factory=set)
 
     def is_learned(self, token: StreamToken) -> bool:
         """Whether a stream was not asked for by a hint."""
@@ -101,6 +107,16 @@ class LearnedStreams:
             await self.proofs.remember(Proof(key, step, time.time(), reason=how))
 
 
+def not_as_declared(path: str, how: str) -> str:
+    """What is said of an input that is declared `streamable`, and is not read so.
+
+    :param path: the input, as /step/port
+    :param how: what its program does
+    """
+    advice = f"Later runs do not stream it. Take `streamable` off {path}"
+    return coded(f"{path} is declared `streamable`, but {how}. {advice}", Code.NOT_AS_DECLARED)
+
+
 def _output(job: str, port: str) -> str:
     return port_path(get_job_step_name(job), port)
 
@@ -115,7 +131,7 @@ def _without_path(how: str, path: str) -> str:
 
 
 class LearnedReads:
-    """What one job reads as byte streams though no hint says so, over all of its attempts."""
+    """What one job reads as byte streams, because that is proven or declared, over all of its attempts."""
 
     def __init__(self, learned: LearnedStreams, step: CWLExecuteStep, job: Job) -> None:
         self._learned = learned
@@ -126,6 +142,8 @@ class LearnedReads:
         # Of how many first bytes that is proven, if not of all.
         self._excerpts: dict[str, int] = {}
         self._keys: dict[str, ProofKey] = {}
+        # Those that hints declare `streamable`, or let stream.
+        self._declared: set[str] = set()
         # Those that are read when they are complete: it is not proven with these options, or has turned out wrong.
         self._as_files: set[str] = set()
         # Those with which it has failed, and how.
@@ -138,18 +156,29 @@ class LearnedReads:
     async def begin(self, reach: Reach) -> None:
         """Find out how the streams of the job are read that has been scheduled; before anything else."""
         streams = {name: list(stream_tokens(token)) for name, token in self._job.inputs.items()}
-        if self._has_begun or not any(streams.values()):
+        parts = {name for name, _ in parts_of(self._job.inputs) if name in self._step.streamable}
+        if self._has_begun or not (parts or any(streams.values())):
             return
         self._has_begun = True
         candidate = self._learned.candidates.get(self._step.name)
-        if candidate is not None and (reads := [name for name in candidate.inputs if streams.get(name)]):
-            await self._look_up(candidate, reads, reach)
-        for name in streams.keys() - self._keys.keys() - self._as_files:
-            if any(map(self._learned.is_learned, streams[name])):
-                self._ways[name] = "pipe"  # It is declared `streamable`.
+        needs_proof = () if candidate is None else candidate.inputs
+        self._declared = {
+            name
+            for name, tokens in streams.items()
+            if name not in needs_proof and (name in parts or any(token.source.gate is None for token in tokens))
+        }
+        self._ways = dict.fromkeys(self._declared, "pipe")
+        if candidate is not None:
+            known = {*candidate.inputs, *candidate.declared}
+            await self._look_up(candidate, [name for name in streams if name in known and self._reads(name)], reach)
+
+    def _reads(self, name: str) -> bool:
+        return name in self._declared or next(stream_tokens(self._job.inputs[name]), None) is not None
 
     async def _look_up(self, candidate: Candidate, inputs: Collection[str], reach: Reach) -> None:
-        """The same for inputs of which that has to be proven."""
+        """What is known of inputs."""
+        if not inputs:
+            return
         runtime = await reach.runtime(self._job.name)
         programs = None if runtime is None else await self._learned.programs.of(runtime, candidate)
         values = {name: get_token_value(token) for name, token in self._job.inputs.items()}
@@ -158,7 +187,10 @@ class LearnedReads:
             proof = None if key is None else self._learned.proofs.of(key)
             if key is not None:
                 self._keys[name] = key
-            if proof is None or proof.way is None:
+            if name in self._declared:
+                if key is not None and self._learned.recovers and not self._learned.proofs.is_believed(key):
+                    self._as_files.add(name)
+            elif proof is None or proof.way is None:
                 self._as_files.add(name)
             else:
                 self._ways[name] = proof.way
@@ -169,6 +201,15 @@ class LearnedReads:
     def streams(self) -> frozenset[str]:
         """The inputs that are read as streams."""
         return frozenset(self._ways.keys() - self._as_files)
+
+    @property
+    def suspects(self) -> frozenset[str]:
+        """The streams without which the job is tried if it fails."""
+        return self.streams if self._learned.recovers else self.streams - self._declared
+
+    def parts(self) -> tuple[str, ...]:
+        """The inputs that are read front to back, if they are parts of files."""
+        return tuple(name for name in self._step.streamable if name not in self._as_files)
 
     async def take(self, inputs: Mapping[str, Token], jobs: StreamingJobs) -> Mapping[str, Token]:
         """The inputs for the next attempt: waits for those that are not to be read as streams, which are files then.
@@ -235,31 +276,53 @@ class LearnedReads:
         return True
 
     def blamed(self, error: JobFailedError) -> bool:
-        """The job has failed: whether a stream may be to blame for which no hint has asked.
+        """The job has failed: whether a stream may be to blame.
 
-        It is tried with the file then, and fails as with plain StreamFlow if that is not it.
+        It is tried with the file then, and fails as with plain StreamFlow if that is not it. What has ended it from
+        outside has nothing to do with what hints declare.
         """
-        if not self.streams:
+        is_own = not error.is_from_outside and not is_want(str(error))
+        suspects = self.suspects if is_own else frozenset(filter(self._is_unasked, self.streams))
+        self._blamed = suspects if is_own else frozenset()
+        if not suspects:
             return False
-        why = " ".join((str(error).partition("with error:")[2] or str(error)).split())
-        if not error.is_from_outside and not is_want(str(error)):
-            self._blamed = self.streams
-        self._why = why[:_REASON]
-        self._as_files |= self.streams
-        what = "has failed with a stream for which no hint has asked, and is tried with the file"
-        logger.info(f"Job {self._job.name} {what}: {self._why}")
+        said = str(error).removeprefix(f"FAILED Job {self._job.name}: ")
+        self._why = " ".join((said.partition("with error:")[2] or said).split())[:_REASON]
+        self._as_files |= suspects
+        logger.info(f"Job {self._job.name} has failed with a stream, and is tried with the file: {self._why}")
         return True
+
+    @contextmanager
+    def suspecting(self) -> Iterator[None]:
+        """Let a job that has ended without its outputs be tried with files if a stream may be to blame.
+
+        :raises JobFailedError: instead of what StreamFlow raises
+        """
+        try:
+            yield
+        except (WorkflowException, ProcessorTypeError) as error:
+            if not self.suspects:
+                raise
+            raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{error}") from error
+
+    def _is_unasked(self, name: str) -> bool:
+        """Whether no hint has asked for a stream."""
+        return any(map(self._learned.is_learned, stream_tokens(self._job.inputs[name])))
 
     async def succeeded(self) -> None:
         """The job has succeeded: remember what that says of its streams."""
         step, proofs = self._step.name, self._learned.proofs
-        for name in self._blamed:
+        for name in sorted(self._blamed):
             reason = f"it fails with a stream, and not with the file: {self._why}"
-            if (key := self._keys.get(name)) is None:
-                declared = f"{port_path(step, name)} is declared `streamable`, but {reason}"
-                logger.warning(coded(declared, Code.NOT_AS_DECLARED))
+            path, key = port_path(step, name), self._keys.get(name)
+            if name not in self._declared:
+                logger.info(f"{path} is not read any more while it is written: {reason}")
+            elif path not in self._learned.told:
+                self._learned.told.add(path)
+                logger.warning(not_as_declared(path, reason))
             else:
-                logger.info(f"{port_path(step, name)} is not read any more while it is written: {reason}")
-                failures = proofs.failures(key) + 1
+                continue
+            if key is not None:
+                failures = 0 if name in self._declared else proofs.failures(key) + 1
                 await proofs.remember(Proof(key, step, time.time(), reason=reason, failures=failures))
         await proofs.streamed(self._keys[name] for name in self.streams if name in self._keys)

@@ -46,10 +46,12 @@ class Plan:
     :ivar read_first: other files of read sessions that are known before the run, with a step that reads them
     :ivar declared: where splits are declared to cut, by step and output
     :ivar verdicts: of declared splits, as they are remembered
-    :ivar candidates: steps that may stream without a hint, if that is wanted, by step path
+    :ivar candidates: steps that may stream without a hint, if that is wanted, and those with inputs that stream because
+        they are declared `streamable`, by step path
     :ivar proofs: of what streams without a hint, as they are remembered; None: they cannot be read
     :ivar proven: the outputs that are streamed by them, by name
     :ivar contents: digests of all that is known of tools before they run, by step path, where these may stream so
+    :ivar is_auto: whether what is proven is to stream without a hint
     :ivar delivered: those of files and of names, as they are served
     :ivar later: how the workflow is wired for what may be proven in its run; None: nothing may
     :ivar streams: whether files are delivered early in this run
@@ -80,6 +82,7 @@ class Plan:
     proofs: tuple[Proof, ...] | None = ()
     proven: frozenset[str] = frozenset()
     contents: Mapping[str, str] = field(default_factory=dict)
+    is_auto: bool = False
     delivered: tuple[StreamEdge, ...] = ()
     later: Wiring | None = None
     gangs: tuple[Gang, ...] = ()

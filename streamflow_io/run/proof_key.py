@@ -28,15 +28,16 @@ OtherPrograms = tuple[tuple[str, Stamp], ...]
 
 
 def proof_key(candidate: Candidate, port: str, inputs: Mapping[str, Any], programs: OtherPrograms = ()) -> ProofKey:
-    """The key of a proof about an input of a job.
+    """The key of what is known about an input of a job.
 
     :param inputs: those of the job, as in CWL; a file that is still written has no size and no checksum
     :param programs: of the tool, where it runs
     """
-    options = {name: _option(value, is_data=name in candidate.inputs) for name, value in inputs.items()}
+    data = {*candidate.inputs, *candidate.declared}
+    options = {name: _option(value, is_data=name in data) for name, value in inputs.items()}
     content = [_HOW, options, programs]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    return ProofKey(candidate.tool, "reads", port, digest)
+    return ProofKey(candidate.tool, "declared" if port in candidate.declared else "reads", port, digest)
 
 
 def _option(value: Any, *, is_data: bool) -> Any:

@@ -182,7 +182,7 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
     if not so_far:
         return "net"
     manner, ran = so_far[-1]
-    if _shows_nothing(manner, ran):
+    if shows_nothing(manner, ran):
         return unknown(ran.said or ran.ended)
     if manner == "file":
         return _with_the_file_again(so_far[-2][1], ran)
@@ -224,7 +224,7 @@ def next_with_short(so_far: Sequence[tuple[Manner, Ran]], way: Way) -> Manner | 
     if not so_far:
         return "file"
     manner, ran = so_far[-1]
-    if _shows_nothing(manner, ran):
+    if shows_nothing(manner, ran):
         return unknown(ran.said or ran.ended)
     if manner == "file":
         return way if ran.is_equal else None  # Many formats have an end, which is cut off.
@@ -264,7 +264,8 @@ def is_dear(cpu: float, plain: float) -> bool:
     return cpu > _DEAR_TIMES * plain + _DEAR_SECONDS
 
 
-def _shows_nothing(manner: Manner, ran: Ran) -> bool:
+def shows_nothing(manner: Manner, ran: Ran) -> bool:
+    """Whether the program has no part in how it has ended."""
     # What is an error of a pipe is that it was opened twice: the node runtime has killed who did that.
     opened_twice = manner == "pipe" and ran.ended == "error"
     return not opened_twice and (ran.is_from_outside or ran.ended in _TROUBLE)

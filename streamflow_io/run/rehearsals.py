@@ -1,4 +1,4 @@
-"""Adapter: rehearses on idle cores what may stream without a hint, and keeps what that proves.
+"""Adapter: rehearses on idle cores what may stream without a hint, or is declared to, and keeps what that shows.
 
 Decides little: :mod:`.rehearsal_rules` does. Nothing here ever makes a run fail, nor take longer.
 """
@@ -9,10 +9,12 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from streamflow.core.context import StreamFlowContext
+from streamflow.core.exception import WorkflowException
 from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Token
@@ -29,7 +31,10 @@ from streamflow_io.runtime.protocol import ExitEvent
 from streamflow_io.telemetry.records import Record, RehearsedRecord
 from streamflow_io.wording import counted, size_text
 
+from .attempts import ProducerFailedError, StreamingJobs
+from .comparison import Comparison
 from .job_spec import is_whole_file
+from .learned_streams import not_as_declared
 from .performance import Performance, Result
 from .plan import Plan
 from .programs import Programs
@@ -38,7 +43,7 @@ from .rehearsal import Rehearsal, rehearsing
 from .rehearsal_rules import Finding, Room, may_start, obstacle_of_work_dir, unknown
 from .repeated_job import NotApartError
 from .steps import StreamingExecuteStep
-from .tokens import file_tokens, parts_of, streams_of
+from .tokens import StreamToken, file_tokens, file_value, parts_of, stream_tokens, streams_of, with_files
 
 # What becomes ready because a job has ended does so meanwhile.
 _SETTLING = 0.2
@@ -75,6 +80,7 @@ class Rehearsals:
     """The rehearsals of a run: one at a time at each location, and only while StreamFlow's accounts have a core free.
 
     :param programs: which of them are other ones where jobs run
+    :param streaming_jobs: those that stream to others
     :param jobs: those that were scheduled, by name
     :param used: the hardware that is taken, by the name of a location
     :param record: keeps a record for telemetry
@@ -87,6 +93,7 @@ class Rehearsals:
         context: StreamFlowContext,
         proofs: RememberedProofs,
         programs: Programs,
+        streaming_jobs: StreamingJobs,
         jobs: Mapping[str, JobAllocation],
         used: Mapping[str, Hardware],
         record: Callable[[Record], None],
@@ -96,12 +103,15 @@ class Rehearsals:
         self._context = context
         self._proofs = proofs
         self._programs = programs
+        self._streaming_jobs = streaming_jobs
         self._jobs = jobs
         self._used = used
         self._record = record
         # Where the jobs of candidates are.
         self._places: dict[str, AvailableLocation] = {}
         self._seen: set[ProofKey] = set()
+        # Of these one job is compared, whatever its options.
+        self._compared: set[tuple[str, str]] = set()
         # Of which it is not known yet what they would prove.
         self._adding: set[asyncio.Task[None]] = set()
         self._queues: set[str] = set()
@@ -110,6 +120,10 @@ class Rehearsals:
         self._open: set[NodeRuntime] = set()
         # Those that run, by their names.
         self._performances: dict[str, Performance] = {}
+        # What is to be done when those have ended well that read streams, by their names.
+        self._reading: dict[str, Callable[[], Coroutine[None, None, None]]] = {}
+        # What the declared inputs are that are not read so, and how, by name.
+        self._refuted: dict[str, str] = {}
         # What has shown something, and counts when its job has ended well.
         self._confirming: dict[asyncio.Task[None], Rehearsal] = {}
         # How many, by the input.
@@ -131,10 +145,12 @@ class Rehearsals:
         try:
             if waits:
                 await self._finish()
-            elif is_well:
+            elif is_well and self._plan.is_auto:
                 await self._compare()
         finally:
             await self._end()
+            for name, how in self._refuted.items():
+                logger.warning(not_as_declared(name, f"{how}. The results of this run are those of the stream"))
 
     async def _compare(self) -> None:
         """Begin no more of them, and wait for those that have run, and are compared with jobs that have just ended."""
@@ -151,7 +167,7 @@ class Rehearsals:
         await asyncio.gather(*self._adding, return_exceptions=True)
         if waiting := sum(map(len, self._waiting.values())) + len(self._running):
             them = "it" if waiting == 1 else "them"
-            logger.info(f"{counted(waiting, 'rehearsal')} of what may stream without a hint: the run waits for {them}")
+            logger.info(f"{counted(waiting, 'rehearsal')} of what may be read as a stream: the run waits for {them}")
         self.look()
         while self._running or self._timers or self._confirming:
             running = [each.task for each in self._running.values() if each.task is not None]
@@ -182,10 +198,18 @@ class Rehearsals:
             self._places[job_name] = locations[0]
         self.look()
 
-    def begins(self, step: StreamingExecuteStep, job: Job, runtime: NodeRuntime, inputs: Mapping[str, Token]) -> None:
+    def begins(
+        self,
+        step: StreamingExecuteStep,
+        job: Job,
+        runtime: NodeRuntime,
+        inputs: Mapping[str, Token],
+        streams: Collection[str] = (),
+    ) -> None:
         """An attempt of a job is about to run. Never waits, and never fails.
 
         :param inputs: before an InitialWorkDirRequirement has changed them
+        :param streams: the names of those of which it reads the bytes while they are written
         """
         candidate, place = self._plan.candidates.get(step.name), self._places.get(job.name)
         if self._is_closed or candidate is None or place is None:
@@ -194,7 +218,13 @@ class Rehearsals:
             return
         allocation = self._jobs[job.name]
         connector = self._context.deployment_manager.get_connector(allocation.target.deployment.name)
-        ports = [port for port in candidate.inputs if _can_be_rehearsed(inputs.get(port))]
+        reads = streams_of(inputs)
+        if reads:
+            ports = [port for port in candidate.declared if port in streams]
+        else:
+            ports = [port for port in candidate.inputs if _can_be_rehearsed(inputs.get(port))]
+        if reads and not self._can_be_compared(job, inputs, streams):
+            return
         if connector is None or not ports:
             return
         if runtime.wrapper == "run":
@@ -207,12 +237,23 @@ class Rehearsals:
         hardware = self._context.scheduler.get_hardware(job.name)
         performance = Performance(step, attempt, runtime, inputs, hardware, connector)
         self._performances[job.name] = performance
-        if runtime.is_here:
+        if reads:
+            self._reading[job.name] = partial(self._look_for_files, performance, place, candidate, ports)
+        elif runtime.is_here:
             self._add(performance, place, candidate, ports, ())
         else:
-            task = asyncio.create_task(self._look_and_add(performance, place, candidate, ports))
-            self._adding.add(task)
-            task.add_done_callback(self._adding.discard)
+            self._start_adding(self._look_and_add(performance, place, candidate, ports))
+
+    def _start_adding(self, adding: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(adding)
+        self._adding.add(task)
+        task.add_done_callback(self._adding.discard)
+
+    def _can_be_compared(self, job: Job, inputs: Mapping[str, Token], streams: Collection[str]) -> bool:
+        """Whether a job has read all of its streams as bytes, and their files are where it runs."""
+        names = {name for name, token in inputs.items() if next(stream_tokens(token), None) is not None}
+        places = {_places_of(self._jobs[token.source.job]) for token in streams_of(inputs)}
+        return names <= {*streams} and places == {_places_of(self._jobs[job.name])}
 
     def succeeded(self, job: Job, outputs: Mapping[str, Token], exit_event: ExitEvent) -> None:
         """The attempt has ended well, and holds its cores yet. Never waits, and never fails.
@@ -224,9 +265,12 @@ class Rehearsals:
         if (performance := self._performances.pop(job.name, None)) is not None:
             seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
             performance.result.set_result(Result(outputs, seconds, exit_event.usage.cpu))
+            if (reading := self._reading.pop(job.name, None)) is not None:
+                self._start_adding(reading())
 
     def ended(self, job: Job) -> None:
         """The attempt has ended, and what was not said to have succeeded has not. Never waits, and never fails."""
+        self._reading.pop(job.name, None)
         if (performance := self._performances.pop(job.name, None)) is None:
             return
         void: list[Rehearsal] = []
@@ -245,6 +289,25 @@ class Rehearsals:
         # The next attempt begins anew.
         self._seen -= {each.key for each in void}
 
+    async def _look_for_files(
+        self, performance: Performance, place: AvailableLocation, candidate: Candidate, ports: Sequence[str]
+    ) -> None:
+        """The same for a job that has read streams: their files are where it had them, when it has ended well."""
+        try:
+            files = {id(token): await self._file(token) for token in streams_of(performance.inputs)}
+        except (ProducerFailedError, WorkflowException):
+            return
+        inputs = {name: with_files(token, files) for name, token in performance.inputs.items()}
+        if ports := [port for port in ports if _can_be_rehearsed(inputs[port])]:
+            await self._look_and_add(replace(performance, inputs=inputs), place, candidate, ports)
+
+    async def _file(self, stream: StreamToken) -> Token:
+        """What is known of the file of a stream, which is complete, at the path that the stream had."""
+        final = await self._streaming_jobs.get(stream.source.job).final(stream.source.port, stream.source.path)
+        file = final.update({**final.value, **file_value(stream.value["path"])})
+        file.tag, file.persistent_id = stream.tag, final.persistent_id
+        return file
+
     async def _look_and_add(
         self, performance: Performance, place: AvailableLocation, candidate: Candidate, ports: Sequence[str]
     ) -> None:
@@ -262,22 +325,30 @@ class Rehearsals:
     ) -> None:
         values = {name: get_token_value(token) for name, token in performance.inputs.items()}
         keys = {port: proof_key(candidate, port, values, programs) for port in ports}
-        new = [(port, key) for port, key in keys.items() if key not in self._seen and self._is_wanted(key)]
+        new = [(port, key) for port, key in keys.items() if self._is_new(key) and self._is_wanted(key)]
         if not new:
             return
         waiting = self._waiting.setdefault(_host(place), [])
         for port, key in new[: max(0, _MOST_WAITING - len(waiting))]:
             self._seen.add(key)
-            waiting.append((Rehearsal(performance, port, key, self._config.verify), place))
+            if key.kind == "declared":
+                self._compared.add((key.tool, port))
+            kind = Comparison if key.kind == "declared" else Rehearsal
+            waiting.append((kind(performance, port, key, self._config.verify), place))
         self.look()
+
+    def _is_new(self, key: ProofKey) -> bool:
+        return key not in self._seen and (key.kind != "declared" or (key.tool, key.port) not in self._compared)
 
     def _is_wanted(self, key: ProofKey) -> bool:
         known = self._proofs.of(key)
+        if known is not None and key.kind == "declared" and self._config.declarations == "strict":
+            return known.is_refused
         return known is None or known.may_be_tried_again
 
     def _leave_queue_alone(self, deployment: str) -> None:
         """Nobody has granted a core of a queue manager's nodes to a rehearsal, nor is it a job that anybody wants."""
-        if deployment not in self._queues:
+        if self._plan.is_auto and deployment not in self._queues:
             self._queues.add(deployment)
             logger.info(
                 f"Nothing is rehearsed on {deployment}, whose cores are granted to jobs only: "
@@ -390,7 +461,12 @@ class Rehearsals:
 
     def _tell(self, rehearsal: Rehearsal, finding: Finding) -> None:
         performance, name = rehearsal.performance, rehearsal.name
-        if finding.way is not None:
+        if rehearsal.key.kind == "declared" and finding.is_known:
+            if finding.way is None:
+                self._refuted[name] = finding.reason or "it is read in another way"
+            how = f": {finding.reason}" if finding.reason else f", in {rehearsal.spent:.1f} s"
+            logger.info(f"{name}, which is declared `streamable`, was compared with the complete file{how}")
+        elif finding.way is not None:
             how = "" if finding.excerpt is None else f"with the first {size_text(finding.excerpt)} "
             logger.info(f"{name} may be read while it is written: proven {how}in {rehearsal.spent:.1f} s")
         elif finding.is_known:
@@ -421,8 +497,8 @@ class Rehearsals:
             return "its hints say something about storage"
         if command.inplace_update:
             return "it changes its inputs"
-        if streams_of(inputs) or parts_of(inputs):
-            return "it has read streams"
+        if parts_of(inputs):
+            return "it has read parts"
         return obstacle_of_work_dir(command.initial_work_dir, command.absolute_initial_workdir_allowed)
 
     def _may_start(self, rehearsal: Rehearsal, place: AvailableLocation) -> bool:
@@ -451,6 +527,10 @@ class _Silence(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not rehearsing.get()
+
+
+def _places_of(allocation: JobAllocation) -> frozenset[tuple[str, str]]:
+    return frozenset((location.deployment, location.name) for location in allocation.locations)
 
 
 def _stack(location: AvailableLocation) -> Iterator[AvailableLocation]:

@@ -65,12 +65,14 @@ class RepeatedJob:
 
     :ivar port: the input that it reads as a stream
     :ivar verify: as of the streams of the run
+    :ivar is_apart: it does not run where the kernel cannot keep it from changing other files, and from TCP
     :ivar is_compared: it has run, and what it has made is compared
     """
 
     performance: Performance
     port: str
     verify: Literal["full", "samples"]
+    is_apart: bool = False
     is_compared: bool = False
 
     @cached_property
@@ -112,6 +114,13 @@ class RepeatedJob:
             return await self._run_at(manner, None, is_disguised=True)
         except _NotDisguisedError:
             return await self._run_at(manner, None, is_disguised=False)
+
+    async def run_apart(self, manner: Manner, before: Mapping[str, Any] | None) -> Ran:
+        """Run the job once more, where all such runs have the same paths.
+
+        :param before: what one of them has made; None: it is compared with the job
+        """
+        return await self._run_at(manner, before, is_disguised=False)
 
     async def run_with(self, excerpts: Excerpts, manner: Manner, before: Mapping[str, Any] | None) -> Ran:
         """Run the job once more, with the first bytes of its files; the first such run is compared with nothing.
@@ -351,7 +360,7 @@ class RepeatedJob:
             )
         bounds: dict[str, int | bool]
         if self.performance.has_ended:
-            bounds = {"seconds": seconds_for(self.performance.seconds)}
+            bounds = {"seconds": seconds_for(self.performance.seconds)} | ({"apart": True} if self.is_apart else {})
         else:
             bounds = {"apart": True, "spare": await self.free() // 2}
         ways = {"idle": True, "confined": True, "scratch": scratch, "inputs": inputs, **bounds}

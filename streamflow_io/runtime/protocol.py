@@ -773,6 +773,11 @@ class ExitEvent(_Event):
         return self.reason in ("cancelled", "driver", "lost") or self.signal in _KILLING or self.code in codes
 
     @property
+    def has_opened_again(self) -> bool:
+        """Whether the node runtime has killed it because it has opened a byte stream twice."""
+        return self.reason == "error" and "was opened again" in (self.message or "")
+
+    @property
     def is_not_apart(self) -> bool:
         """Whether it has not started because it would not have been kept apart."""
         return self.reason == "error" and (self.message or "").startswith("it cannot be kept apart")

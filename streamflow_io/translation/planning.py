@@ -13,7 +13,7 @@ from streamflow.log_handler import logger
 
 from streamflow_io.admission.storages import StepStorages
 from streamflow_io.capio_cl.applications import KnownJobs
-from streamflow_io.graph.candidates import Proved
+from streamflow_io.graph.candidates import Proved, with_refuted
 from streamflow_io.graph.early_inputs import early_inputs
 from streamflow_io.graph.edges import name_edges
 from streamflow_io.graph.feasibility import never_start, not_together
@@ -42,7 +42,15 @@ from .inspect import io_graph, standard_outputs
 from .known_files import known_files
 from .known_jobs import known_jobs
 from .known_tokens import KnownTokens
-from .proving import Proving, find_candidates, known_to, repeated_steps, steps_kept_out
+from .proving import (
+    Proving,
+    find_candidates,
+    known_to,
+    refuted_inputs,
+    repeated_steps,
+    steps_kept_out,
+    with_declared,
+)
 from .storage_checks import find_storages
 from .tool_contents import networked, tool_contents
 
@@ -84,10 +92,11 @@ def make_plan(
     tools = tool_digests(walk, [*learned])
     rules = declared_rules(annotations)
     # Before StreamFlow changes the document.
-    known = tool_contents(walk, annotations if is_auto else {step for step, _ in rules})
+    declaring = {path for path, of in annotations.items() if of.streamable_inputs and config.runtime == "embedded"}
+    known = tool_contents(walk, annotations if is_auto else {*declaring, *(step for step, _ in rules)})
     contents = {path: content.digest for path, content in known.items()}
     programs = {path: content.programs for path, content in known.items()}
-    alone = networked(walk, annotations if is_auto else ())
+    alone = networked(walk, annotations if is_auto else declaring)
     workflow, tokens = translate(), KnownTokens()
     sites = _sites(scheduler)
     shows_possible = config.observe or (in_detail and (is_auto or not hinted))
@@ -95,10 +104,13 @@ def make_plan(
     storages = _storages(workflow, annotations, config, sites) if config.storages or hinted else None
     kept_out = steps_kept_out(workflow, annotations)
     path = learned_path(config, Path(scheduler.context.config["path"]))
-    proofs = known_to(path, annotations) if is_auto else ()
+    proofs = known_to(path, annotations) if is_auto or declaring else ()
+    if config.declarations == "recover":
+        graph = with_refuted(graph, refuted_inputs(declaring, contents, proofs or ()))
     candidates = find_candidates(graph, kept_out, contents, programs, alone) if is_auto and proofs is not None else {}
     proving = Proving(graph, candidates, contents, proofs or (), kept_out)
     proved = proving.now() if is_auto else Proved(graph, graph)
+    may_be_later = bool(candidates)
     graph = proved.graph
     edges = proved.edges() if hinted or is_auto else ()
     declared = declarations(workflow, rules, contents)
@@ -107,6 +119,8 @@ def make_plan(
     partitions = _partitions(graph, annotations, edges, config, tried)
     if parts := {partition.name for partition in partitions if partition.is_served}:
         edges = proved.edges(parts)
+    if declaring:
+        candidates = with_declared(candidates, proved.hinted, edges, kept_out, contents, programs, alone)
     delivered = (*edges, *name_edges(graph.names, edges))
     gangs = find_gangs(edges, graph.steps)
     wanted = config.runtime != "off" and (any(not edge.is_plain for edge in delivered) or bool(candidates))
@@ -130,9 +144,10 @@ def make_plan(
         candidates=candidates,
         proofs=proofs,
         proven=proved.streamed,
-        contents=contents if is_auto else {},
+        contents=contents,
+        is_auto=is_auto,
         delivered=delivered,
-        later=proving.later(proved, repeated_steps(workflow), parts) if candidates else None,
+        later=proving.later(proved, repeated_steps(workflow), parts) if may_be_later else None,
         gangs=gangs,
         streams=wanted and unavailable is None,
         unavailable=unavailable,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -15,14 +15,15 @@ from streamflow.log_handler import logger
 from streamflow.workflow.step import ScatterStep
 
 from streamflow_io.graph.candidates import Candidate, Proved, Stamp, candidate_inputs, with_proofs
-from streamflow_io.graph.io_graph import IOGraph
+from streamflow_io.graph.io_graph import Delivery, IOGraph, StreamEdge
 from streamflow_io.graph.later import Reader, Wiring, hoped_readers, wire_for_later
-from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.learned.database import LearnedLimitsError
 from streamflow_io.learned.proofs import Proof, ProofKey, known_proofs
 from streamflow_io.messages import Code, coded
 
 _NETWORK = "it has NetworkAccess, and does not run twice"
+_TIMED = "the time of its jobs counts, and they do not run twice"
 
 
 def known_to(path: Path, annotations: Mapping[str, StepAnnotations]) -> tuple[Proof, ...] | None:
@@ -80,6 +81,63 @@ def find_candidates(
         step: Candidate(tools[step], names, programs.get(step, ()), _NETWORK if step in networked else None)
         for step, names in candidate_inputs(graph, kept_out).items()
     }
+
+
+def refuted_inputs(
+    steps: Iterable[str], tools: Mapping[str, str], proofs: Collection[Proof]
+) -> dict[tuple[str, str], str]:
+    """Why inputs are not read as they are declared, by step and port; where that is so with all options that are known.
+
+    :param steps: the paths of those with declared inputs
+    :param tools: the digests of all that is known of the tools, by step path
+    """
+    refused: dict[tuple[str, str], str] = {}
+    believed = {(proof.key.tool, proof.key.port) for proof in _declared(proofs) if not proof.is_refused}
+    for proof in _declared(proofs):
+        if proof.is_refused and (proof.key.tool, proof.key.port) not in believed:
+            refused[proof.key.tool, proof.key.port] = proof.reason or "it is refused"
+    return {
+        (step, port): coded(
+            f"{port_path(step, port)} is declared `streamable`, but an earlier run has found: {reason}",
+            Code.NOT_AS_DECLARED,
+        )
+        for step in steps
+        for (tool, port), reason in refused.items()
+        if tools.get(step) == tool
+    }
+
+
+def _declared(proofs: Collection[Proof]) -> Iterator[Proof]:
+    return (proof for proof in proofs if proof.key.kind == "declared")
+
+
+def with_declared(
+    candidates: Mapping[str, Candidate],
+    hinted: IOGraph,
+    edges: Iterable[StreamEdge],
+    kept_out: Collection[str],
+    tools: Mapping[str, str],
+    programs: Mapping[str, tuple[tuple[str, Stamp], ...]],
+    networked: Collection[str],
+) -> dict[str, Candidate]:
+    """The steps that may read streams, with those that do so because their inputs are declared `streamable`.
+
+    :param hinted: the graph without what is proven
+    :param edges: how files are delivered
+    """
+    readers = (route.consumer for route in hinted.routes if route.consumer is not None)
+    declared = {(reader.step, reader.port) for reader in readers if reader.streamable}
+    early = (edge.route.consumer for edge in edges if edge.delivery in (Delivery.STREAM, Delivery.PART))
+    read: dict[str, dict[str, None]] = {}
+    for reader in early:
+        if reader is not None and (reader.step, reader.port) in declared and reader.step in tools:
+            read.setdefault(reader.step, {})[reader.port] = None
+    found = dict(candidates)
+    for step, ports in read.items():
+        once = _NETWORK if step in networked else _TIMED if step in kept_out else None
+        candidate = found.get(step) or Candidate(tools[step], (), programs.get(step, ()), once)
+        found[step] = replace(candidate, declared=tuple(ports))
+    return found
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ def test_a_reader_that_fails_is_told_which_of_its_inputs_was_a_byte_stream(bench
     read = "import sys; open(sys.argv[1], 'rb').seek(0, 2)"
     document["steps"]["b"]["run"]["baseCommand"] = ["python3", "-c", read]
     document["steps"]["b"]["run"]["inputs"]["file"]["inputBinding"] = {}
-    run = bench.run(document)
+    run = bench.run(document, config={"declarations": "strict"})
     assert not run.ok
     failed = run.log[run.log.index("FAILED Job /b/0 with error:") :]
     assert "exit code 1\n\t(input `file` was a byte stream, read once and front to back: if the command" in failed

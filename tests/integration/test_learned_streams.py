@@ -347,7 +347,7 @@ def test_a_run_waits_for_rehearsals_where_that_is_wanted(proving: Proving) -> No
     job = {"trace": "/dev/null"}
     learning = proving.bench.run(document, {**job, "numbers": [3, 4]}, config=config)
     assert learning.ok, learning.errors
-    assert "1 rehearsal of what may stream without a hint: the run waits for it" in learning.log
+    assert "1 rehearsal of what may be read as a stream: the run waits for it" in learning.log
     assert proving.known() == [("/c", "files", None, 0)]
     _, ours = proving.bench.run_both(document, {**job, "numbers": [3, 4, 5]}, config=config)
     assert "/c reads /a/out while it is written" in ours.log

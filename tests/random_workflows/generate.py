@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from .blueprint import Blueprint, Given, Link, Merge, Method, Output, Step, Type, Wrap, without_unused
-from .programs import CUTS, DECLARED, EVERY, JSON, LINES, PARTS, READERS, SPLIT, WHOLE, WRITERS
+from .programs import CUTS, DECLARED, EVERY, JSON, LINES, PARTS, READERS, REFUSES, SPLIT, WHOLE, WRITERS
 
 T = TypeVar("T")
 _FILE: Final = Type("File")
@@ -140,11 +140,14 @@ def _add_step(draft: _Draft, name: str) -> None:
     readers = [
         key
         for key, reader in READERS.items()
-        if (kind.kind, kind.depth) in reader.accepts and (reader.optional or not kind.optional)
+        if key != REFUSES and (kind.kind, kind.depth) in reader.accepts and (reader.optional or not kind.optional)
     ]
     if not readers:
         return
     reader = draft.choose(readers)
+    is_wrong = READERS[reader].wrong and draft.declaring.random() < 0.6
+    if is_wrong:
+        reader = draft.declaring.choice((reader, REFUSES))
     named = kind in (_FILE, Type("int")) and (bool(scatter) or draft.chance(0.3)) and value.longest < _LONGEST
     if "i" in scatter and not named:
         return
@@ -155,7 +158,7 @@ def _add_step(draft: _Draft, name: str) -> None:
     when = draft.choose((True, False)) if draft.chance(0.12) and not wrap else None
     step = Step(
         name, reader, kind, tuple(links.items()), outputs, tuple(extras), scatter, method, when, wrap, named,
-        streamable=READERS[reader].once and draft.chance(0.7), io_task=draft.chance(0.2),
+        streamable=is_wrong or (READERS[reader].once and draft.chance(0.7)), io_task=draft.chance(0.2),
     )  # fmt: skip
     step = replace(step, bandwidth=_bandwidth(draft.limiting) if step.io_task else ())
     if kind == _FILE and not (wide or step.streamable or READERS[reader].stdin):
@@ -210,10 +213,13 @@ def _add_lines(draft: _Draft, name: str) -> None:
     value = random.choice(streams)
     output = Output("o0", LINES, hint=(*EVERY.items(), ("names", f"{name}-o0-%03d.line")))
     split = Step(name, random.choice(WHOLE), _FILE, (("i", Link((value.source,))),), (output,), streamable=True)
-    reader, wrap = random.choice(("cat", "slow", "late", "twice", "asks", "sort")), random.choice(("", "", "workflow"))
+    reader, wrap = (
+        random.choice(("cat", "slow", "late", "twice", REFUSES, "asks", "sort")),
+        random.choice(("", "", "workflow")),
+    )
     read = Step(
         f"{name}r", reader, _FILE, (("i", Link((split.source_of("o0"),))),), (Output("o0", "file"),), scatter=("i",),
-        named=True, wrap=wrap, streamable=READERS[reader].once and random.random() < 0.7,
+        named=True, wrap=wrap, streamable=(READERS[reader].once or READERS[reader].wrong) and random.random() < 0.7,
     )  # fmt: skip
     for step in (split, read):
         draft.steps.append(step)

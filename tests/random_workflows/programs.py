@@ -31,6 +31,7 @@ class Reader:
     """How a tool reads its input `i`, which is its argument.
 
     :ivar once: it reads once, front to back, and asks nothing by path, so that `streamable` is true of it
+    :ivar wrong: it fails with a stream, so that `streamable` is not true of it, and is declared all the same
     :ivar stdin: the input is its standard input, and no argument
     :ivar optional: its input may be null
     :ivar needs: what of the input is asked for by an expression; its value is in `$NEEDED`
@@ -40,6 +41,7 @@ class Reader:
     script: str
     accepts: tuple[tuple[str, int], ...] = (("File", 0),)
     once: bool = False
+    wrong: bool = False
     stdin: bool = False
     optional: bool = False
     needs: str = ""
@@ -48,6 +50,8 @@ class Reader:
 
 #: What it makes depends on how large the file is that it has open, as with `wc`: that is seen only where it is tried.
 SIZED: Final = "sized"
+#: It refuses a pipe. It is drawn only with a wrong declaration.
+REFUSES: Final = "refuses"
 _WALK = "find . | LC_ALL=C sort; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 -r cat"
 _LINES = 'for k in 1 2 3; do IFS= read -r l || break; echo "$l"; sleep 0.03; done; cat'
 READERS: Final[Mapping[str, Reader]] = {
@@ -58,7 +62,8 @@ READERS: Final[Mapping[str, Reader]] = {
     "head": Reader('head -n 2 "$1"', once=True),
     "sort": Reader('LC_ALL=C sort "$1"', once=True),
     "name": Reader('echo "$NEEDED"; cat "$1"', once=True, needs="$(inputs.i.basename) $(inputs.i.nameext)"),
-    "twice": Reader('wc -l < "$1"; cat "$1"'),
+    "twice": Reader('wc -l < "$1"; cat "$1"', wrong=True),
+    REFUSES: Reader('{ [ "$(stat -c %F -)" != fifo ] || exit 7; cat; } < "$1"', wrong=True),
     SIZED: Reader('{ s=$(stat -c %s -); [ "$s" -eq 0 ] || [ "$s" -ge 9999 ] || echo short; cat; } < "$1"'),
     "asks": Reader('if [ -s "$1" ]; then cat "$1"; else echo nothing; fi'),
     "size": Reader('echo "$NEEDED"; cat "$1"', needs="$(inputs.i.size)"),

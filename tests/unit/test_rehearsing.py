@@ -18,6 +18,7 @@ from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.proofs import Proof, RememberedProofs
 from streamflow_io.run import rehearsals as module
+from streamflow_io.run.attempts import StreamingJobs
 from streamflow_io.run.programs import Programs
 from streamflow_io.run.rehearsal import Rehearsal
 from streamflow_io.run.rehearsal_rules import Finding, unknown
@@ -76,7 +77,7 @@ class Stage:
         monkeypatch.setattr(self.proofs, "_open", nothing)  # A file takes its time.
         programs: Any = (("cat", (9, 8, "libc")),)
         candidates = {f"/{name}": Candidate(f"tool {name}", ("text", "more"), programs) for name in "abc"}
-        plan = SimpleNamespace(candidates=candidates, annotations={})
+        plan = SimpleNamespace(candidates=candidates, annotations={}, is_auto=True)
         context = SimpleNamespace(
             deployment_manager=SimpleNamespace(get_connector=lambda name: object()),
             scheduler=SimpleNamespace(get_hardware=lambda name: Hardware(1, 600)),
@@ -89,6 +90,7 @@ class Stage:
             cast(Any, context),
             self.proofs,
             Programs(),
+            StreamingJobs(),
             cast(Any, self.jobs),
             self.used,
             self.records.append,

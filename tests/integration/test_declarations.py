@@ -1,0 +1,271 @@
+"""Inputs that are declared `streamable`, and are not read so: results are those of plain StreamFlow all the same."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamflow_io.cli import main
+from streamflow_io.commands.plan import plan_file
+from streamflow_io.learned.proofs import Proof, known_proofs
+from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+
+CODE = "[SFIO-S022]"
+#: Nothing but what goes wrong.
+ALONE = {"rehearse": "never"}
+LINES = "seq 20000 | while read -r n; do echo line $n; done"
+
+OPENS_TWICE = "cat $file $file > read.txt"
+ASKS_THE_SIZE = 'import os, sys; assert os.fstat(f.fileno()).st_size > 99999, "too short"; print(len(f.read()))'
+SEEKS = "f.seek(0, 2); n = f.tell(); f.seek(0); print(n, len(f.read()))"
+MAPS = "import mmap; print(len(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)[:]))"
+READERS = {"twice": OPENS_TWICE, "size": ASKS_THE_SIZE, "seeks": SEEKS, "maps": MAPS}
+
+
+def producer(script: str = f"note start; {{ {LINES}; }} > out.txt; note end", rule: Document | None = None) -> Document:
+    out = streamable(outputBinding={"glob": "out.txt"}) if rule is None else found("out.txt")
+    return tool(script, {}, {"out": out}, None if rule is None else [streaming(rule)])
+
+
+def reader(script: str, by: str = "path", **fields: Any) -> Document:
+    """A tool that reads `file`, which is declared `streamable`: a shell script, or one in Python with the file `f`."""
+    inputs = {"file": streamable(), **fields.pop("inputs", {})}
+    if "f." not in script:
+        return tool(f"note read; {script}", inputs, {"out": found("read.txt")}, **fields)
+    opened = 'open(sys.argv[1], "rb")' if by == "path" else "sys.stdin.buffer"
+    argument = '"$file"' if by == "path" else ""
+    command = f"note read; {sys.executable} -ISc 'import sys; f = {opened}; {script}' {argument} > read.txt"
+    if by != "path":
+        fields["stdin"] = "$(inputs.file.path)"
+    return tool(command, inputs, {"out": found("read.txt")}, **fields)
+
+
+def chain(second: Document, first: Document | None = None, **more: Document) -> Document:
+    steps: dict[str, Document] = {
+        "a": {"run": first or producer(), "in": {}},
+        "b": {"run": second, "in": {"file": "a/out"}},
+        **more,
+    }
+    return workflow({}, steps, {name: f"{name}/out" for name in steps})
+
+
+def known(bench: Bench) -> list[Proof]:
+    path = bench.data / "streamflow-io" / "learned.db"
+    return [proof for proof in known_proofs(path) if proof.key.kind == "declared"] if path.exists() else []
+
+
+def warned(run: Run) -> list[str]:
+    return [line for line in run.log.splitlines() if " WARNING " in line and "later runs do not stream" in line.lower()]
+
+
+@pytest.mark.parametrize("by", ["path", "stdin"])
+@pytest.mark.parametrize("name", READERS)
+def test_a_wrong_reader_reads_the_file(bench: Bench, name: str, by: str) -> None:
+    if name == "twice" and by == "stdin":
+        pytest.skip("nobody opens standard input")
+    document = chain(reader(READERS[name], by))
+    plain, ours = bench.run_both(document, config=ALONE)
+    [warning] = warned(ours)
+    assert "/b/file is declared `streamable`, but it fails with a stream, and not with the file" in warning
+    assert "Take `streamable` off /b/file" in warning
+    assert warning.endswith(CODE)
+    assert len(ours.times("read")) == 2
+    [proof] = known(bench)
+    assert proof.is_refused
+    assert (proof.step, proof.key.port) == ("/b", "file")
+
+    again = bench.run(document, config=ALONE)
+    assert again.ok, again.errors
+    assert again.results == plain.results
+    assert len(again.times("read")) == 1
+    assert again.time("read") > again.time("end")
+    assert not warned(again)
+    assert "/a/out -> /b/file is delivered at termination: /b/file is declared `streamable`, but" in again.log
+
+
+def test_strict_declarations_fail_the_run(bench: Bench) -> None:
+    run = bench.run(chain(reader(OPENS_TWICE)), config={**ALONE, "declarations": "strict"})
+    assert run.code != 0
+    assert "was opened again" in run.errors
+    assert known(bench) == []
+
+
+def test_a_rule_with_no_update_recovers_the_same(bench: Bench) -> None:
+    rule = {"port": "out", "committed": "on_close", "mode": "no_update"}
+    document = chain(reader(SEEKS), producer(rule=rule))
+    plain, ours = bench.run_both(document, config=ALONE)
+    assert len(warned(ours)) == 1
+    again = bench.run(document, config=ALONE)
+    assert again.results == plain.results
+    assert len(again.times("read")) == 1
+    assert "is declared `streamable`, but an earlier run has found" in again.log
+
+
+#: It writes the size that the system tells, as `zstd` does.
+WRITES_THE_SIZE = "import os; print(os.fstat(f.fileno()).st_size, len(f.read()))"
+WAITS = {"rehearse": "wait"}
+
+
+def compared(bench: Bench) -> dict[str, tuple[str | None, str | None]]:
+    """What was found of each declared input."""
+    return {f"{proof.step}/{proof.key.port}": (proof.way, proof.reason) for proof in known(bench)}
+
+
+def test_a_reader_that_asks_its_open_stream_for_the_size_is_found(bench: Bench) -> None:
+    document = chain(reader(WRITES_THE_SIZE))
+    plain = bench.run(document, io=False)
+    ours = bench.run(document, config=WAITS)
+    assert ours.ok, ours.errors
+    assert ours.results != plain.results
+    reason = "its output `out` (read.txt) is another one when it reads the complete file"
+    assert compared(bench) == {"/b/file": (None, reason)}
+    [warning] = warned(ours)
+    assert f"/b/file is declared `streamable`, but {reason}. The results of this run are those of the stream" in warning
+    assert bench.leftovers() == []
+
+    again = bench.run(document, config=WAITS)
+    assert again.results == plain.results
+    assert not warned(again)
+    assert f"an earlier run has found: {reason}" in again.log
+
+
+def test_a_reader_that_does_something_else_with_short_files_is_found(bench: Bench) -> None:
+    """As `wc`, which pads its columns by the size: with this file as with a stream."""
+    aligned = "import os; n = os.fstat(f.fileno()).st_size; print(0 < n < 9999, len(f.read()))"
+    _, ours = bench.run_both(chain(reader(aligned)), config=WAITS)
+    assert len(warned(ours)) == 1
+    [(way, reason)] = compared(bench).values()
+    assert way is None
+    assert reason is not None
+    assert "its output `out` (read.txt)" in reason
+
+
+def test_a_right_declaration_is_compared_once(bench: Bench) -> None:
+    document = chain(reader("cat $file > read.txt"))
+    job = {"trace": str(bench.directory / "trace")}
+    _, ours = bench.run_both(document, job, config=WAITS)
+    assert compared(bench) == {"/b/file": ("pipe", None)}
+    assert not warned(ours)
+    again = bench.run(document, job, config=WAITS)
+    assert again.ok, again.errors
+    assert [record for record in bench.telemetry() if record["event"] == "rehearsed"] == []
+
+
+@pytest.mark.parametrize("varies", ["date +%s%N", "date +%s"])
+def test_what_differs_from_run_to_run_is_no_wrong_declaration(bench: Bench, varies: str) -> None:
+    document = chain(reader(f"{{ cat $file; {varies}; }} > read.txt"))
+    ours = bench.run(document, config=WAITS)
+    assert ours.ok, ours.errors
+    assert not warned(ours)
+    [(way, reason)] = compared(bench).values()
+    assert way == "pipe"
+    if varies == "date +%s%N":
+        assert reason == "its outputs differ from run to run: read.txt"
+
+
+def test_of_several_streams_the_wrong_one_is_found(bench: Bench) -> None:
+    script = f"""cat $file > read.txt; {sys.executable} -ISc 'import os, sys; f = open(sys.argv[1], "rb")
+print(os.fstat(f.fileno()).st_size, len(f.read()))' $other >> read.txt"""
+    both = tool(script, {"file": streamable(), "other": streamable()}, {"out": found("read.txt")})
+    steps: dict[str, Document] = {name: {"run": producer(), "in": {}} for name in "ac"}
+    document = workflow({}, {**steps, "b": {"run": both, "in": {"file": "a/out", "other": "c/out"}}}, {"b": "b/out"})
+    ours = bench.run(document, config=WAITS)
+    assert ours.ok, ours.errors
+    found_of = compared(bench)
+    assert found_of["/b/file"] == ("pipe", None)
+    assert found_of["/b/other"][0] is None
+    assert len(warned(ours)) == 1
+
+
+def test_a_reader_that_fails_with_the_file_fails_as_with_plain_streamflow(bench: Bench) -> None:
+    document = chain(reader("cat $file > read.txt; note failed; echo too bad >&2; exit 3"))
+    retrying = {"failureManager": {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}}
+    run = bench.run(document, config=ALONE, **retrying)
+    assert run.code != 0
+    assert "too bad" in run.errors
+    assert "streamable" not in run.errors
+    assert len(run.times("failed")) == 3
+    assert known(bench) == []
+
+
+def test_a_reader_that_fails_with_the_file_once_is_not_accused(bench: Bench) -> None:
+    """It fails twice, whatever it reads."""
+    script = "cat $file > read.txt; note failed; [ $(grep -c failed $TRACE) -gt 2 ]"
+    retrying = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
+    run = bench.run(chain(reader(script)), config=ALONE, **retrying)
+    assert run.ok, run.errors
+    assert not warned(run)
+    assert known(bench) == []
+
+
+def test_a_reader_that_ends_without_its_outputs_reads_the_file(bench: Bench) -> None:
+    """It takes what has no size for empty."""
+    script = "import os; os.fstat(f.fileno()).st_size and open('made.txt', 'w').write(f.read().decode())"
+    second = reader(script.replace("'", '"'))
+    second["outputs"] = {"out": found("made.txt")}
+    _, ours = bench.run_both(chain(second), config=ALONE)
+    assert len(warned(ours)) == 1
+
+
+def test_those_that_read_from_a_wrong_reader_start_again(bench: Bench) -> None:
+    first = producer("for i in 1 2 3; do echo line $i; sleep 0.2; done > out.txt")
+    middle = tool(
+        "while read -r line; do echo middle $line; done < $file > middle.txt; cat $file >> middle.txt",
+        {"file": streamable()},
+        {"out": streamable(outputBinding={"glob": "middle.txt"})},
+    )
+    last = reader("cat $file > read.txt")
+    steps: dict[str, Document] = {
+        "a": {"run": first, "in": {}},
+        "b": {"run": middle, "in": {"file": "a/out"}},
+        "c": {"run": last, "in": {"file": "b/out"}},
+    }
+    _, ours = bench.run_both(workflow({}, steps, {name: f"{name}/out" for name in steps}), config=ALONE)
+    [warning] = warned(ours)
+    assert "/b/file" in warning
+    assert [proof.step for proof in known(bench)] == ["/b"]
+
+
+def test_a_scatter_is_told_once(bench: Bench) -> None:
+    making = tool(
+        "echo sample $sample > out.txt; sleep 0.3; seq 100 >> out.txt",
+        {"sample": "string"},
+        {"out": streamable(outputBinding={"glob": "out.txt"})},
+    )
+    reading = tool(
+        "note read; cat $file $file > read.txt", {"file": streamable(), "sample": "string"}, {"out": found("read.txt")}
+    )
+    steps: dict[str, Document] = {
+        "a": {"run": making, "in": {"sample": "samples"}, "scatter": "sample"},
+        "b": {
+            "run": reading,
+            "in": {"file": "a/out", "sample": "samples"},
+            "scatter": ["file", "sample"],
+            "scatterMethod": "dotproduct",
+        },
+    }
+    document = workflow({"samples": "string[]"}, steps, {"b": "b/out"})
+    samples = [f"s{number}" for number in range(12)]
+    _, ours = bench.run_both(document, {"samples": samples}, config=ALONE)
+    assert len(warned(ours)) == 1
+    assert len(known(bench)) == 1
+    assert len(ours.times("read")) < 2 * len(samples)
+
+
+def test_what_is_forgotten_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = chain(reader(OPENS_TWICE))
+    assert len(warned(bench.run(document, config=ALONE))) == 1
+    path = bench.write(document, {}, io=True, config=ALONE)
+    monkeypatch.setenv("XDG_DATA_HOME", str(bench.data))
+    assert edges_of(path) == {"/b/file": ("termination", "refuted")}
+    assert main(["learned", "forget", "--all"]) == 0
+    assert edges_of(path) == {"/b/file": ("stream", "not compared yet")}
+    assert len(warned(bench.run(document, config=ALONE))) == 1
+
+
+def edges_of(path: Path) -> dict[str, tuple[str, str]]:
+    plan = plan_file(path).to_json()["workflows"]["main"]
+    return {edge["input"]: (edge["delivery"], edge["declared"]) for edge in plan["edges"]}
