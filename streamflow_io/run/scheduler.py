@@ -24,7 +24,7 @@ from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import DefaultScheduler, JobAllocation, JobContext
 from typing_extensions import Self
 
-from streamflow_io._streamflow import mend_containers_on_ssh_hosts
+from streamflow_io._streamflow import mend_containers_on_ssh_hosts, mend_queued_streams
 from streamflow_io.messages import Code, coded
 
 from .disk_waits import DiskWaits
@@ -53,7 +53,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     An I/O task: what it uses is bounded by the storage's bandwidth and by the I/O executors. Both keep their memory
     requirement. Of several locations, the jobs of a gang get the same, as far as its cores allow.
 
-    :ivar run: what serves the hints of the workflow, if it has some
+    :ivar run: what serves the workflow; None: it is not translated yet
     """
 
     def __init__(self, context: StreamFlowContext, **config: Any) -> None:
@@ -63,6 +63,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         super().__init__(context, self.config.retry_delay if config else None)
         explain_locked_database(context.config)
         mend_containers_on_ssh_hosts()
+        mend_queued_streams()
         self.run: Run | None = None
         self._without_cores: dict[str, float] = {}
         self._waking: asyncio.Task[None] | None = None
@@ -95,7 +96,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         )
 
     def begin(self, plan: Plan, start_here: StartRuntime | None = None) -> None:
-        """Serve the hints of a workflow that is about to run; see :class:`~.context.Run`."""
+        """Serve a workflow that is about to run; see :class:`~.context.Run`."""
         from .context import Run
 
         self.run = Run(self, plan, start_here)
@@ -110,7 +111,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
     def get_connector(self, job_name: str) -> Connector:
         connector = super().get_connector(job_name)
-        return connector if self.run is None else self.run.runner.connector(job_name, connector)
+        return connector if self.run is None else self.run.connector(job_name, connector)
 
     def get_hardware(self, job_name: str) -> Hardware:
         # A command sees the cores that its step declares (`runtime.cores`), however it was admitted.

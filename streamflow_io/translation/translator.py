@@ -1,8 +1,8 @@
 """The translator of CWL workflows that serves the hints.
 
-StreamFlow imports every plugin in every run, and not every run has hints: what is needed only with hints is imported by
-:mod:`~streamflow_io.translation.planning` and :mod:`~streamflow_io.translation.serving`, which are imported here when
-there may be some.
+StreamFlow imports every plugin in every run, also with another scheduler: what only our runs need is imported by
+:mod:`~streamflow_io.translation.serving`, and what only hints need by :mod:`~streamflow_io.translation.planning`. Both
+are imported here when they are needed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from streamflow.core.workflow import Workflow
 from streamflow.cwl.translator import CWLTranslator
 
-from streamflow_io._streamflow import tools_loaded_once
+from streamflow_io._streamflow import separate_standard_error, tools_loaded_once
 from streamflow_io.run.scheduler import IOAwareScheduler
 
 from .detection import can_have_hints
@@ -33,14 +33,15 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         # Modules, and below the translated graph, live as long as the run: the collector need not look at them again
         # and again.
         gc.freeze()
-        if scheduler.concerns_any_workflow or can_have_hints(self.cwl_definition):
-            from .serving import apply
+        from .serving import apply, begin_without_hints
 
+        if scheduler.concerns_any_workflow or can_have_hints(self.cwl_definition):
             plan = self.plan()
             apply(plan, scheduler)
             workflow = plan.workflow
         else:
             workflow = self._translate()
+            begin_without_hints(workflow, str(self.cwl_definition.loadingOptions.fileuri or ""), scheduler)
         gc.freeze()
         return workflow
 
@@ -58,4 +59,6 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
 
     def _translate(self) -> Workflow:
         with tools_loaded_once():
-            return super().translate()
+            workflow = super().translate()
+        separate_standard_error(workflow)
+        return workflow
