@@ -13,7 +13,9 @@ calls `._get_binding_filter`. Our executor overrides `StreamFlowExecutor._wait_o
 from __future__ import annotations
 
 import asyncio
+import posixpath
 import shlex
+from asyncio.subprocess import STDOUT
 from collections.abc import Iterator, MutableMapping, MutableSequence, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -364,6 +366,58 @@ def _own_location(host: SSHConnector, location: ExecutionLocation) -> ExecutionL
     while own is not None and own.deployment != host.deployment_name:
         own = own.wraps
     return own or location
+
+
+# An expression: StreamFlow evaluates it for each job. It lies beside the directories of the job, where no glob looks.
+_STANDARD_ERROR = ".streamflow-io-stderr"
+
+
+def separate_standard_error(workflow: Workflow) -> None:
+    """Give the jobs of each tool with a `stdout` and without a `stderr` a file of their own for standard error.
+
+    StreamFlow 0.2.0rc3 writes both into the file of the `stdout`. CWL says that they are apart.
+    """
+    for step in workflow.steps.values():
+        command = getattr(step, "command", None)
+        if isinstance(command, CWLCommand) and command.stdout is not None and command.stderr is None:
+            command.stderr = f"$(runtime.tmpdir){_STANDARD_ERROR}"
+
+
+def is_separate_standard_error(path: object) -> bool:
+    """Whether a file is one of those that :func:`separate_standard_error` names: nobody else reads it."""
+    return isinstance(path, str) and path.endswith(_STANDARD_ERROR)
+
+
+_run_queued = QueueManagerConnector.run
+
+
+def mend_queued_streams() -> None:
+    """Let queue managers, from now on in this process, keep the standard error of a job out of its `stdout` file.
+
+    StreamFlow 0.2.0rc3 ends the command of each job with `2>&1`, also where the tool names a `stderr`.
+    """
+    QueueManagerConnector.run = _run_queued_apart
+
+
+async def _run_queued_apart(
+    self: QueueManagerConnector,
+    location: ExecutionLocation,
+    command: MutableSequence[str],
+    *words: Any,
+    workdir: str | None = None,
+    stdout: int | str = STDOUT,
+    stderr: int | str = STDOUT,
+    job_name: str | None = None,
+    **options: Any,
+) -> tuple[str, int] | None:
+    if job_name is not None and isinstance(stderr, str) and stderr != stdout:
+        # The command opens it itself: what comes after the braces does not concern it.
+        command = ["{", *command, f"2>{shlex.quote(posixpath.join(workdir or '', stderr))}", ";", "}"]
+        stderr = stdout
+    result: tuple[str, int] | None = await _run_queued(
+        self, location, command, *words, workdir=workdir, stdout=stdout, stderr=stderr, job_name=job_name, **options
+    )
+    return result
 
 
 def container_command(connector: Connector, location: ExecutionLocation, words: Sequence[str]) -> list[str]:

@@ -52,6 +52,9 @@ GROUPS = {
     "a run, and what it has shown": {
         "watch": _Entry("show a run while it goes on", ("", "last --web")),
         "runs": _Entry("list the runs that have telemetry", ("",)),
+        "logs": _Entry(
+            "show what jobs said, and how they ended", ("last", "last /align", "last /align 0.1", "last /align --list")
+        ),
         "report": _Entry(
             "show where the time of runs went", ("last", "plain auto -o compared.html", "last --format perfetto")
         ),

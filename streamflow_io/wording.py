@@ -1,5 +1,7 @@
 """Words for people. Pure."""
 
+import re
+
 
 def counted(number: int, what: str) -> str:
     """As `1 step`, `1,400 steps`."""
@@ -18,6 +20,21 @@ def size_text(size: float) -> str:
 def shortened(text: str) -> str:
     """A text for a message, of at most some 200 characters."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+
+
+def last_lines(text: str, most: int = 20) -> list[str]:
+    """The last lines of what a program has printed, as a terminal shows them, without what a terminal would obey.
+
+    Of a line that was written over again and again, as a progress bar is, the last state is kept; of a long one the
+    first 500 characters.
+    """
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.rstrip().split("\n")[-most:]]
+    shown = [displayed(_SEQUENCES.sub("", line)).rstrip() for line in lines]
+    return [line if len(line) <= 500 else f"{line[:500]}..." for line in shown] if text.strip() else []
+
+
+# What sets colours, moves the cursor, or names the window.
+_SEQUENCES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 
 
 def displayed(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Adapter: all that lives as long as one run of a workflow with hints."""
+"""Adapter: all that lives as long as one run of a workflow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from streamflow.core.context import StreamFlowContext
-from streamflow.core.deployment import Target
+from streamflow.core.deployment import Connector, Target
 from streamflow.core.scheduling import Hardware
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Port, Status, Token
@@ -42,6 +42,7 @@ from .deployment_sites import Sites
 from .execution import Execution
 from .failure import Failure
 from .gang_placement import GangPlacement
+from .job_logs import JobLogs
 from .job_runner import JobRunner
 from .job_warnings import JobWarnings
 from .learned_streams import LearnedStreams
@@ -81,7 +82,7 @@ class Scheduling(Protocol):
 
 
 class Run:
-    """Everything that lives as long as one run of one workflow with hints.
+    """Everything that lives as long as one run of one workflow.
 
     :ivar config: of the scheduler
     :ivar streaming_jobs: the jobs that stream to others
@@ -105,6 +106,10 @@ class Run:
 
     def __init__(self, scheduler: Scheduling, plan: Plan, start_here: StartRuntime | None = None) -> None:
         self._plan = plan
+        # Of a run that asks for nothing of ours only its failure is spoken of.
+        self._asks = bool(any(plan.annotations.values()) or plan.candidates) or (
+            scheduler.config.observe or scheduler.config.runtime == "off"
+        )
         self._coordination = CoordinationRecord(plan)
         self.config = scheduler.config
         self._directory: Path | None = None
@@ -191,7 +196,8 @@ class Run:
         self.runner = JobRunner(
             self.reach, self.recorder, self.warnings, self._limits, self.stream_rates, self._writes, self.lent_cores
         )
-        self.failure = Failure(plan.workflow, scheduler.job_allocations)
+        self._logs = JobLogs(scheduler.context, plan.workflow.steps, self._record, self._telemetry.keep)
+        self.failure = Failure(plan.workflow, scheduler.job_allocations, self._logs.is_success)
         self.storages = StorageAdmission(
             scheduler.context,
             self.config,
@@ -247,9 +253,15 @@ class Run:
             for line in self._telemetry.close(self.failure.status):
                 logger.info(line)
         if self._directory is not None:
+            self.failure.recorded(self._directory.name)
+        if self._directory is not None and self._asks:
             await asyncio.to_thread(self._coordination.write_ran, self._directory)
             logger.info(f"Telemetry of this run is in {self._directory}: streamflow-io report {self._directory.name}")
         await self._runtimes.close()
+
+    def connector(self, job_name: str, inner: Connector) -> Connector:
+        """What the command of a job is to be run through."""
+        return self._logs.connector(job_name, self.runner.connector(job_name, inner))
 
     def needs_no_core(self, job: Job) -> bool:
         """Whether a job may start where no core is free: an I/O task, or one that reads from a job that is running."""
@@ -302,6 +314,11 @@ class Run:
 
     async def ended(self, job_name: str, status: Status) -> None:
         """A job has ended, however: what it has held is for others."""
+        # Before anything is waited for: what StreamFlow has logged last is of this job.
+        if status is Status.FAILED:
+            status = self.failure.job_failed(job_name, self._logs.ended(job_name))
+        else:
+            self._logs.ended(job_name)
         try:
             await self.runner.end(job_name, status is Status.COMPLETED)
         finally:
@@ -312,8 +329,6 @@ class Run:
         self.gangs.ended(job_name)
         if self.lent_cores is not None:
             self.lent_cores.ended(job_name, status is Status.COMPLETED)
-        if status is Status.FAILED:
-            self.failure.job_failed(job_name)
 
     def abandoned(self, job_name: str) -> None:
         """A job that was submitted will not start."""
@@ -341,7 +356,8 @@ class Run:
     def _locate(self) -> Path:
         remove_old_runs()
         self._directory = create_run_directory(self._plan.workflow.name)
-        self._coordination.write_planned(self._directory)
+        if self._asks:
+            self._coordination.write_planned(self._directory)
         return self._directory / TELEMETRY_FILE
 
     def _record(self, record: Record) -> None:

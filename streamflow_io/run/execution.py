@@ -26,7 +26,6 @@ from .awaited_streams import AwaitedStreams
 from .barrier import Producers, RewrittenError, check_read, settled
 from .delivering import Deliverer
 from .ending import GaveWayError, JobFailedError, ProducerRestartError, blaming, check_exit, exit_of
-from .failure import Failure
 from .inputs import (
     byte_streams,
     gated_input,
@@ -92,7 +91,6 @@ class StreamingRun(Protocol):
     stream_rates: StreamRates
     learned_streams: LearnedStreams
     awaited: AwaitedStreams
-    failure: Failure
 
     @property
     def rehearsals(self) -> Performances | None: ...
@@ -163,9 +161,6 @@ class Execution:
                         f"FAILED Job {self._job.name}: StreamFlow has no File with a name that is not UTF-8: "
                         f"{readable(str(error.object))}"
                     ) from None
-        except (UnrecoverableWorkflowException, NodeRuntimeError) as error:
-            self._run.failure.explain(self._job.name, str(error))
-            raise
         finally:
             self._run.sessions.split_ended(self._job.name)
             record.close()

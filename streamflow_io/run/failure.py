@@ -1,4 +1,4 @@
-"""Adapter: what a run says when it fails: who failed, why, and what was cancelled because of it.
+"""Adapter: what a run says when it fails: which job failed first, and why.
 
 StreamFlow closes its database while steps still run, and logs what each of them then runs into. Whoever wants to see
 that sees it with `--debug`.
@@ -10,8 +10,8 @@ import asyncio
 import logging
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 
 from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.workflow import Status, Workflow
@@ -19,8 +19,10 @@ from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.step import ExecuteStep
 
-if TYPE_CHECKING:
-    from streamflow_io.telemetry.records import RunStatus
+from streamflow_io.telemetry.records import RunStatus
+from streamflow_io.wording import displayed
+
+from .job_logs import LastWords
 
 _END = "FAILED Workflow execution"
 _LONGEST_REASON = 500
@@ -34,33 +36,48 @@ _FALLING_APART = tuple(
 
 
 class Failure(logging.Filter):
-    """Lets pass of the log of a run that has failed what tells something new.
+    """Lets pass of the log of a run that has failed what tells something new, and makes its last words.
 
     :param jobs: those that were scheduled, by name
+    :param succeeds: whether a command of a job succeeds with an exit code
     """
 
-    def __init__(self, workflow: Workflow, jobs: Mapping[str, JobAllocation]) -> None:
+    def __init__(
+        self,
+        workflow: Workflow,
+        jobs: Mapping[str, JobAllocation],
+        succeeds: Callable[[str, int | None], bool] = lambda _, code: code == 0,
+    ) -> None:
         super().__init__()
         self._workflow = workflow
         self._jobs = jobs
-        self._reasons: dict[str, str] = {}
+        self._succeeds = succeeds
+        # What was logged last as an error.
+        self._error = ""
         self._failed: str | None = None
-        self._given_up: list[str] = []
+        self._reason = ""
+        self._words: LastWords | None = None
+        self._run: str | None = None
         self._not_run: list[str] = []
         self._is_closing = False
+        logger.addFilter(self)
 
-    def explain(self, job: str, reason: str) -> None:
-        """A job is about to fail for good."""
-        text = " ".join(reason.removeprefix(f"FAILED Job {job}").split()).lstrip(": ")
-        self._reasons[job] = text.removeprefix("with error: ")
+    def job_failed(self, job: str, words: LastWords | None = None) -> Status:
+        """A job has failed for good, or was cancelled because another has failed: StreamFlow has just logged why.
 
-    def job_failed(self, job: str) -> None:
-        """A job has failed for good, or was cancelled because another has failed."""
+        :param words: how its command has ended; None: it has run none
+        :return: which of the two
+        """
+        if self._error.startswith(f"CANCELLED Job {job}"):
+            return Status.CANCELLED
         if self._failed is None:
-            self._failed = job
-            running = (name for name, known in self._jobs.items() if known.status is Status.RUNNING and name != job)
-            self._given_up = sorted(name for name in running if posixpath.dirname(name) in self._tools)
+            self._failed, self._reason, self._words = job, self._error, words
             self._install()
+        return Status.FAILED
+
+    def recorded(self, run: str) -> None:
+        """The record of the run has this name."""
+        self._run = run
 
     def closing(self) -> None:
         """The run has ended, and its context is being closed."""
@@ -88,13 +105,15 @@ class Failure(logging.Filter):
             log.addFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if logger.isEnabledFor(logging.DEBUG):
-            return True
         message = _COLOUR.sub("", record.getMessage())
         if message == _END:
             record.msg, record.args = f"{_END}{self._summary()}", ()
             if record.exc_info and isinstance(record.exc_info[1], WorkflowExecutionException):
                 record.exc_info = None
+            return True
+        if record.levelno >= logging.ERROR:
+            self._error = message
+        if logger.isEnabledFor(logging.DEBUG) or not (self._failed is not None or self._is_closing):
             return True
         if message.startswith("CANCELLED Job ") or _is_cancellation(record):
             return False
@@ -104,12 +123,31 @@ class Failure(logging.Filter):
 
     def _summary(self) -> str:
         parts = []
-        if self._failed is not None:
-            reason = self._reasons.get(self._failed)
-            parts.append(f"job {self._failed} has failed" + (f" ({reason[:_LONGEST_REASON]})" if reason else ""))
-        parts += _some("given up because of that: job", self._given_up)
+        if (job := self._failed) is not None:
+            parts.append(f"job {job} of step {posixpath.dirname(job)} has failed ({self._how(job)})")
         parts += _some("not run: step", self._not_run)
-        return ": " + "; ".join(parts) if parts else ""
+        told = ": " + "; ".join(parts) if parts else ""
+        if job is None:
+            return told
+        words = self._words
+        if words is not None:
+            what = "standard error" if words.stream == "stderr" else "output"
+            told += f"\nThe last lines of its {what}:" if words.lines else f"\nIt has written nothing to its {what}"
+            told = "\n\t".join([told, *words.lines])
+        if self._run is not None:
+            told += f"\nMore: streamflow-io logs {shlex.join([self._run, *posixpath.split(job)])}"
+        return told
+
+    def _how(self, job: str) -> str:
+        """Why a job has failed, without the last lines of its command."""
+        words, reason = self._words, self._reason.removeprefix(f"FAILED Job {job}")
+        if words is not None and words.lines:
+            reason = reason.replace("\n\t".join(words.lines), "")
+        reason = " ".join(displayed(reason).split()).lstrip(": ").removeprefix("with error:").strip()
+        reason = re.sub(r"^\(([^()]*)\)", r"\1", reason)
+        if words is not None and words.code is not None and not self._succeeds(job, words.code):
+            reason = reason or f"exit code {words.code}"
+        return reason[:_LONGEST_REASON] or "no reason is known"
 
 
 def _is_cancellation(record: logging.LogRecord) -> bool:

@@ -42,7 +42,7 @@ async def checksums_below(directory: StreamFlowPath) -> dict[str, str]:
 
     :raises NoChecksumsError: if there is nothing at the location that makes them
     """
-    root = _innermost(directory)
+    root = innermost(directory)
     if isinstance(root, RemoteStreamFlowPath):
         said = await _find(root, f"-exec sh -c {shlex.quote(_SUMS)} sh {{}} +")
         sums = dict(_pairs(said) if said.startswith(b"\0") else map(_named, filter(None, said.split(b"\n"))))
@@ -52,7 +52,7 @@ async def checksums_below(directory: StreamFlowPath) -> dict[str, str]:
     return await asyncio.to_thread(_checksums_below, Path(root))
 
 
-def _innermost(path: StreamFlowPath) -> StreamFlowPath:
+def innermost(path: StreamFlowPath) -> StreamFlowPath:
     """The same path nearest to the driver: what is on its own file system, as a queue manager's, needs no command."""
     return get_inner_path(path, recursive=True) or path
 

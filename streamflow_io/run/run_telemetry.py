@@ -50,6 +50,10 @@ class RunTelemetry:
         elif self._reader is not None and matters_at_the_end(record):
             self._reader.told(record)
 
+    def keep(self, name: str, content: bytes) -> None:
+        """Keep a file in the directory of the run, by its relative path. Raises nothing; returns at once."""
+        self._writer.write((name, content))
+
     def show(self, record: ProgressRecord) -> None:
         """The state of the run is this one now. Raises nothing; returns at once."""
         self._latest.write(record)

@@ -19,12 +19,12 @@ from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
 from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job, Status, Workflow
+from streamflow.core.workflow import Job, Status
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import DefaultScheduler, JobAllocation, JobContext
 from typing_extensions import Self
 
-from streamflow_io._streamflow import end_with_the_last_step, mend_containers_on_ssh_hosts
+from streamflow_io._streamflow import end_with_the_last_step, mend_containers_on_ssh_hosts, mend_queued_streams
 from streamflow_io.messages import Code, coded
 
 from .disk_waits import DiskWaits
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from streamflow_io.telemetry.records import WaitCause
 
     from .context import Run
-    from .failure import Failure
     from .lent_cores import LentCores
     from .plan import Plan
     from .storage_admission import StorageAdmission
@@ -54,7 +53,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     An I/O task: what it uses is bounded by the storage's bandwidth and by the I/O executors. Both keep their memory
     requirement. Of several locations, the jobs of a gang get the same, as far as its cores allow.
 
-    :ivar run: what serves the hints of the workflow, if it has some
+    :ivar run: what serves the workflow; None: it is not translated yet
     """
 
     def __init__(self, context: StreamFlowContext, **config: Any) -> None:
@@ -65,8 +64,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         explain_locked_database(context.config)
         mend_containers_on_ssh_hosts()
         end_with_the_last_step()
+        mend_queued_streams()
         self.run: Run | None = None
-        self._failure: Failure | None = None
         self._without_cores: dict[str, float] = {}
         self._waking: asyncio.Task[None] | None = None
         # Steps all of whose jobs ask for the same, and can start.
@@ -98,16 +97,10 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         )
 
     def begin(self, plan: Plan, start_here: StartRuntime | None = None) -> None:
-        """Serve the hints of a workflow that is about to run; see :class:`~.context.Run`."""
+        """Serve a workflow that is about to run; see :class:`~.context.Run`."""
         from .context import Run
 
         self.run = Run(self, plan, start_here)
-
-    def explain_failure(self, workflow: Workflow) -> None:
-        """Say in one message why a workflow has failed that has nothing to be served."""
-        from .failure import Failure
-
-        self._failure = Failure(workflow, self.job_allocations)
 
     async def close(self) -> None:
         self._disk_waits.close()
@@ -115,13 +108,11 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             await asyncio.gather(self._waking, return_exceptions=True)
         if self.run is not None:
             await self.run.close()
-        elif self._failure is not None:
-            self._failure.closing()
         await super().close()
 
     def get_connector(self, job_name: str) -> Connector:
         connector = super().get_connector(job_name)
-        return connector if self.run is None else self.run.runner.connector(job_name, connector)
+        return connector if self.run is None else self.run.connector(job_name, connector)
 
     def get_hardware(self, job_name: str) -> Hardware:
         # A command sees the cores that its step declares (`runtime.cores`), however it was admitted.
@@ -182,8 +173,6 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
                 await self.run.started(job_name)
             elif status is not Status.FIREABLE:
                 await self.run.ended(job_name, status)
-        elif self._failure is not None and status is Status.FAILED:
-            self._failure.job_failed(job_name)
         # Those that wait for bandwidth and for cores are woken by this: what is free has been returned.
         await super().notify_status(job_name, status)
 

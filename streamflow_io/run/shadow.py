@@ -16,7 +16,7 @@ from streamflow.core.scheduling import Hardware
 from streamflow.core.workflow import Job
 from streamflow.data.manager import DefaultDataManager
 
-from streamflow_io._streamflow import OwnPaths
+from streamflow_io._streamflow import OwnPaths, is_separate_standard_error
 
 from .steps import StreamingExecuteStep
 
@@ -49,6 +49,8 @@ def shadow_of(step: StreamingExecuteStep, job: Job, connector: Connector, hardwa
     shadow.workflow = workflow
     shadow.command = copy(step.command)
     shadow.command.step = shadow
+    if is_separate_standard_error(shadow.command.stderr):
+        shadow.command.stderr = "/dev/null"
     shadow.output_processors = deepcopy(step.output_processors, {id(step.workflow): workflow})
     location = context.scheduler.get_locations(job.name)[0]
     for directory in (job.input_directory, job.output_directory, job.tmp_directory):

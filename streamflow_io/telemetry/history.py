@@ -12,6 +12,7 @@ from streamflow_io.hints.models import Direction
 from .records import (
     AdmittedRecord,
     ChoiceRecord,
+    CommandRecord,
     CommittedRecord,
     DelayCause,
     EdgeRecord,
@@ -238,7 +239,7 @@ class HistoryReader:
             _follow_session(history.sessions.get(record.session), record)
         elif isinstance(record, EndRecord):
             history.ended, history.status = True, record.status
-        elif isinstance(record, JobRecord):
+        elif isinstance(record, JobRecord) and not isinstance(record, CommandRecord):
             _follow(history, self._open_jobs, record, time)
 
     def _find_edge(self, record: Record) -> None:

@@ -16,12 +16,12 @@ from pydantic import ValidationError
 from streamflow_io.hints.errors import HintErrors
 
 from .records import RECORD, RunRecord
-from .retention import end_record, has_ended
+from .retention import end_record
 from .runs import TELEMETRY_FILE, run_names, runs_directory
 
-#: `killed`: nobody writes it any more, and it has no last record. On a file system without locks, or from another host
-#: than that of the run, a run that goes on may be called so, too.
-State = Literal["ended", "running", "killed"]
+#: `ended`: well, as far as is known. `killed`: nobody writes it any more, and it has no last record. On a file system
+#: without locks, or from another host than that of the run, a run that goes on may be called so, too.
+State = Literal["ended", "failed", "cancelled", "running", "killed"]
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,9 @@ def _summary(name: str) -> RunSummary | None:
 
 
 def _state(file: BinaryIO) -> State:
-    if has_ended(file):
-        return "ended"
+    if (end := end_record(file)) is not None:
+        status = end.get("status")
+        return "failed" if status == "failed" else "cancelled" if status == "cancelled" else "ended"
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:

@@ -237,6 +237,26 @@ class EndedRecord(JobRecord):
     usage: Usage | None = Field(None, description="where the node runtime ran it")
 
 
+class CommandRecord(JobRecord):
+    """A command of a job has ended: one for each attempt. `docs/telemetry.md` says where its standard error is."""
+
+    event: Literal["command"] = "command"
+    attempt: int = Field(description="from 1")
+    command: str = Field(description="as it was run, with its redirections; of a long one the first 16 kB")
+    location: str
+    directory: str | None = Field(None, description="where it ran")
+    started: float
+    code: int | None = Field(None, description="its exit code; none: not known")
+    stream: Literal["stderr", "both"] = Field(
+        "stderr", description="what is kept; `both`: standard output and standard error, which have gone to one place"
+    )
+    file: str | None = Field(
+        None, description="where that is kept, relative to the directory of the run; none: it is not"
+    )
+    bytes: int = Field(0, description="so many there were of it")
+    cut: int | None = Field(None, description="the file has so many bytes of its beginning, then its end; none: all")
+
+
 class RouteRecord(PossibleRoute, BaseRecord):
     """A way from an output of a step to an input of another; written at the start of a run that is observed."""
 
@@ -452,6 +472,7 @@ Record = Annotated[
     | RehearsedRecord
     | StartedRecord
     | EndedRecord
+    | CommandRecord
     | RouteRecord
     | EdgeRecord
     | FallbackRecord

@@ -6,12 +6,14 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import BinaryIO
 
 from streamflow_io.files import stranger
 
+from .job_logs import LOGS_DIRECTORY
 from .runs import COORDINATION_FILE, PROGRESS_FILE, TELEMETRY_FILE, run_names, runs_directory
 
 KEPT_RUNS = 100
@@ -47,13 +49,16 @@ def lock(descriptor: int) -> None:
 def _remove(directory: Path) -> None:
     """:raises OSError, ValueError: if it holds something else"""
     telemetry = directory / TELEMETRY_FILE
-    others = set(os.listdir(directory)) - {TELEMETRY_FILE, COORDINATION_FILE, PROGRESS_FILE, f".{PROGRESS_FILE}"}
+    ours = {TELEMETRY_FILE, COORDINATION_FILE, PROGRESS_FILE, f".{PROGRESS_FILE}", LOGS_DIRECTORY}
+    others = set(os.listdir(directory)) - ours
     if directory.is_symlink() or not telemetry.is_file() or others:
         return
     # For writing, without which NFS gives no lock.
     with os.fdopen(os.open(telemetry, os.O_RDWR | os.O_NOFOLLOW), "rb") as file:
         if _event(file.readline()) == "run" and (has_ended(file) or _was_killed(file)):
             # The telemetry last: without it this is no run any more, and would never be looked at again.
+            if (directory / LOGS_DIRECTORY).exists():
+                shutil.rmtree(directory / LOGS_DIRECTORY)
             for name in (COORDINATION_FILE, PROGRESS_FILE, f".{PROGRESS_FILE}"):
                 (directory / name).unlink(missing_ok=True)
             telemetry.unlink()

@@ -25,7 +25,7 @@ _CLOSE_TIMEOUT = 10.0
 
 
 class TelemetryWriter:
-    """Appends records, one JSON object per line, in the order of :meth:`write`.
+    """Appends records, one JSON object per line, in the order of :meth:`write`, and puts files beside them.
 
     A thread of its own serialises and writes twice a second: the caller never waits for the disk, which may be the one
     that the run congests. A run that is killed loses at most its last second and leaves whole lines, but perhaps for
@@ -40,13 +40,18 @@ class TelemetryWriter:
     def __init__(self, locate: Callable[[], Path], interval: float = INTERVAL) -> None:
         self._locate = locate
         self._interval = interval
-        self._records: SimpleQueue[Record | None] = SimpleQueue()
+        self._path: Path | None = None
+        self._records: SimpleQueue[Record | tuple[str, bytes] | None] = SimpleQueue()
         self._closing = threading.Event()
         self._stopped = False
         self._thread: threading.Thread | None = None
 
-    def write(self, record: Record) -> None:
-        """Append a record. Raises nothing; returns at once; does nothing after :meth:`close`."""
+    def write(self, record: Record | tuple[str, bytes]) -> None:
+        """Append a record. Raises nothing; returns at once; does nothing after :meth:`close`.
+
+        :param record: or a new file beside the telemetry, by its relative path, with its content: it is there before
+            the records that come after it
+        """
         if self._stopped:
             return
         self._records.put(record)
@@ -86,7 +91,8 @@ class TelemetryWriter:
     def _run(self) -> None:
         # RuntimeError: the user has no home directory. ValueError: a record has no JSON.
         try:
-            with _create(self._locate()) as file:
+            self._path = self._locate()
+            with _create(self._path) as file:
                 lock(file.fileno())
                 while self._write_batch(file):
                     pass
@@ -105,10 +111,22 @@ class TelemetryWriter:
                 batch.append(self._records.get_nowait())
         except Empty:
             pass
-        lines = "".join(record.model_dump_json(by_alias=True, exclude_none=True) + "\n" for record in batch if record)
+        lines = ""
+        for record in batch:
+            if isinstance(record, tuple):
+                self._write_file(*record)
+            elif record is not None:
+                lines += record.model_dump_json(by_alias=True, exclude_none=True) + "\n"
         file.write(lines.encode())
         file.flush()
         return batch[-1] is not None
+
+    def _write_file(self, name: str, content: bytes) -> None:
+        assert self._path is not None
+        path = self._path.parent / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(content)
 
     def _give_up(self, error: Exception) -> None:
         self._stopped = True

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from streamflow.core.workflow import Workflow
 from streamflow.log_handler import logger
+from streamflow.workflow.step import ExecuteStep
 
+from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.run.plan import Plan
 from streamflow_io.run.scheduler import IOAwareScheduler
 
@@ -26,7 +29,15 @@ def apply(plan: Plan, scheduler: IOAwareScheduler) -> None:
             plan = replace(plan, capio=capio.edges)
         rewire(plan)
     wire_early_inputs(plan)
-    if any(plan.annotations.values()) or plan.candidates or config.observe or config.runtime == "off":
-        scheduler.begin(plan, capio.start)
+    scheduler.begin(plan, capio.start)
     if config.observe:
         observe_jobs(plan.workflow)
+
+
+def begin_without_hints(workflow: Workflow, file: str, scheduler: IOAwareScheduler) -> None:
+    """Let the scheduler record the run of a workflow without hints, in which nothing else is to be done.
+
+    :param file: the CWL file
+    """
+    tools = (name for name, step in workflow.steps.items() if isinstance(step, ExecuteStep))
+    scheduler.begin(Plan(workflow, {}, file=file, annotations={tool: StepAnnotations(tool) for tool in tools}))

@@ -1,8 +1,8 @@
 """The translator of CWL workflows that serves the hints.
 
-StreamFlow imports every plugin in every run, and not every run has hints: what is needed only with hints is imported by
-:mod:`~streamflow_io.translation.planning` and :mod:`~streamflow_io.translation.serving`, which are imported here when
-there may be some.
+StreamFlow imports every plugin in every run, also with another scheduler: what only our runs need is imported by
+:mod:`~streamflow_io.translation.serving`, and what only hints need by :mod:`~streamflow_io.translation.planning`. Both
+are imported here when they are needed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from streamflow.cwl.translator import CWLTranslator
 from streamflow_io._streamflow import (
     execute_statements_in_the_loop,
     look_up_in_constant_time,
+    separate_standard_error,
     tools_loaded_once,
 )
 from streamflow_io.run.child_watcher import watch_children_without_threads
@@ -42,17 +43,16 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         # Modules, and below the translated graph, live as long as the run: the collector need not look at them again
         # and again.
         gc.freeze()
-        if scheduler.concerns_any_workflow or can_have_hints(self.cwl_definition):
-            from .serving import apply
+        from .serving import apply, begin_without_hints
 
+        if scheduler.concerns_any_workflow or can_have_hints(self.cwl_definition):
             plan = self.plan()
             apply(plan, scheduler)
             workflow = plan.workflow
         else:
             workflow = self._translate()
+            begin_without_hints(workflow, str(self.cwl_definition.loadingOptions.fileuri or ""), scheduler)
         look_up_in_constant_time(workflow)
-        if scheduler.run is None:
-            scheduler.explain_failure(workflow)
         gc.freeze()
         return workflow
 
@@ -70,4 +70,6 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
 
     def _translate(self) -> Workflow:
         with tools_loaded_once():
-            return super().translate()
+            workflow = super().translate()
+        separate_standard_error(workflow)
+        return workflow

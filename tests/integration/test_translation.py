@@ -49,6 +49,7 @@ from streamflow.workflow import utils as workflow_utils
 from streamflow.workflow.executor import StreamFlowExecutor
 from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterStep, TransferStep
 
+from streamflow_io import _streamflow
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.plugin import StreamFlowIOPlugin
 from streamflow_io.run.collection import ConfirmedTransferStep
@@ -117,7 +118,10 @@ def plugin() -> None:
 
 def test_without_our_scheduler_nothing_changes(bench: Bench) -> None:
     path = bench.write(document(hints=True), {}, io=False)
-    assert shape(translate(IOAwareTranslator, path)) == shape(translate(CWLTranslator, path))
+    ours = translate(IOAwareTranslator, path)
+    assert shape(ours) == shape(translate(CWLTranslator, path))
+    commands = [step.command for step in ours.steps.values() if isinstance(step, CWLExecuteStep)]
+    assert {command.stderr for command in commands if isinstance(command, CWLCommand)} == {None}
 
 
 @pytest.mark.parametrize("config", [{}, {"runtime": "off"}])
@@ -161,7 +165,7 @@ def test_types_are_checked(bench: Bench) -> None:
         assert "is incompatible" in str(raised.value.__cause__)
 
 
-def test_without_hints_nothing_is_imported(bench: Bench) -> None:
+def test_without_hints_nothing_is_planned(bench: Bench) -> None:
     bare = workflow({}, {"a": {"run": tool("echo x > x", {}, {"out": found("x")}), "in": {}}}, {"out": "a/out"})
     path = bench.write({"$namespaces": {}, **bare}, {}, io=True)
     assert shape(translate(IOAwareTranslator, path)) == shape(translate(CWLTranslator, path))
@@ -169,7 +173,7 @@ def test_without_hints_nothing_is_imported(bench: Bench) -> None:
     assert run.ok, run.errors
     imported = {line.rpartition("|")[2].strip() for line in run.log.splitlines() if line.startswith("import time:")}
     assert "streamflow_io.translation.translator" in imported
-    assert imported.isdisjoint({"pydantic", "streamflow_io.hints", "streamflow_io.graph", "streamflow_io.capio_cl"})
+    assert "streamflow_io.translation.planning" not in imported
     plan = plan_file(path).plans["main"]
     assert (list(plan.steps), plan.edges) == (["/a"], ())
 
@@ -277,7 +281,17 @@ def test_the_seam() -> None:
     places = [process.index(f"self.{name}(") for name in ("_is_valid", "_get_locations", "_allocate_job")]
     assert process.index("async with self.wait_queue") < places[0] < places[1] < places[2]
     assert parameters(QueueManagerConnector._remove_jobs) == ["self", "location", "jobs"]
-    assert "self._scheduled_jobs[job_id] = location" in inspect.getsource(QueueManagerConnector.run)
+    queued = inspect.getsource(_streamflow._run_queued)
+    assert "self._scheduled_jobs[job_id] = location" in queued
+    # What ends each command with `2>&1`.
+    created = "".join(queued.partition("create_command(")[2].partition(")")[0].split())
+    assert created == "class_name=self.__class__.__name__,command=command,environment=environment,workdir=workdir,"
+    assert "if self.stderr is not None else stdout" in " ".join(execute.split())
+    assert "workdir=job.output_directory, stdin=stdin, stdout=stdout, stderr=stderr," in " ".join(execute.split())
+    # What is logged before a job is said to have failed is why.
+    failing = "".join(inspect.getsource(ExecuteStep._run_job).split())
+    assert failing.count("logger.error(err)job_status=Status.FAILED") == 2
+    assert "finally:#Notifycompletiontoschedulerawaitself.workflow.context.scheduler.notify_status(" in failing
     assert "self._scheduled_jobs = {}" in inspect.getsource(QueueManagerConnector.undeploy)
     assert "get_inner_location(location)" in inspect.getsource(QueueManagerConnector.undeploy)
     assert "self._connector = connector" in inspect.getsource(FutureConnector.deploy)

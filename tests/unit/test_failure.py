@@ -16,6 +16,7 @@ from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io.run.failure import Failure
+from streamflow_io.run.job_logs import LastWords
 
 IN_STREAMFLOW = "/lib/streamflow/workflow/step.py"
 
@@ -48,19 +49,55 @@ def record(message: str, level: int = logging.ERROR, path: str = IN_STREAMFLOW, 
     return logging.LogRecord("streamflow", level, path, 1, message, (), information)
 
 
+def fail(failure: Failure, job: str, error: str, words: LastWords | None = None) -> Status:
+    """As StreamFlow does: what it logs last before it tells of a job is why that has failed."""
+    failure.filter(record(error))
+    return failure.job_failed(job, words)
+
+
 @pytest.mark.parametrize("end", ["FAILED Workflow execution", "\x1b[31;1mFAILED\x1b[0m Workflow execution"])
-def test_the_end_says_who_failed_why_and_what_was_given_up(failure: Failure, end: str) -> None:
-    failure.explain("/a/0", "FAILED Job /a/0 with error:\n\tno luck\n\t(exit code 3)")
-    for job in ("/a/0", "/b/0.0", "/b/0.1"):
-        failure.job_failed(job)
+def test_the_end_says_which_job_failed_first_and_shows_its_standard_error(failure: Failure, end: str) -> None:
+    # A reader may be ended before its producer is known to have failed.
+    assert fail(failure, "/b/0.0", "CANCELLED Job /b/0.0: job /a/0, from which it reads, has failed") is (
+        Status.CANCELLED
+    )
+    words = LastWords(3, ["no luck", "at all"], "stderr")
+    assert fail(failure, "/a/0", "FAILED Job /a/0 with error:\n\tno luck\n\tat all\n\t(exit code 3)", words) is (
+        Status.FAILED
+    )
+    fail(failure, "/b/0.1", "FAILED Job /b/0.1 with error:\n\t", LastWords(1, [], "stderr"))
     failure.closing()
+    failure.recorded("run")
     last = record(end, error=WorkflowExecutionException(end))
     assert failure.filter(last)
     assert last.exc_info is None
-    assert last.getMessage() == (
-        "FAILED Workflow execution: job /a/0 has failed (no luck (exit code 3)); "
-        "given up because of that: jobs /b/0.0, /b/0.1; not run: step /c"
-    )
+    assert last.getMessage().split("\n") == [
+        "FAILED Workflow execution: job /a/0 of step /a has failed (exit code 3); not run: step /c",
+        "The last lines of its standard error:",
+        "\tno luck",
+        "\tat all",
+        "More: streamflow-io logs run /a 0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "told"),
+    [
+        ("FAILED Job /a/0 with error:\n\t", LastWords(137, [], "stderr"), ["exit code 137", "nothing"]),
+        (
+            "FAILED Job /a/0 with error:\n\tsaid",
+            LastWords(2, ["said"], "both"),
+            ["exit code 2", "of its output", "said"],
+        ),
+        ("no output `x`", LastWords(0, ["hm"], "stderr"), ["(no output `x`)", "hm"]),
+        ("the expression fails\x1b[2J", None, ["(the expression fails\N{REPLACEMENT CHARACTER}[2J)"]),
+    ],
+)
+def test_why_a_job_has_failed(failure: Failure, error: str, words: LastWords | None, told: list[str]) -> None:
+    fail(failure, "/a/0", error, words)
+    last = record("FAILED Workflow execution")
+    failure.filter(last)
+    assert [part for part in told if part not in last.getMessage()] == []
 
 
 def test_what_follows_from_a_failure_is_not_said(failure: Failure) -> None:

@@ -1,0 +1,192 @@
+"""Standard error is apart from standard output, as CWL says, and is kept in the record of the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cwl import Bench, Document, streamable, tool, workflow
+from tests.integration.test_faults import wait_for
+
+IO_TASK = {"class": "sfio:IOTask"}
+TALK = "echo progress >&2; echo data"
+
+
+def logs(bench: Bench, *words: str) -> Any:
+    """What `streamflow-io logs` says of the last run."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name("streamflow-io"), "logs", "last", *words, "--json"],
+        env={**os.environ, "XDG_DATA_HOME": str(bench.data)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return json.loads(done.stdout)
+
+
+def shown(bench: Bench, *words: str) -> str:
+    return subprocess.run(
+        [Path(sys.executable).with_name("streamflow-io"), "logs", "last", *words],
+        env={**os.environ, "XDG_DATA_HOME": str(bench.data)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def talkers(hints: list[Document]) -> Document:
+    """Tools that say something on both streams, by what they name."""
+    out, err = {"out": "stdout"}, {"err": "stderr"}
+    tools = {
+        "stdout": tool(TALK, {}, out, hints, stdout="a.txt"),
+        "both": tool(TALK, {}, {**out, **err}, hints, stdout="b.txt", stderr="b.err"),
+        "unnamed": tool(TALK, {}, {**out, **err}, hints),
+        "stderr": tool(TALK, {}, err, hints, stderr="c.err"),
+        "neither": tool(f"{TALK}; echo made > made.txt", {}, {"all": _all_files()}, hints),
+        "glob": tool(TALK, {}, {"all": _all_files()}, hints, stdout="d.txt"),
+        "code": tool(f"{TALK}; exit 3", {}, out, hints, stdout="e.txt", successCodes=[3]),
+        "contents": tool(TALK, {}, {"text": _contents()}, hints, stdout="f.txt"),
+    }
+    steps = {name: {"run": made, "in": {}} for name, made in tools.items()}
+    document = workflow({}, steps, {})
+    for name, made in tools.items():
+        for port, kind in made["outputs"].items():
+            kind = kind if isinstance(kind, dict) else "File"
+            type_ = kind["type"] if isinstance(kind, dict) else kind
+            document["outputs"][f"{name}_{port}"] = {"type": type_, "outputSource": f"{name}/{port}"}
+    return document
+
+
+def _all_files() -> Document:
+    return {"type": "File[]", "outputBinding": {"glob": "*"}}
+
+
+def _contents() -> Document:
+    return {
+        "type": "string",
+        "outputBinding": {"glob": "f.txt", "loadContents": True, "outputEval": "$(self[0].contents)"},
+    }
+
+
+@pytest.mark.parametrize("hints", [[], [IO_TASK]], ids=["plain", "measured"])
+def test_both_streams_are_apart_whatever_a_tool_names(bench: Bench, hints: list[Document]) -> None:
+    run = bench.run(talkers(hints))
+    assert run.ok, run.errors
+    content = {name: value for name, value in run.files.items() if name.endswith((".txt", ".err"))}
+    named = {"a.txt": b"data\n", "b.txt": b"data\n", "b.err": b"progress\n", "c.err": b"progress\n"}
+    assert content == {**named, "made.txt": b"made\n", "d.txt": b"data\n", "e.txt": b"data\n"}
+    assert run.outputs["contents_text"] == "data\n"
+    assert [file["basename"] for file in run.outputs["glob_all"]] == ["d.txt"]
+    assert [file["basename"] for file in run.outputs["neither_all"]] == ["made.txt"]
+    unnamed = {
+        run.outputs[f"unnamed_{port}"]["basename"]: text for port, text in (("out", b"data\n"), ("err", b"progress\n"))
+    }
+    assert {name: run.files[name] for name in unnamed} == unnamed
+    said = {job["tag"] + job["step"]: job["attempts"][0]["bytes"] for job in logs(bench)["jobs"]}
+    # Where a tool names neither, both go to the log.
+    assert said.pop("0/neither") == len("progress\ndata")
+    assert set(said.values()) == {len("progress\n")}
+    assert len(said) == 7
+    # Nothing of ours is left beside the directories of the jobs.
+    assert [str(path) for path in bench.directory.rglob("*streamflow-io-stderr")] == []
+
+
+def test_a_stream_carries_no_messages(bench: Bench) -> None:
+    talk = tool("for i in $(seq 5); do echo progress >&2; echo $i; done", {}, {"out": streamable("stdout")}, stdout="a")
+    count = tool("wc -l < $file", {"file": streamable()}, {"out": "stdout"}, stdout="count.txt")
+    steps: dict[str, Document] = {"a": {"run": talk, "in": {}}, "b": {"run": count, "in": {"file": "a/out"}}}
+    run = bench.run(workflow({}, steps, {"out": "b/out"}))
+    assert run.ok, run.errors
+    assert run.files["count.txt"].strip() == b"5"
+    (job,) = logs(bench, "/a")["jobs"]
+    assert job["attempts"][0]["text"] == "progress\n" * 5
+    assert job["written"] == [{"source": "/a/0", "outputs": ["/a/out"], "job": "/b/0", "input": "/b/file", "bytes": 10}]
+
+
+def test_a_failed_run_shows_the_standard_error_of_the_job_that_failed_first(bench: Bench) -> None:
+    """In a scatter without hints. What a tool says is binary, long, and would turn a terminal blue."""
+    script = (
+        'test $n -eq 2 || { sleep 30; exit 0; }; printf "\\033[44m\\377" >&2; seq 100000 >&2; '
+        'printf "the end\\033[2J\\n" >&2; exit 7'
+    )
+    steps: dict[str, Document] = {
+        "a": {"run": tool(script, {"n": "int"}, {"out": "stdout"}, stdout="out.txt"), "in": {"n": "n"}, "scatter": "n"},
+        "b": {"run": tool("cat", {"files": "File[]"}, {"out": "stdout"}, stdout="b.txt"), "in": {"files": "a/out"}},
+    }
+    run = bench.run(workflow({"n": "int[]"}, steps, {"out": "b/out"}), {"n": [2, 3]})
+    assert not run.ok
+    _, _, end = run.log.partition("FAILED Workflow execution: ")
+    lines = end.splitlines()
+    assert lines[0] == "job /a/0.0 of step /a has failed (exit code 7); not run: step /b"
+    assert lines[1:3] == ["The last lines of its standard error:", "\t99982"]
+    assert lines[21] == "\tthe end"
+    assert lines[22].startswith("More: streamflow-io logs ")
+    assert lines[22].endswith(" /a 0.0")
+    assert "\x1b" not in run.log
+    (job,) = logs(bench, "/a", "0.0")["jobs"]
+    (attempt,) = job["attempts"]
+    assert attempt["code"] == 7
+    assert attempt["bytes"] > 500_000
+    begin, last = attempt["text"]
+    assert begin.startswith("\x1b[44m\N{REPLACEMENT CHARACTER}1\n2\n")
+    assert last.endswith("the end\x1b[2J\n")
+    text = shown(bench, "/a/0.0")
+    assert "bytes are left out ..." in text
+    assert "\x1b[2J" not in text
+
+
+def test_each_attempt_has_its_own(bench: Bench) -> None:
+    script = 'echo "attempt" >&2; test -e $TRACE && { echo done; exit 0; }; note tried; exit 5'
+    steps: dict[str, Document] = {"a": {"run": tool(script, {}, {"out": "stdout"}, stdout="out.txt"), "in": {}}}
+    manager = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
+    run = bench.run(workflow({}, steps, {"out": "a/out"}), **manager)
+    assert run.ok, run.errors
+    (job,) = logs(bench, "/a")["jobs"]
+    assert [(one["attempt"], one["code"], one["text"]) for one in job["attempts"]] == [
+        (1, 5, "attempt\n"),
+        (2, 0, "attempt\n"),
+    ]
+
+
+def test_what_a_killed_job_has_said_is_kept(bench: Bench) -> None:
+    script = "echo 'about to die' >&2; echo $$ > $TRACE.part; mv $TRACE.part $TRACE.pid; sleep 60"
+    path = bench.write(
+        workflow({}, {"a": {"run": tool(script, {}, {"out": "stdout"}), "in": {}}}, {"out": "a/out"}), {}, True
+    )
+    process = bench.start(path)
+    pid = path.parent / "trace.pid"
+    wait_for(pid.exists)
+    os.kill(int(pid.read_text()), signal.SIGKILL)
+    run = bench.finish(process, path)
+    assert "\tabout to die" in run.log.partition("FAILED Workflow execution: ")[2].splitlines()
+    (job,) = logs(bench, "/a")["jobs"]
+    assert job["attempts"][0]["text"].startswith("about to die\n")
+
+
+def test_a_mistake_in_the_name_of_a_step_is_answered_with_those_there_are(bench: Bench) -> None:
+    steps: dict[str, Document] = {"align": {"run": tool("true", {}, {}), "in": {}}}
+    assert bench.run(workflow({}, steps, {})).ok
+    for words in (["/algn"], ["/align", "1"], ["/align", "0", "0"]):
+        answer = logs(bench, *words)
+        assert not answer["ok"], answer
+    assert logs(bench, "/algn")["errors"][0]["allowed"] == "/align"
+    assert "/align 0" in shown(bench)
+
+
+def test_who_writes_on_after_its_job_writes_into_the_stream(bench: Bench) -> None:
+    """Plain StreamFlow takes the file as it is when the command has ended."""
+    writes = "( sleep 2; seq 2001 4000 ) & seq 2000"
+    made = tool(writes, {}, {"out": streamable("stdout")}, stdout="a.txt")
+    count = tool("wc -l < $file", {"file": streamable()}, {"out": "stdout"}, stdout="count.txt")
+    steps: dict[str, Document] = {"a": {"run": made, "in": {}}, "b": {"run": count, "in": {"file": "a/out"}}}
+    document = workflow({}, steps, {"out": "b/out"})
+    plain, ours = bench.run_all([bench.write_plain(document, {}), bench.write(document, {}, True)])
+    assert plain.files["count.txt"].strip() == b"2000"
+    assert ours.files["count.txt"].strip() == b"4000"

@@ -1,0 +1,142 @@
+"""What is kept of what jobs say: how much, where, and that it is safe to show."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from streamflow.core.utils import create_command
+from streamflow.deployment.connector.queue_manager import QueueManagerConnector
+
+from streamflow_io import _streamflow
+from streamflow_io.run import job_logs
+from streamflow_io.run.job_logs import JobLogs
+from streamflow_io.telemetry.job_logs import HEAD, MOST_KEPT, TAIL, Output, bounded, command_text, log_file
+from streamflow_io.telemetry.records import CommandRecord, Record
+from streamflow_io.wording import last_lines
+
+LARGE = bytes(range(256)) * 1000
+
+
+def logs() -> tuple[JobLogs, list[CommandRecord], dict[str, bytes]]:
+    records: list[Record] = []
+    files: dict[str, bytes] = {}
+    made = JobLogs(cast(Any, None), {}, records.append, files.__setitem__)
+    return made, cast(Any, records), files
+
+
+def ended(code: int | None, job: str = "/a/0") -> CommandRecord:
+    return CommandRecord(
+        time=2, job=job, step="/a", attempt=1, command="tool", location="here", directory="/d", started=1, code=code
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"one\n", b"\xff\x00" * 10, LARGE])
+def test_the_same_is_read_here_and_at_a_location(tmp_path: Path, content: bytes) -> None:
+    here, there = tmp_path / "here", tmp_path / "there's"
+    for path in (here, there):
+        path.write_bytes(content)
+    done = subprocess.run(["sh", "-c", job_logs._ASK, "sh", there, "1"], capture_output=True, check=True, text=True)
+    expected = bounded(content)
+    assert job_logs._read_here(here, True) == job_logs._parsed(done.stdout) == expected
+    assert len(expected.kept) <= HEAD + TAIL
+    assert expected.size == len(content)
+    assert (expected.cut is None) is (expected.kept == content)
+    assert not here.exists()
+    assert not there.exists()
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    assert job_logs._read_here(tmp_path / "fifo", False) == Output()
+    done = subprocess.run(
+        ["sh", "-c", job_logs._ASK, "sh", tmp_path / "fifo", ""], capture_output=True, text=True, check=False
+    )
+    assert job_logs._parsed(done.stdout) == Output()
+
+
+async def test_a_file_that_cannot_be_read_is_no_error() -> None:
+    made, _, _ = logs()
+    location = cast(Any, SimpleNamespace(local=True, wraps=None))
+    assert await made.read(cast(Any, None), location, "/nowhere/at/all", removes=True) == Output()
+
+
+def test_each_attempt_is_kept(tmp_path: Path) -> None:
+    made, records, files = logs()
+    assert made.command_ended(ended(1), bounded(b"first\n")).lines == ["first"]
+    made.command_ended(ended(0), bounded(LARGE))
+    assert [(each.attempt, each.file, each.bytes, each.cut) for each in records] == [
+        (1, "jobs/a/0/stderr", 6, None),
+        (2, "jobs/a/0/stderr-2", len(LARGE), HEAD),
+    ]
+    assert files == {"jobs/a/0/stderr": b"first\n", "jobs/a/0/stderr-2": LARGE[:HEAD] + LARGE[-TAIL:]}
+    words = made.ended("/a/0")
+    assert words is not None
+    assert words.code == 0
+    assert made.ended("/a/0") is None
+
+
+def test_of_many_jobs_that_say_much_those_that_fail_are_kept() -> None:
+    made, records, files = logs()
+    jobs = MOST_KEPT // (HEAD + TAIL) + 3
+    for number in range(jobs):
+        made.command_ended(ended(0, f"/a/{number}"), bounded(LARGE))
+        made.ended(f"/a/{number}")
+    made.command_ended(ended(1, "/a/failed"), bounded(LARGE))
+    assert sum(map(len, files.values())) <= MOST_KEPT + HEAD + TAIL
+    assert records[jobs - 1].file is None
+    assert records[jobs - 1].bytes == len(LARGE)
+    assert records[jobs].file in files
+
+
+@pytest.mark.parametrize("job", ["/a/../../0", "/a/./0", f"/{'ä' * 200}/0", "/a\nb/0", "//0"])
+def test_a_file_is_below_the_directory_whatever_a_step_is_called(job: str) -> None:
+    parts = log_file(job, 1).split("/")
+    assert not {"", ".", ".."} & set(parts)
+    assert all(len(part.encode()) < 256 and part.isprintable() for part in parts)
+    assert log_file(f"{job}1", 1) != log_file(job, 1)
+
+
+def test_a_command_is_shown_as_it_was_written() -> None:
+    hidden = '"$(echo bHMgfCB3Yw== | base64 -d)"'
+    assert command_text(["/bin/sh", "-c", hidden], "in", "the out", None) == "/bin/sh -c \"ls | wc\" < in > 'the out'"
+    assert len(command_text(["x" * 100_000], None, None, None)) < 20_000
+
+
+def test_what_a_terminal_would_obey_is_not_shown() -> None:
+    said = "\x1b[31mred\x1b[0m \x1b]0;title\x07text\x1b[2J\n10%\r20%\r100%\r\n\x9bbell\x07\n\n"
+    assert last_lines(said) == ["red text", "100%", "\N{REPLACEMENT CHARACTER}bell\N{REPLACEMENT CHARACTER}"]
+    assert last_lines("\n".join(map(str, range(100)))) == [str(number) for number in range(80, 100)]
+    assert len(last_lines("x" * 10_000)[0]) < 600
+    assert last_lines(" \n") == []
+
+
+@pytest.mark.parametrize(("stderr", "same"), [("err.txt", False), ("out.txt", True)])
+async def test_a_queue_manager_keeps_standard_error_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: str, same: bool
+) -> None:
+    """StreamFlow submits a command that ends with `2>&1`, and names only the files of the job to the queue manager."""
+    given: dict[str, Any] = {}
+
+    async def submit(self: Any, location: Any, command: list[str], **options: Any) -> tuple[str, int]:
+        given.update(options, command=command)
+        return "", 0
+
+    monkeypatch.setattr(_streamflow, "_run_queued", submit)
+    monkeypatch.setattr(QueueManagerConnector, "run", QueueManagerConnector.run)
+    _streamflow.mend_queued_streams()
+    words = ["sh", "-c", "'echo data; echo progress >&2'"]
+    job = {"workdir": str(tmp_path), "stdout": "out.txt", "stderr": stderr, "job_name": "/a/0"}
+    await QueueManagerConnector.run(cast(Any, None), cast(Any, None), words, **cast(Any, job))
+    assert given["stderr"] == given["stdout"] == "out.txt"
+    script = create_command("", given["command"], None, str(tmp_path))
+    assert script.endswith(" 2>&1")
+    with (tmp_path / "out.txt").open("w") as out:
+        await asyncio.to_thread(subprocess.run, ["sh", "-c", script], stdout=out, stderr=out, check=True)
+    assert (tmp_path / "out.txt").read_text() == ("data\nprogress\n" if same else "data\n")
+    assert same or (tmp_path / "err.txt").read_text() == "progress\n"
