@@ -28,6 +28,7 @@ from .harness import run_workload
 from .io_tasks import IO_TASKS
 from .ledger import LEDGER
 from .limiter import LIMITER
+from .many_jobs import JOBS, MANY_JOBS, many_jobs
 from .neighbour import NEIGHBOUR
 from .overhead import OVERHEAD
 from .patterns import PATTERNS
@@ -59,6 +60,7 @@ WORKLOADS = {
         WATCHING,
         FANOUT,
         OVERHEAD,
+        MANY_JOBS,
         FEEDER,
         LIMITER,
         PATTERNS,
@@ -113,6 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if workload is not READ_SESSIONS:
             parser.error(f"--consumers is for {READ_SESSIONS.name} only")
         workload = read_sessions(sorted({*options.consumers, 1, 16}))
+    if options.jobs is not None:
+        if workload is not MANY_JOBS:
+            parser.error(f"--jobs is for {MANY_JOBS.name} only")
+        workload = many_jobs(options.jobs)
     return _run(workload, options.reps, options.json)
 
 
@@ -162,6 +168,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help=f"of {READ_SESSIONS.name}: how many, beside 1 and 16 ({usual}; 8192 take half a minute more)",
     )
+    run.add_argument("--jobs", type=_positive, metavar="N", help=f"of {MANY_JOBS.name}: how many ({JOBS})")
     return parser
 
 

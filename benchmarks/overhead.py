@@ -19,8 +19,11 @@ from .workload import Outcome, Variant, Workload
 WIDTH = 200
 
 
-def tiny_jobs(path: Path, width: int) -> Path:
-    """Write a workflow with two scatters of a width."""
+def tiny_jobs(path: Path, width: int, command: Sequence[str] = ("cat",)) -> Path:
+    """Write a workflow with two scatters of a width.
+
+    :param command: of the second one
+    """
     return write_workflow(
         path,
         inputs={"numbers": {"type": "int[]", "default": list(range(width))}},
@@ -39,7 +42,7 @@ def tiny_jobs(path: Path, width: int) -> Path:
             },
             "second": {
                 "run": tool(
-                    ["cat"],
+                    command,
                     {"line": "File"},
                     {"copy": "stdout"},
                     stdin="$(inputs.line.path)",

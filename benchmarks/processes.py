@@ -23,17 +23,31 @@ class CommandError(Exception):
 
 
 @dataclass(frozen=True)
+class Used:
+    """What one process has used.
+
+    :ivar cpu_seconds: user and system time, without those of its children
+    :ivar peak_kb: the most memory that was resident at a time, in kB; of a child, if that had more
+    """
+
+    cpu_seconds: float
+    peak_kb: float
+
+
+@dataclass(frozen=True)
 class Finished:
     """A command, or several at once, that succeeded.
 
     :ivar seconds: from the first start to the last end
     :ivar cpu_seconds: user and system time of the commands and of all processes that were waited for
     :ivar errors: what they wrote to standard error
+    :ivar first: what the first command has used
     """
 
     seconds: float
     cpu_seconds: float
     errors: str
+    first: Used
 
 
 def run(
@@ -63,8 +77,7 @@ def run(
                         stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True,
                     )
                 )  # fmt: skip
-        for process in processes:
-            _wait(process, start + time_limit)
+        used = [_wait(process, start + time_limit) for process in processes]
         seconds = time.monotonic() - start
     except subprocess.TimeoutExpired:
         raise CommandError(f"does not end in {time_limit:.0f} s: {_line(processes[0].args)}") from None
@@ -76,10 +89,10 @@ def run(
         if process.returncode != 0:
             tail = "\n".join(text.splitlines()[-_MESSAGE_LINES:])
             raise CommandError(f"exit code {process.returncode}: {_line(process.args)}\n{tail}")
-    return Finished(seconds, _cpu_seconds() - cpu_start, "".join(texts))
+    return Finished(seconds, _cpu_seconds() - cpu_start, "".join(texts), used[0])
 
 
-def _wait(process: subprocess.Popen[bytes], deadline: float) -> None:
+def _wait(process: subprocess.Popen[bytes], deadline: float) -> Used:
     # With a time limit, `Popen.wait` only looks every 50 ms.
     descriptor = os.pidfd_open(process.pid)
     try:
@@ -88,7 +101,14 @@ def _wait(process: subprocess.Popen[bytes], deadline: float) -> None:
         ended.poll(max(0.0, deadline - time.monotonic()) * 1000)
     finally:
         os.close(descriptor)
-    process.wait(max(0.0, deadline - time.monotonic()))
+    # Its own CPU time is told as long as nobody has waited for it; its memory by who waits.
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    if fields[0] != "Z":
+        raise subprocess.TimeoutExpired(process.args, max(0.0, deadline - time.monotonic()))
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    ticks = int(fields[11]) + int(fields[12])
+    return Used(ticks / os.sysconf("SC_CLK_TCK"), usage.ru_maxrss)
 
 
 def _environment() -> dict[str, str]:

@@ -107,6 +107,7 @@ class StreamFlowRun:
     :ivar digest: of the output directory; equal digests mean identical outputs
     :ivar site: where it runs; none: here, without containers
     :ivar program: a script that does what `streamflow` does, with the plugin
+    :ivar time_limit: seconds; none: that of :func:`~.processes.run`
     """
 
     workflow: Path
@@ -116,6 +117,7 @@ class StreamFlowRun:
     digest: Callable[[Path], str] | None = None
     site: Site | None = None
     program: Path | None = None
+    time_limit: float | None = None
 
     def command(self, directory: Path) -> list[str]:
         """What runs it; the result is put into `result` in the directory."""
@@ -136,7 +138,8 @@ class StreamFlowRun:
         temporary.mkdir()
         environment = self.site.environment if self.site is not None else {}
         places = {"TMPDIR": str(temporary), "XDG_DATA_HOME": str(directory / "data")}
-        finished = run([self.command(directory), *beside], directory, {**places, **environment})
+        commands = [self.command(directory), *beside]
+        finished = run(commands, directory, {**places, **environment}, self.time_limit)
         jobs = job_times(directory)
         window = max(job.end for job in jobs) - min(job.start for job in jobs)
         return _outcome(finished, window, (self.digest or tree_digest)(output))
@@ -206,7 +209,9 @@ def run_bash(directory: Path, script: str, arguments: Sequence[str] = ()) -> Out
 
 
 def _outcome(finished: Finished, window: float, digest: str) -> Outcome:
-    sample = Sample(wall=finished.seconds, window=window, further={"cpu_s": finished.cpu_seconds})
+    first = finished.first
+    further = {"cpu_s": finished.cpu_seconds, "driver_cpu_s": first.cpu_seconds, "peak_kb": first.peak_kb}
+    sample = Sample(wall=finished.seconds, window=window, further=further)
     return Outcome(sample, {RESULT: digest})
 
 

@@ -35,6 +35,7 @@ from streamflow_io.run.outputs import EarlyOutput
 from streamflow_io.run.programs import Programs
 from streamflow_io.run.reach import Reach
 from streamflow_io.run.recorder import JobRecorder
+from streamflow_io.run.short_jobs import ShortJobs
 from streamflow_io.run.storages import Storages
 from streamflow_io.run.stream_rates import StreamRates
 from streamflow_io.run.tokens import PartToken, StreamSource, StreamToken, file_value
@@ -198,6 +199,7 @@ class FakeRun:
         self.part_ways = NoParts()
         self.verdicts = RememberedVerdicts(Path("/nowhere"), ())
         self.learned_streams = LearnedStreams({}, {}, (), RememberedProofs(Path("/nowhere"), ()), Programs())
+        self.short_jobs = ShortJobs(())
         self.awaited = AwaitedStreams(self.learned_streams, self.streaming_jobs, ())
 
     def new_reach(self, runtimes: Mapping[str, FakeRuntime]) -> Reach:

@@ -194,6 +194,16 @@ class StreamingJobs:
         job = self._jobs[name] = StreamingJob(name, collect, replacement)
         return job
 
+    def close(self, job: StreamingJob, *, may_be_read: bool) -> None:
+        """A job has no more attempts.
+
+        :param may_be_read: others have, or may get, a stream of it; else nobody asks for it any more, and it is
+            forgotten
+        """
+        job.close()
+        if not may_be_read and self._jobs.get(job.name) is job:
+            del self._jobs[job.name]
+
     async def vacant(self, name: str) -> None:
         """Wait until no job of a name runs: StreamFlow runs one twice where it gathers a list once too often."""
         while (before := self._jobs.get(name)) is not None and before.is_running:

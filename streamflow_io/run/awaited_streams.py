@@ -34,7 +34,7 @@ class AwaitedStreams:
         self._jobs = jobs
         self._here = here
         # What a job gets when it is complete, which came while it was written.
-        self._late: set[tuple[str, StreamSource]] = set()
+        self._late: dict[str, set[StreamSource]] = {}
 
     async def permitted(self, job_name: str, port: str) -> None:
         """Wait until an output of a job may be read while it is written."""
@@ -70,7 +70,11 @@ class AwaitedStreams:
 
     def comes_late(self, job_name: str, token: StreamToken) -> bool:
         """Whether a job gets what it was to read as a stream when it is complete."""
-        return (job_name, token.source) in self._late
+        return token.source in self._late.get(job_name, ())
+
+    def ended(self, job_name: str) -> None:
+        """A job has ended: it gets nothing any more."""
+        self._late.pop(job_name, None)
 
     def _is_proven(self, job: Job, candidate: Candidate, name: str) -> bool:
         programs = [()] if get_job_step_name(job.name) in self._here else self._learned.programs.known(candidate)
@@ -86,7 +90,7 @@ class AwaitedStreams:
         return dict(zip(sources, await asyncio.gather(*final), strict=True))
 
     def _take(self, job: Job, names: Iterable[str], files: Mapping[StreamSource, Token]) -> None:
-        self._late |= {(job.name, source) for source in files}
+        self._late.setdefault(job.name, set()).update(files)
         instead = {
             id(stream): _retagged(files[stream.source], stream.tag)
             for name in names

@@ -60,6 +60,7 @@ from .rehearsals import Rehearsals
 from .requests import Requests
 from .run_telemetry import RunTelemetry
 from .shared_storages import Meeting
+from .short_jobs import ShortJobs
 from .start_records import start_records
 from .steps import Connectors, StreamingExecuteStep
 from .storage_admission import StorageAdmission
@@ -89,6 +90,7 @@ class Run:
     :ivar verdicts: which declared splits are trusted
     :ivar proofs: what streams without a hint
     :ivar learned_streams: which inputs of jobs do
+    :ivar short_jobs: which jobs are too short for streams
     :ivar awaited: which outputs do as soon as that is proven
     :ivar reach: where there are node runtimes, and which jobs can read the streams of which
     :ivar runner: gives the commands of jobs to the node runtimes
@@ -128,6 +130,9 @@ class Run:
             plan.wiring.awaited,
             self.config.declarations == "recover" and self.config.runtime == "embedded",
         )
+        unasked = {step for step, hints in plan.annotations.items() if not hints}
+        is_auto = self.config.streaming == "auto" and not self.config.observe and self.config.rehearse != "wait"
+        self.short_jobs = ShortJobs(unasked if is_auto else ())
         self._runtimes = NodeRuntimes(
             scheduler.context, self.config.tls, start_here, self.config.containers == "on", plan.mixed_hosts
         )
@@ -327,6 +332,7 @@ class Run:
         self._limits.ended(job_name)
         self.sessions.ended(job_name)
         self.gangs.ended(job_name)
+        self.awaited.ended(job_name)
         if self.lent_cores is not None:
             self.lent_cores.ended(job_name, status is Status.COMPLETED)
 

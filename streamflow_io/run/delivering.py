@@ -68,6 +68,11 @@ class Deliverer:
         self._attempt: Attempt | None = None
         self._tokens: dict[Source, Token] = {}
 
+    @property
+    def has_streamed(self) -> bool:
+        """Whether something was put on a port before it was complete, so that others may ask for it."""
+        return any(source.stage in ("early", "said") for source in self._tokens)
+
     def begin(self, attempt: Attempt, globs: Mapping[str, tuple[str, ...]]) -> None:
         """An attempt begins, in the output directory that the job has now.
 

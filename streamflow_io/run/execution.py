@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from functools import partial
 from pathlib import PurePosixPath
@@ -46,10 +47,11 @@ from .paths import job_path
 from .reach import Reach
 from .recorder import JobRecorder
 from .replacing import ReplacedError, check_replaced, with_replacements
+from .short_jobs import ShortJobs
 from .splitting import Split, Splitting
 from .steps import Connectors, StreamingExecuteStep
 from .stream_rates import StreamRates
-from .tokens import StreamToken, parts_of, streams_of, with_own_value
+from .tokens import StreamToken, file_bytes, parts_of, streams_of, with_own_value
 
 _NOTICE_SECONDS = 2.0
 # How long a job of a queue manager may hold its node while one that it reads from is still in the queue.
@@ -90,6 +92,7 @@ class StreamingRun(Protocol):
     recorder: JobRecorder
     stream_rates: StreamRates
     learned_streams: LearnedStreams
+    short_jobs: ShortJobs
     awaited: AwaitedStreams
 
     @property
@@ -163,7 +166,7 @@ class Execution:
                     ) from None
         finally:
             self._run.sessions.split_ended(self._job.name)
-            record.close()
+            jobs.close(record, may_be_read=deliverer.has_streamed)
 
     async def _read_again(self, error: RewrittenError) -> None:
         """What it has made of its input is void, and nobody has got it. That is no failed attempt."""
@@ -212,10 +215,23 @@ class Execution:
             await self._new_directory()
         if (runtime := await self._run.reach.runtime(self._job.name)) is None:
             await self._run_without(record)
+        elif self._is_short(record, runtime):
+            began = time.monotonic()
+            await self._run_without(record)
+            self._run.short_jobs.ran_plainly(self._step.name, time.monotonic() - began)
         elif self._learned.are_out_of_reach(self._inputs, runtime, producers):
             await self._attempt(record)
         else:
             await self._run_under(runtime, record, producers)
+
+    def _is_short(self, record: StreamingJob, runtime: NodeRuntime) -> bool:
+        """Whether the job is too short for a stream to gain anything, and no hint has asked for one.
+
+        Others may hold on to an attempt that has streamed. A queue manager's job waits long, however short it is.
+        """
+        if record.attempts > 0 or self._streams or runtime.wrapper == "run" or parts_of(self._inputs):
+            return False
+        return self._run.short_jobs.is_short(self._step.name, file_bytes(self._inputs))
 
     async def _run_without(self, record: StreamingJob) -> None:
         """Run an attempt as plain StreamFlow does; its inputs are files, for it can read no stream."""
@@ -237,6 +253,8 @@ class Execution:
             await self._deliverer.succeeded(await self._step.collect(self._job, output, self._connectors, {}))
             attempt.end(True)
         finally:
+            if self._run.rehearsals is not None:
+                self._run.rehearsals.ended(self._job)
             attempt.end(False)
 
     async def _run_under(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> None:
@@ -291,14 +309,17 @@ class Execution:
                 rehearsals.succeeded(self._job, tokens, exit_event)
             await self._learned.succeeded()
             await self._writes.succeeded(exit_event)
+            seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
+            self._run.short_jobs.measured(self._step.name, file_bytes(self._inputs), seconds)
         except asyncio.TimeoutError as error:
             raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error
         finally:
             if rehearsals is not None:
                 rehearsals.ended(self._job)
             following.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(node_job.cancel())
+            if not node_job.exit.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.shield(node_job.cancel())
             attempt.end(False)
             await asyncio.gather(following, return_exceptions=True)
 

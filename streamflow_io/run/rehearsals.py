@@ -271,6 +271,7 @@ class Rehearsals:
     def ended(self, job: Job) -> None:
         """The attempt has ended, and what was not said to have succeeded has not. Never waits, and never fails."""
         self._reading.pop(job.name, None)
+        self._places.pop(job.name, None)
         if (performance := self._performances.pop(job.name, None)) is None:
             return
         void: list[Rehearsal] = []
@@ -358,12 +359,12 @@ class Rehearsals:
     def look(self) -> None:
         """StreamFlow's accounts have changed: one that has no core any more ends, and one that has may begin soon."""
         for running in self._running.values():
-            if not self._may_start(running.rehearsal, running.place):
+            if not self._may_start(running.rehearsal, self._rooms(running.place)):
                 running.end()
         if self._is_closed:
             return
         for host in self._waiting:
-            if host not in self._running and host not in self._timers and self._next(host) is not None:
+            if host not in self._running and host not in self._timers and any(True for _ in self._able(host)):
                 self._timers[host] = asyncio.get_running_loop().call_later(_SETTLING, self._begin, host)
 
     def _next(self, host: str) -> tuple[Rehearsal, AvailableLocation] | None:
@@ -372,13 +373,21 @@ class Rehearsals:
         A core may be idle for a short time only, and what has to end before it has shown anything is lost. Of those
         that take as long, that of the largest file: by that most is gained.
         """
-        able = [waiting for waiting in self._waiting[host] if self._may_start(*waiting)]
 
         def rank(waiting: tuple[Rehearsal, AvailableLocation]) -> tuple[int, float, float, int]:
             rehearsal, _ = waiting
             return self._begun[rehearsal.name], rehearsal.seconds, rehearsal.share, -rehearsal.size
 
-        return min(able, key=rank, default=None)
+        return min(self._able(host), key=rank, default=None)
+
+    def _able(self, host: str) -> Iterator[tuple[Rehearsal, AvailableLocation]]:
+        """Those that may start. Each job that gets a place asks for them: so the room of a place is found once."""
+        rooms: dict[str, list[Room]] = {}
+        for rehearsal, place in self._waiting[host]:
+            if (found := rooms.get(place.name)) is None:
+                found = rooms[place.name] = self._rooms(place)
+            if self._may_start(rehearsal, found):
+                yield rehearsal, place
 
     def _begin(self, host: str) -> None:
         del self._timers[host]
@@ -501,17 +510,20 @@ class Rehearsals:
             return "it has read parts"
         return obstacle_of_work_dir(command.initial_work_dir, command.absolute_initial_workdir_allowed)
 
-    def _may_start(self, rehearsal: Rehearsal, place: AvailableLocation) -> bool:
+    def _may_start(self, rehearsal: Rehearsal, rooms: Sequence[Room]) -> bool:
         performance = rehearsal.performance
         if not performance.has_ended and (rehearsal.waits_for_its_job or performance.runtime in self._open):
             return False
-        rooms = [
+        return may_start(rooms, float(performance.hardware.memory))
+
+    def _rooms(self, place: AvailableLocation) -> list[Room]:
+        """What is free at a place, and at all that it is on."""
+        return [
             Room(float(hardware.cores - used.cores), float(hardware.memory - used.memory))
             for each in _stack(place)
             if (hardware := each.hardware) is not None
             for used in [self._used.get(each.name, Hardware())]
         ]
-        return may_start(rooms, float(performance.hardware.memory))
 
 
 def _can_be_rehearsed(token: Token | None) -> bool:

@@ -224,6 +224,11 @@ def parts_of(inputs: Mapping[str, Token]) -> list[tuple[str, PartToken]]:
     return [(name, token) for name, value in inputs.items() for token in part_tokens(value)]
 
 
+def file_bytes(inputs: Mapping[str, Token]) -> int:
+    """How many bytes the files among some inputs have, as far as that is known."""
+    return sum(file.value.get("size") or 0 for token in inputs.values() for file in file_tokens(token))
+
+
 def file_tokens(token: Token | None) -> Iterator[Token]:
     """All files and Directories in a token, in order."""
     if isinstance(token, ListToken):

@@ -38,7 +38,8 @@ class NewLimits:
         self._of_inputs: dict[str, int | None] = {}
         self._has_begun = False
         self._untold = False
-        self._ends = asyncio.Event()
+        # There is one while they are told: most jobs have no limits.
+        self._ends: asyncio.Event | None = None
         self._telling: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -54,27 +55,27 @@ class NewLimits:
         else:
             self._of_inputs[input_name] = limit
         self._untold = True
-        if limit is None:
+        if limit is None and self._ends is not None:
             self._ends.set()
         self._go_on()
 
     def _go_on(self) -> None:
-        if self._has_begun and (self._telling is None or self._telling.done()):
+        if self._untold and self._has_begun and (self._telling is None or self._telling.done()):
             self._telling = asyncio.create_task(self._tell_all())
 
     async def _tell_all(self) -> None:
         while self._untold and not self._ended.done():
             self._untold, pause = False, self._seconds
-            self._ends.clear()
+            ends = self._ends = asyncio.Event()
             try:
                 await self._tell(json.dumps({**self._of_job, "inputs": self._of_inputs}))
             except Exception as error:  # Each connector has its own.
                 logger.debug(f"A job could not be told its limits: {error}")
                 self._untold, pause = True, _RETRY_SECONDS
-            await self._rest(pause)
+            await self._rest(pause, ends)
 
-    async def _rest(self, seconds: float) -> None:
-        ends = asyncio.create_task(self._ends.wait())
+    async def _rest(self, seconds: float, ended: asyncio.Event) -> None:
+        ends = asyncio.create_task(ended.wait())
         try:
             either = cast("set[asyncio.Future[object]]", {ends, self._ended})
             await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

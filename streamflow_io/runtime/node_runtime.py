@@ -176,6 +176,8 @@ class NodeJob:
                 raise event
             yield event
             if isinstance(event, ExitEvent):
+                # Others may read its streams for a long time yet.
+                del self._events
                 return
 
     async def has_started(self) -> bool:
