@@ -16,6 +16,7 @@ from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.plan_proofs import prospects
 from streamflow_io.hints.errors import HintErrors
+from streamflow_io.learned.extents import UNBOUNDED, Extents
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
 from streamflow_io.run.proof_key import proof_key
 from tests.cwl import Bench, Document, Run, found, tool, workflow
@@ -52,12 +53,19 @@ class Proving:
     def store(self) -> Path:
         return self.bench.data / "streamflow-io" / "learned.db"
 
-    def prove(self, path: Path, ways: Mapping[tuple[str, str], Way], excerpt: int | None = None, **inputs: Any) -> None:
+    def prove(
+        self,
+        path: Path,
+        ways: Mapping[tuple[str, str], Way],
+        excerpt: int | None = None,
+        extents: Extents = UNBOUNDED,
+        **inputs: Any,
+    ) -> None:
         candidates = plan_file(path).plans["main"].candidates
         values = {"file": written(), "trace": str(path.parent / "trace"), **inputs}
 
         keys = {(step, way): proof_key(candidates[step], port, values) for (step, port), way in ways.items()}
-        proofs = (Proof(key, step, 0.0, way, excerpt=excerpt) for (step, way), key in keys.items())
+        proofs = (Proof(key, step, 0.0, way, excerpt=excerpt, extents=extents) for (step, way), key in keys.items())
         asyncio.run(self.remember(*proofs))
 
     async def remember(self, *proofs: Proof) -> None:
@@ -190,13 +198,14 @@ def test_what_is_exported_streams_for_others_in_their_first_run(
         ({"input": "/b/other"}, "proven[0].input"),
         ({"read": "fast"}, "proven[0].read"),
         ({"first": 0}, "proven[0].first"),
+        ({"extents": []}, "proven[0].extents"),
         ({"tool": "12"}, "proven[0].tool"),
         ({"options": None}, "proven[0].options"),
     ],
 )
 def test_mistakes_in_what_is_shared(proving: Proving, entry: dict[str, Any], field: str) -> None:
     path = proving.bench.write(chain(producer(), reader()), {}, io=True, config={**AUTO, "annotations": "proven.yml"})
-    right = {"input": "/b/file", "read": "net", "tool": "a" * 64, "options": "b" * 64}
+    right = {"input": "/b/file", "read": "net", "extents": [[9, 9]], "tool": "a" * 64, "options": "b" * 64}
     annotations = path.parent / "proven.yml"
     annotations.write_text(json.dumps({"proven": [right]}))
     assert len(plan_file(path).plans["main"].proofs) == 1
