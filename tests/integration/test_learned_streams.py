@@ -16,7 +16,7 @@ from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.plan_proofs import prospects
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.learned.extents import UNBOUNDED, Extents
+from streamflow_io.learned.extents import UNBOUNDED, Extent, Extents
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
 from streamflow_io.run.proof_key import proof_key
 from tests.cwl import Bench, Document, Run, found, tool, workflow
@@ -128,6 +128,29 @@ def test_what_first_bytes_have_proven_is_a_pipe_up_to_there(proving: Proving) ->
     assert ours.ok, ours.errors
     size = proving.bench.run_all([proving.bench.write_plain(chain(producer(), looks), {})])[0].files["read.txt"].split()
     assert ours.files["read.txt"].split(b"\n") == [b"a pipe", size[0], b""]
+
+
+def test_no_more_is_fed_than_was_proven(proving: Proving) -> None:
+    """The reader gets what was proven while the file is written, and all of it when that is final."""
+    path = proving.bench.write(chain(producer(), reader()), {}, io=True, config=AUTO)
+    proving.prove(path, {("/b", "file"): "net"}, extents=(Extent(7, 10**6),))
+    plain, ours = proving.run_both(chain(producer(), reader()), None)
+    assert ours.times("read")[0] < ours.time("end") < ours.times("read")[-1]
+    assert len(ours.times("read")) > len(plain.times("read"))
+    assert "reads the complete file: /b/file is proven up to 1.0 MB, and this is larger" in ours.log
+    assert " WARNING " not in ours.log
+    assert proving.known() == [("/b", "file", None, 0)]
+
+
+def test_a_reader_that_has_enough_before_starts_again_if_the_file_is_larger(proving: Proving) -> None:
+    first = reader("note read; head -c 2 $file")
+    path = proving.bench.write(chain(producer(), first), {}, io=True, config=AUTO)
+    for largest in (7, 10**6):
+        proving.store.unlink(missing_ok=True)
+        proving.prove(path, {("/b", "file"): "net"}, extents=(Extent(7, largest),))
+        _, ours = proving.run_both(chain(producer(), first), None)
+        assert ("reads the complete file" in ours.log) is (largest == 7)
+    assert ours.time("read") < ours.time("end")
 
 
 def test_what_is_not_proven_is_not(proving: Proving) -> None:
@@ -342,7 +365,7 @@ def test_elements_of_a_scatter_go_to_the_next_one_by_one(proving: Proving) -> No
 
 
 def test_a_run_waits_for_rehearsals_where_that_is_wanted(proving: Proving) -> None:
-    """The second one streams, also more files than were rehearsed."""
+    """The second one streams, also more files than were rehearsed, which are no larger."""
     first = tool("seq $number; sleep 0.5; seq 40000", {"number": "int"}, {"out": "stdout"}, stdout="numbers.txt")
     last = tool('cat "$@"', {}, {"out": "stdout"}, stdout="all.txt")
     last["baseCommand"].append("sh")
@@ -358,6 +381,6 @@ def test_a_run_waits_for_rehearsals_where_that_is_wanted(proving: Proving) -> No
     assert learning.ok, learning.errors
     assert "1 rehearsal of what may stream without a hint: the run waits for it" in learning.log
     assert proving.known() == [("/c", "files", None, 0)]
-    _, ours = proving.bench.run_both(document, {**job, "numbers": [3, 4, 5]}, config=config)
+    _, ours = proving.bench.run_both(document, {**job, "numbers": [3, 2, 1]}, config=config)
     assert "/c reads /a/out while it is written" in ours.log
     assert proving.known() == [("/c", "files", None, 1)]
