@@ -64,7 +64,7 @@ def run_trial(
             if trial.outcome == "same":
                 # What the first run proves of the larger files, the second one streams.
                 larger = larger_sample(blueprint, times)
-                trial = _try_sample(directory / f"{times} times", bench, larger, 2, seconds, make)
+                trial = _try_sample(directory / f"times{times}", bench, larger, 2, seconds, make)
     log = directory / "ours" / f"run{bench.count}" / "stderr"
     return replace(trial, log=log.read_text()) if log.exists() else trial
 
