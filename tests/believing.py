@@ -15,6 +15,7 @@ from streamflow.main import main as streamflow
 
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.graph.io_graph import IOGraph
+from streamflow_io.learned.extents import UNBOUNDED
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs
 from streamflow_io.translation import planning
 from streamflow_io.translation.proving import Proving
@@ -28,13 +29,14 @@ def _all_proven(
     kept_out: Collection[str],
 ) -> Proving:
     keys = [ProofKey(each.tool, "reads", port) for each in candidates.values() for port in each.inputs]
-    return Proving(graph, candidates, tools, [*proofs, *(Proof(key, "", 0.0, "net") for key in keys)], kept_out)
+    proven = (Proof(key, "", 0.0, "net", extents=UNBOUNDED) for key in keys)
+    return Proving(graph, candidates, tools, [*proofs, *proven], kept_out)
 
 
 def _known(proofs: RememberedProofs, key: ProofKey) -> Proof | None:
     if (found := _of(proofs, key)) is not None:
         return found
-    return Proof(key, "", 0.0, "net") if key.kind == "reads" else Proof(key, "", 0.0, closes=1)
+    return Proof(key, "", 0.0, "net", extents=UNBOUNDED) if key.kind == "reads" else Proof(key, "", 0.0, closes=1)
 
 
 _of = RememberedProofs.of

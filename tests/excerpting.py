@@ -1,4 +1,4 @@
-"""`streamflow run` in which the first bytes of small files are tried before all of them, as those of large ones are."""
+"""`streamflow run` for which less is enough for a proof: first bytes of small files are tried before all of them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from unittest.mock import patch
 from streamflow.core.workflow import CommandOutput
 from streamflow.main import main as streamflow
 
-from streamflow_io.run import excerpt_rules
-from streamflow_io.run.excerpt_rules import Sizes
+from streamflow_io.learned import extents
 from streamflow_io.run.rehearsal_events import Seen
 from streamflow_io.run.repeated_job import RepeatedJob
 
+#: In bytes.
+ENOUGH = 2**15
+
 
 def main(arguments: list[str]) -> int:
-    with patch.object(excerpt_rules, "SIZES", Sizes(smallest=256, share=4, least=64)):
+    with patch.object(extents, "ENOUGH", ENOUGH):
         code: int = streamflow(arguments)
         return code
 

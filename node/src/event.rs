@@ -193,6 +193,8 @@ pub enum Reason {
     Rewritten { input: String },
     /// It has to start again with the file of an input that was a stream.
     Unstreamable { input: String },
+    /// It has to start again with the file of an input, which has more bytes than it may get as a stream.
+    Outgrown { input: String },
     /// It has had all the time that it was given.
     Overtime,
     /// Too little space was left for others.

@@ -435,7 +435,7 @@ impl Feeder {
                 }
                 Need::Reader | Need::Pause | Need::Time => return Ok(()),
                 Need::Data => {
-                    let Some(watcher) = watcher.as_deref_mut() else { return Ok(()) };
+                    let Some(watcher) = watcher.as_deref_mut().filter(|_| self.left() > 0) else { return Ok(()) };
                     if !self.origin.watch_growth(&mut |path, mask| watcher.watch(path, mask, token(Wait::Growth))) {
                         return Ok(());
                     }
@@ -448,6 +448,11 @@ impl Feeder {
     /// The source has grown: its watch was for one time.
     pub fn growth_notice(&mut self) {
         self.origin.growth_notice();
+    }
+
+    /// So many bytes more the command may get as a stream.
+    fn left(&self) -> u64 {
+        self.input.most.map_or(u64::MAX, |most| most.saturating_sub(self.streamed()))
     }
 
     /// One step: moves bytes until the pipe is full or the file ends.
@@ -470,7 +475,11 @@ impl Feeder {
                 return Err(reopened(fifo));
             }
         }
-        let mut most = u64::MAX;
+        let mut most = self.left();
+        if most == 0 && self.origin.has_more() {
+            // Whether the command wants these bytes is known when it has ended. Until the file is final that may be.
+            return if self.origin.is_final() { Err(self.outgrown()) } else { Ok(Need::Data) };
+        }
         if let Some(rein) = &mut self.rein {
             if Instant::now() < rein.until {
                 return Ok(Need::Time);
@@ -481,7 +490,7 @@ impl Feeder {
             if self.need == Need::Reader || (self.need == Need::Data && waited >= patience) {
                 rein.idle();
             }
-            most = rein.most;
+            most = most.min(rein.most);
         }
         if let Some(stutter) = &mut self.stutter {
             let (unread, now) = (bytes_in_pipe(sink), Instant::now());
@@ -490,7 +499,7 @@ impl Feeder {
                 return Ok(Need::Time);
             }
             let Some(piece) = stutter.next(unread, now) else { return Ok(Need::Time) };
-            most = piece;
+            most = most.min(piece);
         }
         let before = self.streamed();
         let step = self.origin.take(sink, most)?;
@@ -518,6 +527,11 @@ impl Feeder {
                 Ok(Need::Nothing)
             }
         }
+    }
+
+    fn outgrown(&self) -> Failure {
+        let (file, most) = (self.input.path.display(), self.input.most.unwrap_or_default());
+        Failure::Outgrown(format!("{file} has more bytes than the {most} that may be read as a stream"))
     }
 
     /// A command may look at its input and open it again, as long as it has read nothing; or it has read enough.

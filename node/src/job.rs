@@ -316,6 +316,7 @@ mod tests {
             (r#"{"fifo": "/a"}"#, r#", "verify": "full""#, "\"path\" and \"verify\" do not go with \"part\""),
             (r#"{"fifo": "/a"}"#, r#", "events": "/x""#, "exactly one of"),
             (r#"{"fifo": "/a"}"#, r#", "pipe": 9"#, "\"pipe\" goes with \"net\""),
+            (r#"{"fifo": "/a"}"#, r#", "most": 9"#, "\"most\" goes with \"events\" or \"link\""),
             (r#"{"fifo": "/a"}"#, r#", "lock": true"#, "\"named\" and \"lock\" go with \"events\""),
         ] {
             let message = input(target, more).unwrap_err();

@@ -27,6 +27,9 @@ pub enum Failure {
     /// The command has to start again with the file: this cannot be done with a stream. Never on a link.
     #[serde(skip_deserializing, rename(serialize = "producer"))]
     Unstreamable(String),
+    /// The file has more bytes than the command may get as a stream. Never on a link.
+    #[serde(skip_deserializing, rename(serialize = "producer"))]
+    Outgrown(String),
 }
 
 impl Failure {
@@ -37,6 +40,7 @@ impl Failure {
             Self::Producer(message) => (Reason::Producer { input }, message),
             Self::Rewritten(message) => (Reason::Rewritten { input }, message),
             Self::Unstreamable(message) => (Reason::Unstreamable { input }, message),
+            Self::Outgrown(message) => (Reason::Outgrown { input }, message),
             Self::Job(message) => (Reason::Error, format!("input {name}: {message}")),
         }
     }
@@ -68,6 +72,11 @@ pub trait Origin: Debug {
     fn go_to(&mut self, _place: u64) {}
 
     fn has_more(&self) -> bool;
+
+    /// Whether the file has all its bytes. Where nobody can tell, it is taken to have them.
+    fn is_final(&self) -> bool {
+        true
+    }
 
     /// So many bytes there were at most that had not been taken; only where the producer's file is seen here.
     fn lag(&self) -> Option<u64> {

@@ -231,6 +231,10 @@ impl Origin for Source {
         self.file.as_ref().and_then(|file| file.metadata().ok()).is_some_and(|file| file.len() > self.taken)
     }
 
+    fn is_final(&self) -> bool {
+        matches!(self.producer.state, State::Committed(_))
+    }
+
     fn lag(&self) -> Option<u64> {
         Some(self.lag)
     }

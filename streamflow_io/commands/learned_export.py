@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -89,8 +90,15 @@ def _proven(plan: Plan) -> Iterator[tuple[ProvenInput, Proof]]:
             is_of = key.kind == "reads" and key.tool == candidate.tool and key.port in candidate.inputs
             if is_of and proof.way is not None:
                 path = port_path(step, key.port)
-                first, tool, options = proof.excerpt, key.tool, key.options
-                yield ProvenInput(input=path, read=proof.way, first=first, tool=tool, options=options), proof
+                entry = ProvenInput(
+                    input=path,
+                    read=proof.way,
+                    first=proof.excerpt,
+                    extents=proof.extents,
+                    tool=key.tool,
+                    options=key.options,
+                )
+                yield entry, proof
 
 
 def _lines(found: Sequence[tuple[ProvenInput, Proof]]) -> Iterator[str]:
@@ -106,6 +114,7 @@ def _lines(found: Sequence[tuple[ProvenInput, Proof]]) -> Iterator[str]:
         yield f"    read: {entry.read}"
         if entry.first is not None:
             yield f"    first: {entry.first}"
+        yield f"    extents: {json.dumps(entry.extents)}"
         # In quotes: digits alone would be a number.
         yield f'    tool: "{entry.tool}"'
         yield f'    options: "{entry.options}"'

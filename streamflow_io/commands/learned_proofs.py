@@ -10,6 +10,7 @@ from rich.table import Table
 
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.database import date_of
+from streamflow_io.learned.extents import bound_of
 from streamflow_io.learned.proofs import Proof
 from streamflow_io.wording import counted, size_text
 
@@ -36,6 +37,7 @@ def proof_to_json(proof: Proof) -> dict[str, Any]:
         "reason": proof.reason,
         "bytes": proof.bytes,
         "excerpt": proof.excerpt,
+        "extents": [list(extent) for extent in proof.extents],
         "closes": proof.closes,
         "jobs": proof.runs,
         "failures": proof.failures,
@@ -81,6 +83,16 @@ def what_proof(proof: Proof) -> str:
     return f"{port_path(proof.step, proof.key.port)}, {_outcome(proof)}"
 
 
+def proven_how(excerpt: int | None, bound: int | None) -> str:
+    """What is said of a proof.
+
+    :param excerpt: so many first bytes were enough
+    :param bound: it holds for files of up to so many bytes
+    """
+    first = "" if excerpt is None else f" with the first {size_text(excerpt)}"
+    return f"proven{first}" if bound is None else f"proven{first} up to {size_text(bound)}"
+
+
 def _outcome(proof: Proof) -> str:
     if proof.closes is not None:
         when = f"when it is closed {counted(proof.closes, 'time')}" if proof.closes else "when its job has ended"
@@ -89,6 +101,6 @@ def _outcome(proof: Proof) -> str:
         how = "refuted" if proof.is_refused else "cannot be compared" if proof.reason else "compared"
         return f"declared, {how}" + (f": {proof.reason}" if proof.reason else "")
     if proof.is_proven:
-        return "proven" if proof.excerpt is None else f"proven with the first {size_text(proof.excerpt)}"
+        return proven_how(proof.excerpt, bound_of(proof.extents))
     again = " (it is rehearsed again)" if proof.may_be_tried_again else ""
     return f"not streamed: {proof.reason}{again}"

@@ -11,11 +11,13 @@ from rich.text import Text
 
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from streamflow_io.graph.possible import PossibleRoute
+from streamflow_io.learned.extents import bound_of
 from streamflow_io.learned.proofs import Proof, Way
 from streamflow_io.run.plan import Plan
-from streamflow_io.wording import counted, size_text
+from streamflow_io.wording import counted
 
 from .console import table
+from .learned_proofs import proven_how
 
 _UNKNOWN = "not yet tried: its job runs once more on an idle core when it has succeeded"
 _UNREADABLE = "what earlier runs have proven cannot be read"
@@ -33,6 +35,7 @@ class Prospect:
     :ivar way: how it is read
     :ivar runs: in how many jobs it has streamed
     :ivar excerpt: with so many first bytes of a file it was proven; None: with all of it
+    :ivar bound: it is proven for files of up to so many bytes; None: for any
     """
 
     output: str
@@ -42,6 +45,7 @@ class Prospect:
     way: Way | None = None
     runs: int = 0
     excerpt: int | None = None
+    bound: int | None = None
 
 
 def prospects(plan: Plan) -> list[Prospect]:
@@ -65,7 +69,10 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
     if one.delivery is Delivery.STREAM:
         way = proven[0].way if proven else "pipe"
         runs = sum(proof.runs for proof in proven)
-        return Prospect(of, to, "streams", way=way, runs=runs, excerpt=proven[0].excerpt if proven else None)
+        if not proven:
+            return Prospect(of, to, "streams", way=way, runs=runs)
+        excerpt, bound = proven[0].excerpt, bound_of(proven[0].extents)
+        return Prospect(of, to, "streams", way=way, runs=runs, excerpt=excerpt, bound=bound)
     if one.not_streamed is None and plan.proofs is None:
         return Prospect(of, to, "unknown", _UNREADABLE)
     if one.not_streamed is not None or (not is_candidate and not proven):
@@ -125,5 +132,5 @@ def prospects_table(found: Sequence[Prospect]) -> Table:
 def _why(one: Prospect) -> str:
     if one.state != "streams":
         return one.reason or ""
-    how = "proven" if one.excerpt is None else f"proven with the first {size_text(one.excerpt)}"
+    how = proven_how(one.excerpt, one.bound)
     return f"{how}; it has streamed in {counted(one.runs, 'job')}" if one.runs else how

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import (
     ConfigDict,
     Field,
+    NonNegativeInt,
     PlainSerializer,
     StrictBool,
     StrictInt,
@@ -241,6 +242,11 @@ class ProvenInput(Model):
     input: StepPath = Field(description="as /step/port")
     read: Literal["net", "pipe"] = Field(description="how the tool may get the stream")
     first: int | None = Field(None, gt=0, description="so many first bytes of a file have proven that; none: all did")
+    extents: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = Field(
+        min_length=1,
+        description="for each file: so many bytes of it were read as a stream, of so many in all; "
+        "what is proven holds for no larger files, but with 64 MiB for any",
+    )
     tool: Digest = Field(description="for which tool that holds")
     options: Digest = Field(description="with which values of its inputs")
 

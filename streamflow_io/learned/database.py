@@ -17,7 +17,7 @@ from streamflow_io.files import stranger
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.telemetry.directories import data_directory
 
-VERSION = 9
+VERSION = 10
 _APPLICATION = 0x5346494F  # "SFIO"
 
 _VERDICTS = """
@@ -73,6 +73,8 @@ _HAVE_FAILED = """
 """
 # With so many first bytes of the file it was tried; NULL: with all of it.
 _EXCERPT = "ALTER TABLE proofs ADD COLUMN excerpt INTEGER"
+# How far it holds for each of the files, in JSON: [[bytes read, bytes of the file], ...].
+_EXTENTS = "ALTER TABLE proofs ADD COLUMN extents TEXT NOT NULL DEFAULT '[]'"
 _FORMAT = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
 # The rollback journal, not WAL: home directories of clusters are network file systems, where WAL does not work.
 _SCHEMA = (
@@ -98,6 +100,7 @@ _SCHEMA = (
     _PROOFS,
     _FAILURES,
     _EXCERPT,
+    _EXTENTS,
     f"PRAGMA application_id = {_APPLICATION}",
 )
 # What changes a file of each version into one of the next.
@@ -115,6 +118,8 @@ _UPGRADES = {
     6: (_PROOFS,),
     7: (_FAILURES, _HAVE_FAILED),
     8: (_EXCERPT,),
+    # Nobody knows how far these proofs hold.
+    9: (_EXTENTS, "DELETE FROM proofs WHERE way IS NOT NULL"),
 }
 
 

@@ -10,8 +10,8 @@ import asyncio
 import hashlib
 import json
 import sqlite3
-from collections.abc import Coroutine, Iterable
-from dataclasses import astuple, dataclass
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -20,12 +20,13 @@ from streamflow.log_handler import logger
 from streamflow_io.messages import Code, coded
 
 from .database import LearnedDatabase, LearnedLimitsError, known_rows
+from .extents import Extent, Extents, hold_for, raised
 
 #: How a program may get a stream: `net`, where all that it does with it that a pipe cannot do waits for the file;
 #: `pipe`, as an input that is declared `streamable`.
 Way = Literal["net", "pipe"]
 
-_COLUMNS = "tool, kind, port, options, step, found, way, reason, bytes, runs, closes, failures, excerpt"
+_COLUMNS = "tool, kind, port, options, step, found, way, reason, bytes, runs, closes, failures, excerpt, extents"
 _SELECT = f"SELECT {_COLUMNS} FROM proofs ORDER BY step, kind, port, found"
 # What has failed so often stays refused: once may be an accident.
 _MOST_FAILURES = 3
@@ -41,7 +42,7 @@ def _refusal(row: str) -> str:
 _INSTEAD = f"""
     ON CONFLICT (tool, kind, port, options) DO UPDATE SET step = excluded.step, found = excluded.found,
     way = excluded.way, reason = excluded.reason, bytes = excluded.bytes, runs = max(proofs.runs, excluded.runs),
-    closes = excluded.closes, failures = excluded.failures, excerpt = excluded.excerpt
+    closes = excluded.closes, failures = excluded.failures, excerpt = excluded.excerpt, extents = excluded.extents
     WHERE {_refusal("excluded")} >= {_refusal("proofs")}
         OR (proofs.failures BETWEEN 1 AND {_MOST_FAILURES - 1} AND excluded.failures >= proofs.failures)
 """
@@ -84,6 +85,8 @@ class Proof:
     :ivar failures: how often it has failed with a stream, or in a rehearsal; 0: it has not, or it is refused because
         it makes something else
     :ivar excerpt: of an input: so many first bytes of the file were enough; None: it was tried with all of it
+    :ivar extents: of an input that is proven: how far that holds for each of its files; empty: for no file. What is
+        declared holds for all
     """
 
     key: ProofKey
@@ -96,6 +99,7 @@ class Proof:
     closes: int | None = None
     failures: int = 0
     excerpt: int | None = None
+    extents: Extents = ()
 
     @property
     def may_be_tried_again(self) -> bool:
@@ -112,6 +116,15 @@ class Proof:
         return self.way is not None
 
 
+def with_known(found: Proof, known: Proof | None) -> Proof:
+    """What is kept of a proof that is found where another one is known: a proof with larger files stays."""
+    if known is None or known.way is None or found.way is None:
+        return found
+    if known.way == found.way:
+        return replace(found, extents=raised(known.extents, found.extents))
+    return found if hold_for(found.extents, [each.size for each in known.extents]) else known
+
+
 class Proofs(LearnedDatabase):
     """The proofs in a file of what was learned."""
 
@@ -120,13 +133,15 @@ class Proofs(LearnedDatabase):
         return tuple(map(_proof, await self._rows(_SELECT)))
 
     async def save(self, proof: Proof) -> None:
-        """Keep a proof instead of the one with the same key.
+        """Keep a proof instead of the one with the same key; :func:`with_known` says what stays of that.
 
         But what is refused stays so, until it is forgotten; unless it :attr:`~Proof.may_be_tried_again`.
         """
-        about = (proof.way, proof.reason, proof.bytes, proof.runs, proof.closes, proof.failures, proof.excerpt)
-        values = (*astuple(proof.key), proof.step, proof.found, *about)
         async with self._transaction("IMMEDIATE") as connection:
+            rows = await connection.execute_fetchall(f"SELECT {_COLUMNS} FROM proofs WHERE {_IS}", astuple(proof.key))
+            proof = with_known(proof, next(map(_proof, rows), None))
+            about = (proof.way, proof.reason, proof.bytes, proof.runs, proof.closes, proof.failures, proof.excerpt)
+            values = (*astuple(proof.key), proof.step, proof.found, *about, json.dumps(proof.extents))
             await connection.execute(
                 f"INSERT INTO proofs ({_COLUMNS}) VALUES ({', '.join('?' * len(values))}) {_INSTEAD}", values
             )
@@ -147,9 +162,13 @@ def known_proofs(path: Path) -> tuple[Proof, ...]:
 
     :raises LearnedLimitsError: if it cannot be read, or another user could have written it
     """
-    # Older files do not say what has failed, nor what was tried with the first bytes.
-    select = _SELECT.replace("failures", "{failures}").replace("excerpt", "{excerpt}")
-    return tuple(map(_proof, known_rows(path, "proofs", select, failures="0", excerpt="NULL")))
+    # Older files do not say what has failed, nor what was tried with the first bytes, nor how far that holds.
+    select = _SELECT
+    missing = {"failures": "0", "excerpt": "NULL", "extents": "'[]'"}
+    for name in missing:
+        select = select.replace(name, f"{{{name}}}")
+    proofs = map(_proof, known_rows(path, "proofs", select, **missing))
+    return tuple(proof for proof in proofs if not proof.is_proven or proof.extents or proof.key.kind == "declared")
 
 
 class RememberedProofs:
@@ -164,6 +183,8 @@ class RememberedProofs:
     def __init__(self, path: Path, known: Iterable[Proof] | None) -> None:
         self._path = path
         self._known = {proof.key: proof for proof in known or ()}
+        # What was proven with files that are too small, as this run has shown.
+        self._outgrown: set[ProofKey] = set()
         self._news = asyncio.Event()
         self._file: Proofs | None = None
         self._failed = known is None
@@ -186,6 +207,17 @@ class RememberedProofs:
         about = key.tool, key.kind, key.port
         return not any(proof.is_refused and (of.tool, of.kind, of.port) == about for of, proof in self._known.items())
 
+    def outgrown(self, key: ProofKey) -> None:
+        """A job has more to read as a stream than was proven: that is to be proven with its files."""
+        self._outgrown.add(key)
+
+    def is_wanted(self, key: ProofKey, sizes: Sequence[int]) -> bool:
+        """Whether it is to be found out how files of these sizes are read."""
+        known = self.of(key)
+        if known is None or not known.is_proven or key.kind == "declared":
+            return known is None or known.may_be_tried_again
+        return key in self._outgrown or not hold_for(known.extents, sizes)
+
     def failures(self, key: ProofKey) -> int:
         """How often what has this key has failed, as far as that may have been an accident."""
         return 0 if (known := self.of(key)) is None else known.failures
@@ -196,7 +228,8 @@ class RememberedProofs:
 
     async def remember(self, proof: Proof) -> None:
         """Keep a proof, for this run and later ones."""
-        self._known[proof.key] = proof
+        self._outgrown.discard(proof.key)
+        self._known[proof.key] = with_known(proof, self._known.get(proof.key))
         news, self._news = self._news, asyncio.Event()
         news.set()
         if (file := await self._open()) is not None:
@@ -232,5 +265,6 @@ class RememberedProofs:
 
 
 def _proof(row: sqlite3.Row) -> Proof:
-    tool, kind, port, options, *about = row
-    return Proof(ProofKey(tool, kind, port, options), *about)
+    tool, kind, port, options, *about, extents = row
+    found = tuple(Extent(*each) for each in json.loads(extents))
+    return replace(Proof(ProofKey(tool, kind, port, options), *about), extents=found)

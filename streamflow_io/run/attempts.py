@@ -7,7 +7,7 @@ when that one failed. Nothing here knows StreamFlow.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -44,6 +44,8 @@ class Attempt:
     :ivar committed: (port, path relative to the output directory) of what was committed before the job ended; without a
         path the output as a whole
     :ivar parts: what it has read of streams whose end it did not want, and which were not committed then
+    :ivar largest: how many bytes the files of its streams may have, by the identities of their tokens
+    :ivar collect: gives what is final of it; there while others read it
     :ivar replacement: when it has succeeded, by port and path of a file: what the output is instead, if another file
     """
 
@@ -55,6 +57,8 @@ class Attempt:
     succeeded: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     committed: Set[tuple[str, str | None]] = frozenset()
     parts: list[StreamPart] = field(default_factory=list)
+    largest: Mapping[int, int] = field(default_factory=dict)
+    collect: Collect | None = None
     replacement: Replacement = _none
     # By port and path: of thousands who wait, a commit wakes those alone whom it concerns.
     _waiting: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)
@@ -140,7 +144,7 @@ class StreamingJob:
     def begin(self, output_directory: PurePosixPath, node_job: NodeJob | None = None) -> Attempt:
         """Register a new attempt; the one before has ended."""
         attempt = Attempt(self.name, len(self._attempts) + 1, output_directory, node_job)
-        attempt.replacement = self._replacement
+        attempt.collect, attempt.replacement = self._collect, self._replacement
         self._attempts.append(attempt)
         self._changed.set()
         return attempt

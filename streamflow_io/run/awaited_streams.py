@@ -15,11 +15,12 @@ from streamflow.core.workflow import Job, Token
 from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.graph.candidates import Candidate
+from streamflow_io.learned.extents import hold_for
 
 from .attempts import ProducerFailedError, StreamingJobs
-from .learned_streams import LearnedStreams
+from .learned_streams import LearnedStreams, written_by_now
 from .proof_key import proof_key
-from .tokens import StreamSource, StreamToken, stream_tokens, with_files
+from .tokens import StreamSource, StreamToken, file_tokens, stream_tokens, with_files
 
 
 class AwaitedStreams:
@@ -81,7 +82,17 @@ class AwaitedStreams:
         values = {port: get_token_value(token) for port, token in job.inputs.items()}
         keys = (proof_key(candidate, name, values, there) for there in programs)
         proofs = (self._learned.proofs.of(key) for key in keys)
-        return any(proof is not None and proof.is_proven for proof in proofs)
+        sizes = [self._size(token) for token in file_tokens(job.inputs[name])]
+        return any(proof is not None and proof.is_proven and hold_for(proof.extents, sizes) for proof in proofs)
+
+    def _size(self, token: Token) -> int:
+        """How large a file is by now, as far as that is known."""
+        if not isinstance(token, StreamToken):
+            return int(token.value.get("size") or 0)
+        try:
+            return written_by_now(token, self._jobs.get(token.source.job).latest)
+        except ProducerFailedError:
+            return 0
 
     async def _complete(self, tokens: Iterable[Token]) -> dict[StreamSource, Token]:
         """The files that some inputs are in the end, when they are complete."""

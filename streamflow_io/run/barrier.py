@@ -28,6 +28,31 @@ class RewrittenError(Exception):
         self.how = how
 
 
+class OutgrownError(Exception):
+    """The job has read a stream of a file that is larger than its proof holds for: it has to read the file.
+
+    :ivar job: that writes the file
+    """
+
+    def __init__(self, job: str | None) -> None:
+        super().__init__(job)
+        self.job = job
+
+
+async def _check_sizes(attempt: Attempt, producers: Producers) -> None:
+    """Return if no file is larger than it may be, of what an attempt has read as streams. All are final.
+
+    :raises OutgrownError: if one is
+    """
+    for token, producer in producers:
+        largest = attempt.largest.get(id(token))
+        if largest is not None and producer.collect is not None:
+            final = await producer.collect(token.source.port, token.source.path)
+            size = final.value.get("size")
+            if size is None or size > largest:
+                raise OutgrownError(token.source.job)
+
+
 async def check_parts(parts: Iterable[StreamPart], producers: Producers) -> None:
     """Return if what was read of streams is in their files, which are final now. Reads these parts.
 
@@ -53,9 +78,11 @@ async def check_read(attempt: Attempt, producers: Producers) -> None:
     What it has read to the end its node runtime has compared.
 
     :raises ReplacedError: if an output is another file
+    :raises OutgrownError: if it is larger than it may be
     :raises RewrittenError: if it has other bytes
     """
     check_replaced(producers)
+    await _check_sizes(attempt, producers)
     parts = list(attempt.parts)
     await check_parts(parts, producers)
     attempt.parts = [part for part in attempt.parts if part not in parts]

@@ -23,7 +23,7 @@ from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.protocol import Event, OpenedEvent, PartEvent, StartedEvent, StreamEvent
 
 from .attempts import Attempt
-from .barrier import Producers, RewrittenError, check_read, settled
+from .barrier import OutgrownError, Producers, RewrittenError, check_read, settled
 from .delivered import Fail, Item, Value, Warn
 from .delivery import (
     Answer,
@@ -133,7 +133,7 @@ class Deliverer:
             return
         try:
             await check_read(attempt, producers)
-        except (ReplacedError, RewrittenError):
+        except (OutgrownError, ReplacedError, RewrittenError):
             return  # It starts again.
         await self._handle("barrier lifted")
         while (instruction := await commits.get()) is not None:

@@ -15,7 +15,7 @@ from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import ExitEvent
 
 from .attempts import Attempt
-from .barrier import Producers, RewrittenError
+from .barrier import OutgrownError, Producers, RewrittenError
 from .replacing import check_replaced
 from .tokens import parts_of
 
@@ -94,6 +94,7 @@ async def check_exit(
     :raises GaveWayError: if it was ended to free its node
     :raises ProducerRestartError: if a job that it reads from failed
     :raises RewrittenError: if it has read what is not in the file any more
+    :raises OutgrownError: if a file is larger than what it may read as a stream
     :raises ReplacedError: if it has read a file that is not the output any more
     :raises UnrecoverableWorkflowException: if it would fail again, too
     """
@@ -108,6 +109,8 @@ async def check_exit(
         )
     if exit_event.reason == "rewritten":
         raise RewrittenError(exit_event.input, exit_event.message)
+    if exit_event.reason == "outgrown":
+        raise OutgrownError(exit_event.input)
     if exit_event.reason == "producer" and not is_part:
         for token, producer in producers:
             if token.source.job == exit_event.input and await asyncio.shield(producer.succeeded):

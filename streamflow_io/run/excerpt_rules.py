@@ -16,7 +16,8 @@ An excerpt proves, and never refuses: where anything is odd, all of the file dec
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from streamflow_io.learned import extents
 
 from .rehearsal_rules import Finding, Manner, Ran, is_dear, waits_for_more
 
@@ -24,61 +25,45 @@ from .rehearsal_rules import Finding, Manner, Ran, is_dear, waits_for_more
 _SECONDS_TO_START = 0.1
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """How much is tried first, in bytes.
+def excerpts_of(sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """How many bytes of each file are tried first; None: all of them are tried at once.
 
-    :ivar smallest: files that have less in all are tried as a whole only
-    :ivar share: an excerpt has one part of so many of its file
-    :ivar least: but no fewer bytes
-    :ivar most: and no more
+    With fewer bytes nothing is proven of a larger file, so only files that are much larger have excerpts.
+
+    :param sizes: of the files of an input, in bytes
     """
-
-    smallest: int = 2**23
-    share: int = 16
-    least: int = 2**20
-    most: int = 2**26
-
-    def excerpts(self, sizes: Sequence[int]) -> tuple[int, ...] | None:
-        """How many bytes of each file are tried first; None: all of them are tried at once.
-
-        :param sizes: of the files of an input, in bytes
-        """
-        if sum(sizes) < self.smallest:
-            return None
-        excerpts = tuple(min(size, self.most, max(self.least, size // self.share)) for size in sizes)
-        return excerpts if 2 * sum(excerpts) <= sum(sizes) else None
-
-
-SIZES = Sizes()
+    # An excerpt ends where a line ends.
+    most = extents.ENOUGH + extents.ENOUGH // 64
+    excerpts = tuple(min(size, most) for size in sizes)
+    return excerpts if 0 < 2 * sum(excerpts) <= sum(sizes) else None
 
 
 def next_with_excerpt(
-    so_far: Sequence[tuple[Manner, Ran]], bytes_: int, whole: int, files: int = 1
+    so_far: Sequence[tuple[Manner, Ran]], bytes_: int, sizes: Sequence[int]
 ) -> Manner | Finding | None:
     """How a job is to be run next with an excerpt, or what it has proven; None: nothing, all of the file decides.
 
     :param so_far: how it has gone, in order: with the excerpt as a file, and as a stream. Of the second run
         `difference` says what is not as in the first one, which is compared with the whole file afterwards
     :param bytes_: of the excerpt; of all files, if there are several
-    :param whole: the same of what it is an excerpt of
-    :param files: how many these are
+    :param sizes: of the files of which it is an excerpt
     """
     if not so_far:
         return "file"
     manner, ran = so_far[-1]
     if ran.asked:
         return None
-    if manner == "net" and files == 1 and waits_for_more(ran, bytes_):
+    if manner == "net" and len(sizes) == 1 and waits_for_more(ran, bytes_):
         return "pipe"
     if not ran.is_equal:
         return None
     if manner == "file":
         return "net"
     has_read_all = ran.fed == bytes_ and ran.held_at in (None, bytes_)
-    if not has_read_all or _would_be_dear(ran.cpu, so_far[0][1].cpu, whole / bytes_):
+    is_enough = all(read >= min(size, extents.ENOUGH) for read, size in zip(ran.read, sizes, strict=True))
+    if not (has_read_all and is_enough) or _would_be_dear(ran.cpu, so_far[0][1].cpu, sum(sizes) / bytes_):
         return None
-    return Finding("pipe" if manner == "pipe" else "net", excerpt=bytes_)
+    return Finding("pipe" if manner == "pipe" else "net", excerpt=bytes_, read=ran.read)
 
 
 def _would_be_dear(cpu: float, plain: float, times: float) -> bool:

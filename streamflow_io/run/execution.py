@@ -24,7 +24,7 @@ from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, readable
 
 from .attempts import Attempt, ProducerFailedError, StreamingJob, StreamingJobs
 from .awaited_streams import AwaitedStreams
-from .barrier import Producers, RewrittenError, check_read, settled
+from .barrier import OutgrownError, Producers, RewrittenError, check_read, settled
 from .delivering import Deliverer
 from .ending import GaveWayError, JobFailedError, ProducerRestartError, blaming, check_exit, exit_of
 from .inputs import (
@@ -147,6 +147,9 @@ class Execution:
                 except RewrittenError as error:
                     await self._read_again(error)
                     await deliverer.failed()
+                except OutgrownError as error:
+                    self._learned.outgrown(self._inputs, error.job)
+                    await deliverer.failed()
                 except ReplacedError as error:
                     await self._take_replacements(error)
                 except GaveWayError:
@@ -219,7 +222,9 @@ class Execution:
             began = time.monotonic()
             await self._run_without(record)
             self._run.short_jobs.ran_plainly(self._step.name, time.monotonic() - began)
-        elif self._learned.are_out_of_reach(self._inputs, runtime, producers):
+        elif self._learned.are_out_of_reach(self._inputs, runtime, producers) or self._learned.are_too_large(
+            self._inputs, producers
+        ):
             await self._attempt(record)
         else:
             await self._run_under(runtime, record, producers)
@@ -272,6 +277,7 @@ class Execution:
         split = await self._splitting.begin(runtime, node_job, self._inputs, producers)
         spec = self._spec(node_job, [read for read in producers if held(*read) is None], globs, split)
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
+        attempt.largest = self._learned.largest(self._inputs)
         self._deliverer.begin(attempt, globs)
         runner, sessions = self._run.runner, self._run.sessions
         await sessions.split(self._job.name, split, runtime)
@@ -357,6 +363,7 @@ class Execution:
         read = numbered_streams(producers)
         self._run.stream_rates.opened(self._job.name, self._inputs, read)
         nets, unasked = self._learned.under_net(self._inputs), self._learned.unasked(self._inputs)
+        most = self._learned.most(self._inputs)
         config = self._run.config
         # Nobody has said of these that they are written front to back.
         careful = config.model_copy(update={"verify": "full"})
@@ -369,6 +376,7 @@ class Execution:
                 name,
                 net=nets.get(id(token)),
                 closes=self._learned.closes(token),
+                most=most.get(id(token)),
             )
             for name, (token, attempt) in read.items()
         )

@@ -52,6 +52,7 @@ def input_stream(
     stream: str | None = None,
     net: int | None = None,
     closes: int | None = None,
+    most: int | None = None,
 ) -> InputStream:
     """An input whose bytes are fed to the job as one attempt of its producer writes them.
 
@@ -63,6 +64,7 @@ def input_stream(
     :param net: no hint says that the job reads it front to back: it is under the net; after so many bytes, and a pipe
         before. None: it is a pipe
     :param closes: when it was closed after writing so often it is taken to be complete; None: when it is committed
+    :param most: so many of its bytes the job may get as a stream; None: all
     """
     config = config or SchedulerConfig()
     bandwidth = stream_bw(token) if config.limits else None
@@ -86,6 +88,7 @@ def input_stream(
         net=None if net is None else True,
         pipe=net or None,
         closes=None if link is not None else closes,
+        most=most,
     )
 
 

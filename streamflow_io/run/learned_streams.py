@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,19 +18,21 @@ from streamflow.workflow.utils import get_token_value
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.graph.later import Reader
 from streamflow_io.hints.inheritance import port_path
+from streamflow_io.learned.extents import ENOUGH, Extent, Extents, bound_of, extents_of
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs, Way
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.node_runtime import NodeRuntime
+from streamflow_io.wording import size_text
 
-from .attempts import StreamingJobs
+from .attempts import Attempt, StreamingJobs
 from .barrier import RewrittenError
 from .ending import JobFailedError
-from .inputs import Producers
+from .inputs import Producers, written_to
 from .programs import Programs
 from .proof_key import proof_key
 from .reach import Reach
 from .replacing import ReplacedError, with_finals
-from .tokens import StreamToken, parts_of, stream_tokens
+from .tokens import StreamToken, file_tokens, parts_of, stream_tokens
 from .wants import is_want
 
 # Characters of what a job says that has failed.
@@ -130,6 +133,15 @@ def _without_path(how: str, path: str) -> str:
     return f"it {rest}" if found else how
 
 
+def written_by_now(token: StreamToken, attempt: Attempt) -> int:
+    """How many bytes a file has that is being written; 0 where nobody knows."""
+    try:
+        is_here = attempt.node_job is not None and attempt.node_job.runtime.is_here
+        return os.path.getsize(written_to(token, attempt)) if is_here else 0
+    except OSError:
+        return 0
+
+
 class LearnedReads:
     """What one job reads as byte streams, because that is proven or declared, over all of its attempts."""
 
@@ -144,6 +156,8 @@ class LearnedReads:
         self._keys: dict[str, ProofKey] = {}
         # Those that hints declare `streamable`, or let stream.
         self._declared: set[str] = set()
+        # How far the proofs hold for each file.
+        self._extents: dict[str, Extents] = {}
         # Those that are read when they are complete: it is not proven with these options, or has turned out wrong.
         self._as_files: set[str] = set()
         # Those with which it has failed, and how.
@@ -190,10 +204,11 @@ class LearnedReads:
             if name in self._declared:
                 if key is not None and self._learned.recovers and not self._learned.proofs.is_believed(key):
                     self._as_files.add(name)
-            elif proof is None or proof.way is None:
+            elif proof is None or proof.way is None or not proof.extents:
                 self._as_files.add(name)
             else:
                 self._ways[name] = proof.way
+                self._extents[name] = proof.extents
                 if proof.excerpt is not None:
                     self._excerpts[name] = proof.excerpt
 
@@ -229,6 +244,46 @@ class LearnedReads:
         nets = {name: 0 for name in self.streams if self._ways[name] == "net"}
         nets |= {name: self._excerpts[name] for name in (self.streams & self._excerpts.keys()) - nets.keys()}
         return {id(token): bytes_ for name, bytes_ in nets.items() for token in stream_tokens(inputs[name])}
+
+    def most(self, inputs: Mapping[str, Token]) -> dict[int, int]:
+        """How many bytes of streams may be fed, by the identity of their tokens; of others all."""
+        bounds = {id(token): extent.most for token, extent in self._bounded(inputs)}
+        return {token: most for token, most in bounds.items() if most is not None}
+
+    def largest(self, inputs: Mapping[str, Token]) -> dict[int, int]:
+        """How large the files of streams may be, by the identity of their tokens; of others as large as they are."""
+        return {id(token): extent.size for token, extent in self._bounded(inputs) if extent.size < ENOUGH}
+
+    def _bounded(self, inputs: Mapping[str, Token]) -> Iterator[tuple[StreamToken, Extent]]:
+        for name in self.streams & self._extents.keys():
+            tokens = list(file_tokens(inputs[name]))
+            # Those of a list that are files already have their places in it, too.
+            for token, extent in zip(tokens, extents_of(self._extents[name], len(tokens)), strict=True):
+                if isinstance(token, StreamToken):
+                    yield token, extent
+
+    def are_too_large(self, inputs: Mapping[str, Token], producers: Producers) -> bool:
+        """Whether a file is larger by now than its proof holds for; the streams are read as files then.
+
+        How large it is, is known only on the driver's node; elsewhere it is seen while it is read.
+        """
+        largest = self.largest(inputs)
+        for token, attempt in producers:
+            if id(token) in largest and written_by_now(token, attempt) > largest[id(token)]:
+                self.outgrown(inputs, token.source.job)
+                return True
+        return False
+
+    def outgrown(self, inputs: Mapping[str, Token], job: str | None) -> None:
+        """A file of another job is larger than its proof holds for. All streams that need a proof are read as files, so
+        that they can be rehearsed with these."""
+        for name in sorted(self.streams & self._extents.keys()):
+            if any(token.source.job == job for token in stream_tokens(inputs[name])):
+                self._learned.proofs.outgrown(self._keys[name])
+                bound, port = bound_of(self._extents[name]), port_path(self._step.name, name)
+                how = "" if bound is None else f" up to {size_text(bound)}"
+                logger.info(f"Job {self._job.name} reads the complete file: {port} is proven{how}, and this is larger")
+        self._as_files |= self.streams - self._declared
 
     def unasked(self, inputs: Mapping[str, Token]) -> set[int]:
         """The streams for which no hint has asked, by the identity of their tokens."""

@@ -16,8 +16,7 @@ from typing import Any, Literal
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.proofs import ProofKey, Way
 
-from . import excerpt_rules
-from .excerpt_rules import next_with_excerpt
+from .excerpt_rules import excerpts_of, next_with_excerpt
 from .paths import NoChecksumsError
 from .performance import Performance
 from .rehearsal_rules import (
@@ -86,7 +85,7 @@ class Rehearsal:
     @cached_property
     def _most(self) -> tuple[int, ...] | None:
         """How many bytes of each file are tried first, at most; None: it is tried as a whole at once."""
-        return excerpt_rules.SIZES.excerpts(self.job.sizes)
+        return excerpts_of(self.job.sizes)
 
     @cached_property
     def _short(self) -> tuple[int, ...] | None:
@@ -171,10 +170,10 @@ class Rehearsal:
 
     async def _try_excerpts(self, most: Sequence[int]) -> Finding | None:
         """What the first bytes of its files prove; None: nothing."""
-        size, files = self.size, len(self.job.files)
+        sizes = self.job.sizes
         try:
             finding, self._made_of_excerpts = await self._run_with_excerpts(
-                most, lambda ran, bytes_: next_with_excerpt(ran, bytes_, size, files), look_whole=True
+                most, lambda ran, bytes_: next_with_excerpt(ran, bytes_, sizes), look_whole=True
             )
             return finding
         except (NoGateError, NotApartError):

@@ -16,12 +16,14 @@ class Seen:
     """What was told of a job with streams, by their names.
 
     :ivar size: bytes of the one file that it reads as a stream; None: it reads none, or more
+    :ivar files: how many it reads as streams, by the names 0, 1, ...
     :ivar is_decided: how it ends says nothing more
     :ivar is_elsewhere: directories are not where the job has them
     :ivar no_gate: why it is not told what the program does; None: it is
     """
 
     size: int | None
+    files: int = 1
     is_decided: asyncio.Event = field(default_factory=asyncio.Event)
     is_elsewhere: bool = False
     no_gate: str | None = None
@@ -54,13 +56,18 @@ class Seen:
         read = {name: event.bytes for name, event in (self._streams | self._held).items()}
         return sum(read.values()) if self._held else None
 
+    @property
+    def _read(self) -> tuple[int, ...]:
+        streams = (self._streams.get(str(number)) for number in range(self.files))
+        return tuple(0 if stream is None else stream.bytes for stream in streams)
+
     def ran(self, exit_event: ExitEvent, succeeded: bool, said: str, difference: str | None = None) -> Ran:
         """How it went that has ended."""
         return Ran(
             succeeded,
             exit_event.reason,
             said,
-            sum(event.bytes for event in self._streams.values()),
+            self._read,
             self._held_at,
             self._call,
             self._asked,

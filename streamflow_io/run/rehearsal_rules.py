@@ -70,7 +70,7 @@ class Ran:
     :ivar ended: why it has ended, as the node runtime says it
     :ivar is_from_outside: somebody else has ended it
     :ivar said: in words, if it has not succeeded
-    :ivar fed: bytes of the stream that it was given
+    :ivar read: bytes that it has read of each of its streams, in the order of the files
     :ivar held_at: after how many of them it has waited for the whole file; None: it has not
     :ivar call: the system call that has waited
     :ivar asked: it has asked by path for more than bytes
@@ -84,7 +84,7 @@ class Ran:
     succeeded: bool
     ended: str
     said: str = ""
-    fed: int = 0
+    read: tuple[int, ...] = ()
     held_at: int | None = None
     call: str = ""
     asked: bool = False
@@ -93,6 +93,11 @@ class Ran:
     cpu: float = 0.0
     is_elsewhere: bool = False
     made: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def fed(self) -> int:
+        """Bytes of all its streams."""
+        return sum(self.read)
 
     @property
     def is_equal(self) -> bool:
@@ -109,6 +114,7 @@ class Finding:
     :ivar is_of_place: nothing can be rehearsed where it ran
     :ivar has_failed: the reason is that it has failed, which may be an accident
     :ivar excerpt: with so many first bytes of the file it was found; None: with all of it
+    :ivar read: bytes that it has read of each of its files as a stream
     """
 
     way: Way | None = None
@@ -117,6 +123,7 @@ class Finding:
     is_of_place: bool = False
     has_failed: bool = False
     excerpt: int | None = None
+    read: tuple[int, ...] = field(default=(), compare=False)
 
 
 def unknown(reason: str) -> Finding:
@@ -198,7 +205,7 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
         return "pipe" if size > SMALL else unknown("the file is too small to tell")
     if not ran.is_equal:
         return "file"
-    return Finding("net") if ran.fed or ran.held_at else unknown("it has not read it")
+    return Finding("net", read=ran.read) if ran.fed or ran.held_at else unknown("it has not read it")
 
 
 def shorts(sizes: Sequence[int]) -> tuple[int, ...] | None:
@@ -273,7 +280,7 @@ def shows_nothing(manner: Manner, ran: Ran) -> bool:
 
 def _with_a_pipe(under_net: Ran, ran: Ran, cpu: float) -> Finding:
     if ran.is_equal and not ran.asked and ran.fed:
-        return Finding("pipe")
+        return Finding("pipe", read=ran.read)
     if is_dear(under_net.cpu, cpu) and under_net.held_at is None:
         return Finding(None, f"it takes {under_net.cpu:.1f} s of CPU time with a stream, and {cpu:.1f} s with the file")
     return Finding(None, _why_held(under_net))

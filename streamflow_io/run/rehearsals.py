@@ -25,6 +25,7 @@ from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.learned.extents import Extent, Extents, bound_of, hold_for
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent
@@ -109,8 +110,9 @@ class Rehearsals:
         self._record = record
         # Where the jobs of candidates are.
         self._places: dict[str, AvailableLocation] = {}
-        self._seen: set[ProofKey] = set()
-        # Of these one job is compared, whatever its options.
+        # The sizes of the largest files with which something was begun.
+        self._seen: dict[ProofKey, Extents] = {}
+        # Of these declared inputs one job is compared, whatever its options.
         self._compared: set[tuple[str, str]] = set()
         # Of which it is not known yet what they would prove.
         self._adding: set[asyncio.Task[None]] = set()
@@ -288,7 +290,8 @@ class Rehearsals:
                 void.append(confirming)
                 task.cancel()
         # The next attempt begins anew.
-        self._seen -= {each.key for each in void}
+        for each in void:
+            self._seen.pop(each.key, None)
 
     async def _look_for_files(
         self, performance: Performance, place: AvailableLocation, candidate: Candidate, ports: Sequence[str]
@@ -326,26 +329,34 @@ class Rehearsals:
     ) -> None:
         values = {name: get_token_value(token) for name, token in performance.inputs.items()}
         keys = {port: proof_key(candidate, port, values, programs) for port in ports}
-        new = [(port, key) for port, key in keys.items() if self._is_new(key) and self._is_wanted(key)]
-        if not new:
+        rehearsals = [
+            (Comparison if key.kind == "declared" else Rehearsal)(performance, port, key, self._config.verify)
+            for port, key in keys.items()
+        ]
+        if not (new := [each for each in rehearsals if self._is_new(each)]):
             return
         waiting = self._waiting.setdefault(_host(place), [])
-        for port, key in new[: max(0, _MOST_WAITING - len(waiting))]:
-            self._seen.add(key)
-            if key.kind == "declared":
-                self._compared.add((key.tool, port))
-            kind = Comparison if key.kind == "declared" else Rehearsal
-            waiting.append((kind(performance, port, key, self._config.verify), place))
+        for rehearsal in new[: max(0, _MOST_WAITING - len(waiting))]:
+            # A larger file proves more than one that waits.
+            waiting[:] = [each for each in waiting if each[0].key != rehearsal.key or each[0].spent]
+            self._seen[rehearsal.key] = tuple(Extent(size, size) for size in rehearsal.job.sizes)
+            if rehearsal.key.kind == "declared":
+                self._compared.add((rehearsal.key.tool, rehearsal.key.port))
+            waiting.append((rehearsal, place))
         self.look()
 
-    def _is_new(self, key: ProofKey) -> bool:
-        return key not in self._seen and (key.kind != "declared" or (key.tool, key.port) not in self._compared)
-
-    def _is_wanted(self, key: ProofKey) -> bool:
-        known = self._proofs.of(key)
-        if known is not None and key.kind == "declared" and self._config.declarations == "strict":
-            return known.is_refused
-        return known is None or known.may_be_tried_again
+    def _is_new(self, rehearsal: Rehearsal) -> bool:
+        """Whether it may prove what is not known, and no other one is to do that."""
+        key, sizes = rehearsal.key, rehearsal.job.sizes
+        if key.kind == "declared":
+            if key in self._seen or (key.tool, key.port) in self._compared:
+                return False
+            known = self._proofs.of(key)
+            if known is not None and self._config.declarations == "strict":
+                return known.is_refused
+        elif key in self._seen and hold_for(self._seen[key], sizes):
+            return False
+        return self._proofs.is_wanted(key, sizes)
 
     def _leave_queue_alone(self, deployment: str) -> None:
         """Nobody has granted a core of a queue manager's nodes to a rehearsal, nor is it a job that anybody wants."""
@@ -450,6 +461,11 @@ class Rehearsals:
             self.look()
 
     async def _found(self, rehearsal: Rehearsal, finding: Finding) -> None:
+        known = self._proofs.of(rehearsal.key)
+        if finding.is_known and finding.way is None and known is not None and known.is_proven:
+            tried, bound = size_text(rehearsal.size), bound_of(known.extents)
+            before = "before" if bound is None else f"up to {size_text(bound)}"
+            finding = replace(finding, reason=f"{finding.reason} (with {tried}; it was proven {before})")
         self._tell(rehearsal, finding)
         if finding.is_of_place:
             runtime = rehearsal.performance.runtime
@@ -464,8 +480,17 @@ class Rehearsals:
             failures += 1
         elif finding.way is None:
             failures = 0  # It is refused for good.
-        way, reason, size = finding.way, finding.reason, rehearsal.size
-        proof = Proof(rehearsal.key, step, time.time(), way, reason, size, failures=failures, excerpt=finding.excerpt)
+        way, reason, size, excerpt = finding.way, finding.reason, rehearsal.size, finding.excerpt
+        pairs = () if way is None else zip(finding.read, rehearsal.job.sizes, strict=True)
+        extents = tuple(Extent(read, size) for read, size in pairs)
+        key, now = rehearsal.key, time.time()
+        for host, waiting in self._waiting.items():
+            self._waiting[host] = [
+                each
+                for each in waiting
+                if each[0].key != key or (way is not None and not hold_for(extents, each[0].job.sizes))
+            ]
+        proof = Proof(key, step, now, way, reason, size, failures=failures, excerpt=excerpt, extents=extents)
         await self._proofs.remember(proof)
 
     def _tell(self, rehearsal: Rehearsal, finding: Finding) -> None:

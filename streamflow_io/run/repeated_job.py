@@ -233,7 +233,7 @@ class RepeatedJob:
         node_job = await performance.runtime.create_job(f"{job.name} rehearsal")
         connector = JobConnector(performance.connector, job.name, node_job, spec)
         step = shadow_of(performance.step, job, connector, performance.hardware)
-        seen = Seen(size if len(spec.inputs) == 1 else None)
+        seen = Seen(size if len(spec.inputs) == 1 else None, len(spec.inputs))
         following = asyncio.create_task(seen.follow(node_job))
         execution = asyncio.create_task(_execute(step, job))
         try:

@@ -109,6 +109,7 @@ class InputStream(_EarlyInput):
     :ivar phases: it is told how far it is, and when all that there was has been fed; None: it is not
     :ivar net: it is not declared `streamable`: the command must not see that it is no file; None: it is
     :ivar pipe: only with net: until so many bytes of it were read, it is a pipe to the command; None: it is not
+    :ivar most: not with replay: so many bytes are fed; the job ends with `outgrown` if the file has more; None: all are
     :ivar closes: only with events: it ends when the file was closed after writing so often, and is compared when that
         is final; None: when it is committed
     """
@@ -122,6 +123,7 @@ class InputStream(_EarlyInput):
     phases: Literal[True] | None = None
     net: Literal[True] | None = None
     pipe: int | None = None
+    most: int | None = None
     replay: Literal[True] | None = None
     closes: int | None = None
 
@@ -757,7 +759,17 @@ class ExitEvent(_Event):
     signal: int | None = None
     success: bool
     reason: Literal[
-        "exited", "cancelled", "producer", "rewritten", "unstreamable", "overtime", "space", "driver", "lost", "error"
+        "exited",
+        "cancelled",
+        "producer",
+        "rewritten",
+        "unstreamable",
+        "outgrown",
+        "overtime",
+        "space",
+        "driver",
+        "lost",
+        "error",
     ]
     input: str | None = None
     message: str | None = None

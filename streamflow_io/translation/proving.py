@@ -19,7 +19,8 @@ from streamflow_io.graph.io_graph import Delivery, IOGraph, StreamEdge
 from streamflow_io.graph.later import Reader, Wiring, hoped_readers, wire_for_later
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.learned.database import LearnedLimitsError
-from streamflow_io.learned.proofs import Proof, ProofKey, known_proofs
+from streamflow_io.learned.extents import Extent
+from streamflow_io.learned.proofs import Proof, ProofKey, known_proofs, with_known
 from streamflow_io.messages import Code, coded
 
 _NETWORK = "it has NetworkAccess, and does not run twice"
@@ -37,7 +38,9 @@ def known_to(path: Path, annotations: Mapping[str, StepAnnotations]) -> tuple[Pr
     for step, hints in annotations.items():
         for entry in hints.proven:
             key = ProofKey(entry.tool, "reads", entry.input.rpartition("/")[2], entry.options)
-            proofs.setdefault(key, Proof(key, step, 0, entry.read, excerpt=entry.first))
+            extents = tuple(Extent(*each) for each in entry.extents)
+            said = Proof(key, step, 0, entry.read, excerpt=entry.first, extents=extents)
+            proofs[key] = with_known(proofs.get(key, said), said)
     return tuple(proofs.values())
 
 

@@ -80,7 +80,7 @@ def test_the_first_bytes_prove_and_never_refuse(bench: Bench) -> None:
     assert not any(records[name].get("excerpt") for name in OTHER)
     proofs = {proof.step.strip("/"): proof for proof in known_proofs(default_path())}
     assert {name for name, proof in proofs.items() if proof.excerpt is not None} == set(proven)
-    assert ended.log.count("proven with the first 42.2 kB") == len(proven)
+    assert ended.log.count("proven with the first 33.3 kB") == len(proven)
     again = bench.finish(bench.start(path), path, 300)
     assert again.ok, again.errors
     # What was tried as a pipe is one up to there, and under the net after it.

@@ -13,6 +13,7 @@ from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConst
 from streamflow_io.bandwidth.expectations import Learned
 from streamflow_io.cli import main
 from streamflow_io.learned.database import default_path
+from streamflow_io.learned.extents import Extent
 from streamflow_io.learned.proofs import Proof, ProofKey, Proofs
 from streamflow_io.learned.store import LearnedFacts, LearnedKey, LearnedLimits
 from streamflow_io.learned.windows import LearnedWindow, LearnedWindows, WindowKey
@@ -237,7 +238,8 @@ def test_windows_of_io_tasks(learned: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_what_streams_without_a_hint(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    proven = Proof(ProofKey("a1", "reads", "text", "5d"), "/count", 1_790_000_000.0, "net", bytes=4000, runs=3)
+    key, extents = ProofKey("a1", "reads", "text", "5d"), (Extent(4000, 4000),)
+    proven = Proof(key, "/count", 1_790_000_000.0, "net", bytes=4000, runs=3, extents=extents)
     refused = Proof(ProofKey("b2", "writes", "out"), "/sort", 1_790_000_000.0, reason="was written again")
 
     async def save() -> None:
@@ -253,7 +255,9 @@ def test_what_streams_without_a_hint(file: Path, capsys: pytest.CaptureFixture[s
         ("/sort", "out", False, 0, "was written again"),
     ]
     assert main(["learned", "list"]) == 0
-    assert "not streamed: was written" in " ".join(capsys.readouterr().out.split())
+    table = " ".join(capsys.readouterr().out.split())
+    assert "not streamed: was written" in table
+    assert "proven up to 4.0 kB" in table
     assert main(["learned", "show", refused.key.digest]) == 0
     assert "not streamed: was written again" in capsys.readouterr().out
     forgotten = answer(capsys, "forget", "--step", "/sort")["forgotten"]

@@ -16,6 +16,7 @@ from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.plan_proofs import prospects
 from streamflow_io.hints.errors import HintErrors
+from streamflow_io.learned.extents import UNBOUNDED, Extent, Extents
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
 from streamflow_io.run.proof_key import proof_key
 from tests.cwl import Bench, Document, Run, found, tool, workflow
@@ -52,12 +53,19 @@ class Proving:
     def store(self) -> Path:
         return self.bench.data / "streamflow-io" / "learned.db"
 
-    def prove(self, path: Path, ways: Mapping[tuple[str, str], Way], excerpt: int | None = None, **inputs: Any) -> None:
+    def prove(
+        self,
+        path: Path,
+        ways: Mapping[tuple[str, str], Way],
+        excerpt: int | None = None,
+        extents: Extents = UNBOUNDED,
+        **inputs: Any,
+    ) -> None:
         candidates = plan_file(path).plans["main"].candidates
         values = {"file": written(), "trace": str(path.parent / "trace"), **inputs}
 
         keys = {(step, way): proof_key(candidates[step], port, values) for (step, port), way in ways.items()}
-        proofs = (Proof(key, step, 0.0, way, excerpt=excerpt) for (step, way), key in keys.items())
+        proofs = (Proof(key, step, 0.0, way, excerpt=excerpt, extents=extents) for (step, way), key in keys.items())
         asyncio.run(self.remember(*proofs))
 
     async def remember(self, *proofs: Proof) -> None:
@@ -120,6 +128,25 @@ def test_what_first_bytes_have_proven_is_a_pipe_up_to_there(proving: Proving) ->
     assert ours.ok, ours.errors
     size = proving.bench.run_all([proving.bench.write_plain(chain(producer(), looks), {})])[0].files["read.txt"].split()
     assert ours.files["read.txt"].split(b"\n") == [b"a pipe", size[0], b""]
+
+
+def test_no_more_is_fed_than_was_proven(proving: Proving) -> None:
+    """The reader gets what was proven while the file is written, and all of it when that is final."""
+    plain, ours = proving.run_both(chain(producer(), reader()), extents=(Extent(7, 10**6),))
+    assert ours.times("read")[0] < ours.time("end") < ours.times("read")[-1]
+    assert len(ours.times("read")) > len(plain.times("read"))
+    assert "reads the complete file: /b/file is proven up to 1.0 MB, and this is larger" in ours.log
+    assert " WARNING " not in ours.log
+    assert proving.known() == [("/b", "file", None, 0)]
+
+
+def test_a_reader_that_has_enough_starts_again_if_the_file_is_larger(proving: Proving) -> None:
+    begins = reader("note read line 1; head -c 2 $file")
+    for largest in (7, 10**6):
+        _, ours = proving.run_both(chain(producer(), begins), extents=(Extent(7, largest),))
+        assert ("reads the complete file" in ours.log) is (largest == 7)
+        assert " WARNING " not in ours.log
+    assert ours.time("read line 1") < ours.time("end")
 
 
 def test_what_is_not_proven_is_not(proving: Proving) -> None:
@@ -190,13 +217,14 @@ def test_what_is_exported_streams_for_others_in_their_first_run(
         ({"input": "/b/other"}, "proven[0].input"),
         ({"read": "fast"}, "proven[0].read"),
         ({"first": 0}, "proven[0].first"),
+        ({"extents": []}, "proven[0].extents"),
         ({"tool": "12"}, "proven[0].tool"),
         ({"options": None}, "proven[0].options"),
     ],
 )
 def test_mistakes_in_what_is_shared(proving: Proving, entry: dict[str, Any], field: str) -> None:
     path = proving.bench.write(chain(producer(), reader()), {}, io=True, config={**AUTO, "annotations": "proven.yml"})
-    right = {"input": "/b/file", "read": "net", "tool": "a" * 64, "options": "b" * 64}
+    right = {"input": "/b/file", "read": "net", "extents": [[9, 9]], "tool": "a" * 64, "options": "b" * 64}
     annotations = path.parent / "proven.yml"
     annotations.write_text(json.dumps({"proven": [right]}))
     assert len(plan_file(path).plans["main"].proofs) == 1
@@ -333,7 +361,7 @@ def test_elements_of_a_scatter_go_to_the_next_one_by_one(proving: Proving) -> No
 
 
 def test_a_run_waits_for_rehearsals_where_that_is_wanted(proving: Proving) -> None:
-    """The second one streams, also more files than were rehearsed."""
+    """The second one streams, also more files than were rehearsed, which are no larger."""
     first = tool("seq $number; sleep 0.5; seq 40000", {"number": "int"}, {"out": "stdout"}, stdout="numbers.txt")
     last = tool('cat "$@"', {}, {"out": "stdout"}, stdout="all.txt")
     last["baseCommand"].append("sh")
@@ -349,6 +377,6 @@ def test_a_run_waits_for_rehearsals_where_that_is_wanted(proving: Proving) -> No
     assert learning.ok, learning.errors
     assert "1 rehearsal of what may be read as a stream: the run waits for it" in learning.log
     assert proving.known() == [("/c", "files", None, 0)]
-    _, ours = proving.bench.run_both(document, {**job, "numbers": [3, 4, 5]}, config=config)
+    _, ours = proving.bench.run_both(document, {**job, "numbers": [3, 2, 1]}, config=config)
     assert "/c reads /a/out while it is written" in ours.log
     assert proving.known() == [("/c", "files", None, 1)]

@@ -121,6 +121,23 @@ assert total == 1000000
     assert runtime.python("c", script, base / "in" / "a", base / "in" / "b", inputs=streams).wait() == 0
 
 
+@pytest.mark.parametrize("most", [0, 50_000, 199_999, 200_000, 10**9])
+def test_no_more_is_fed_than_may_be(runtime: Node, most: int) -> None:
+    """A job that wants more of a final file ends; one that does not want it goes on."""
+    producer = write(runtime)
+    base, fifo = runtime.base, runtime.base / "in" / "f"
+    stream = {**runtime.stream("p", base / "out" / "p", fifo), "most": most}
+    consumer = runtime.shell("c", f"cat {fifo} > {base}/copy", inputs=[stream])
+    assert producer.wait() == 0
+    assert (consumer.wait() == 0) is (most >= 200_000)
+    assert consumer.exit()["reason"] == ("exited" if most >= 200_000 else "outgrown")
+    assert (base / "copy").read_bytes() == (base / "out" / "p").read_bytes()[:most]
+    first = base / "in" / "first"
+    stream = {**runtime.stream("p", base / "out" / "p", first), "most": most}
+    begins = runtime.shell("d", f"head -c {min(most, 9)} {first} > {base}/first", inputs=[stream])
+    assert (begins.wait(), begins.exit()["reason"]) in ((0, "exited"), (75, "outgrown"))
+
+
 @pytest.mark.parametrize("fifo", [True, False], ids=["fifo", "stdin"])
 @pytest.mark.parametrize("end", ["code", "kill", "kill exec"])
 def test_a_failed_producer_is_no_end_of_file(runtime: Node, end: str, fifo: bool) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.cwl import Bench
 from tests.random_workflows.blueprint import Blueprint, Given, Link, Output, Step, Type
 from tests.random_workflows.generate import generate
-from tests.random_workflows.programs import SIZED
+from tests.random_workflows.programs import BUFFERED, SIZED
 from tests.random_workflows.trial import run_trial
 from tests.random_workflows.unhinted import believed, unhinted
 
@@ -44,6 +44,19 @@ def test_what_is_proven_with_a_large_sample_holds_for_a_small_one(tmp_path: Path
     steps = [
         Step(name, reader, made, (("i", Link((source,))),), (Output("o0", "file"),))
         for name, reader, source in (("s0", "cat", "file"), ("s1", SIZED, "s0/o0"), ("s2", "cat", "s0/o0"))
+    ]
+    types = {step.source_of("o0"): made for step in steps}
+    blueprint = Blueprint({"file": file}, tuple(steps), (Link(("s1/o0",)), Link(("s2/o0",))), types)
+    trial = run_trial(tmp_path / "trial", unhinted(blueprint, rehearse="wait"))
+    assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
+
+
+def test_what_is_proven_with_a_small_sample_does_not_hold_for_a_large_one(tmp_path: Path) -> None:
+    """A tool that gives up beyond a buffer streams small files, and reads large ones."""
+    made, file = Type("File"), Given(Type("File"), {"name": "small.txt", "lines": 400})
+    steps = [
+        Step(name, reader, made, (("i", Link((source,))),), (Output("o0", "file"),))
+        for name, reader, source in (("s0", "cat", "file"), ("s1", BUFFERED, "s0/o0"), ("s2", "cat", "s0/o0"))
     ]
     types = {step.source_of("o0"): made for step in steps}
     blueprint = Blueprint({"file": file}, tuple(steps), (Link(("s1/o0",)), Link(("s2/o0",))), types)

@@ -45,7 +45,8 @@ def _given(value: Any, directory: Path) -> Any:
         for file in value["files"]:
             _given(file, path)
         return {"class": "Directory", "path": str(path)}
-    path.write_text("".join(f"line {line} of the input\n" for line in range(value["lines"])))
+    lines = (f"line {line} of the input" * value.get("times", 1) for line in range(value["lines"]))
+    path.write_text("".join(f"{line}\n" for line in lines))
     return {"class": "File", "path": str(path)}
 
 

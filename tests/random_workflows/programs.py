@@ -52,6 +52,9 @@ class Reader:
 SIZED: Final = "sized"
 #: It refuses a pipe. It is drawn only with a wrong declaration.
 REFUSES: Final = "refuses"
+#: It reads a pipe up to a buffer, and does something else beyond that.
+BUFFERED: Final = "buffered"
+_SPLIT = 'd=$(mktemp -d); split -n 2 "$1" "$d/part" 2> /dev/null || echo too large; cat "$d"/* "$1"; rm -r "$d"'
 _WALK = "find . | LC_ALL=C sort; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 -r cat"
 _LINES = 'for k in 1 2 3; do IFS= read -r l || break; echo "$l"; sleep 0.03; done; cat'
 READERS: Final[Mapping[str, Reader]] = {
@@ -65,6 +68,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "twice": Reader('wc -l < "$1"; cat "$1"', wrong=True),
     REFUSES: Reader('{ [ "$(stat -c %F -)" != fifo ] || exit 7; cat; } < "$1"', wrong=True),
     SIZED: Reader('{ s=$(stat -c %s -); [ "$s" -eq 0 ] || [ "$s" -ge 9999 ] || echo short; cat; } < "$1"'),
+    BUFFERED: Reader(_SPLIT),
     "asks": Reader('if [ -s "$1" ]; then cat "$1"; else echo nothing; fi'),
     "size": Reader('echo "$NEEDED"; cat "$1"', needs="$(inputs.i.size)"),
     "contents": Reader('echo "$NEEDED"', needs="$(inputs.i.contents.length)", binding={"loadContents": True}),

@@ -17,9 +17,11 @@ from tests.forked import Driver
 
 from .blueprint import Blueprint, Link, without_unused
 from .document import document, job
-from .unhinted import another_sample
+from .unhinted import another_sample, larger_sample
 
 Outcome = Literal["same", "both fail", "unstable", "differs", "fails", "succeeds", "hangs", "leaves"]
+#: So much larger files follow what was proven with small ones: across the buffers of pipes, and of programs.
+LARGER: Final = (8, 40)
 #: Those that say nothing against us. `unstable`: plain StreamFlow itself gives one result now and another one then.
 HARMLESS: Final = ("same", "both fail", "unstable")
 #: A run of a few seconds that takes longer hangs.
@@ -58,6 +60,11 @@ def run_trial(
     trial = _try_sample(directory, bench, blueprint, blueprint.runs, seconds, make)
     if trial.outcome == "same" and blueprint.is_unhinted:
         trial = _try_sample(directory / "another", bench, another_sample(blueprint), 1, seconds, make)
+        for times in LARGER:
+            if trial.outcome == "same":
+                # What the first run proves of the larger files, the second one streams.
+                larger = larger_sample(blueprint, times)
+                trial = _try_sample(directory / f"times{times}", bench, larger, 2, seconds, make)
     log = directory / "ours" / f"run{bench.count}" / "stderr"
     return replace(trial, log=log.read_text()) if log.exists() else trial
 

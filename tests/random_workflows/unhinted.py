@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from .blueprint import Blueprint, Step
-from .programs import SIZED
+from .programs import BUFFERED, SIZED
 
 _KEPT = ("oversubscribe", "observe")
 
@@ -23,7 +23,7 @@ def unhinted(blueprint: Blueprint, **config: Any) -> Blueprint:
 
 def believed(blueprint: Blueprint) -> Blueprint:
     """The same for a run that takes all for proven: without tools of which no proof can be true."""
-    steps = (replace(step, reader="twice") if step.reader == SIZED else step for step in blueprint.steps)
+    steps = (replace(step, reader="twice") if step.reader in (SIZED, BUFFERED) else step for step in blueprint.steps)
     return replace(blueprint, steps=tuple(steps))
 
 
@@ -39,6 +39,21 @@ def _resized(value: Any) -> Any:
     if isinstance(value, dict) and "lines" in value:
         return {**value, "lines": 3 if value["lines"] >= 40 else 40}
     return value
+
+
+def larger_sample(blueprint: Blueprint, times: int) -> Blueprint:
+    """The same workflow for larger files: what was proven with a small sample need not hold for these.
+
+    :param times: so long the lines are
+    """
+    given = {name: replace(each, value=_longer(each.value, times)) for name, each in blueprint.given.items()}
+    return replace(blueprint, given=given)
+
+
+def _longer(value: Any, times: int) -> Any:
+    if isinstance(value, list):
+        return [_longer(each, times) for each in value]
+    return {**value, "times": times} if isinstance(value, dict) and "lines" in value else value
 
 
 def _unhinted(step: Step) -> Step:

@@ -14,13 +14,18 @@ import pytest
 
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.learned.database import VERSION, LearnedLimitsError
-from streamflow_io.learned.proofs import Proof, ProofKey, Proofs, RememberedProofs, known_proofs
+from streamflow_io.learned.extents import Extent
+from streamflow_io.learned.proofs import Proof, ProofKey, Proofs, RememberedProofs, Way, known_proofs
 from streamflow_io.run.proof_key import OtherPrograms, proof_key
 from streamflow_io.run.wants import is_want
 
 KEY = ProofKey("a1", "reads", "text", "5d")
 READER = Candidate("a1", ("text", "other"))
-PROVEN = Proof(KEY, "/count", 1_790_000_000.0, "net", bytes=4_000_000)
+PROVEN = Proof(KEY, "/count", 1_790_000_000.0, "net", bytes=4_000_000, extents=(Extent(4_000_000, 4_000_000),))
+
+
+#: Makes a file as older versions have it.
+_OLDER = "".join(f"ALTER TABLE proofs DROP COLUMN {name};" for name in ("failures", "excerpt", "extents"))
 
 
 async def remember(path: Path, *proofs: Proof) -> None:
@@ -76,11 +81,61 @@ def test_a_file_of_an_older_version_knows_what_has_failed(tmp_path: Path) -> Non
     refused = [replace(PROVEN, key=replace(KEY, options=each), way=None, reason=each) for each in reasons]
     asyncio.run(remember(path, *refused))
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("ALTER TABLE proofs DROP COLUMN failures; ALTER TABLE proofs DROP COLUMN excerpt;")
-        connection.executescript("PRAGMA user_version = 7;")
+        connection.executescript(_OLDER + "PRAGMA user_version = 7;")
     assert {proof.reason for proof in known_proofs(path)} == {*reasons}
     asyncio.run(remember(path, PROVEN))
     assert [proof.failures for proof in known_proofs(path)] == [1, 1, 0, 0, 0]
+
+
+def test_what_an_older_version_has_proven_is_forgotten(tmp_path: Path) -> None:
+    """Nobody knows for how large files that holds."""
+    path, refused = (
+        tmp_path / "learned.db",
+        replace(PROVEN, key=replace(KEY, port="other"), way=None, reason="it seeks"),
+    )
+    asyncio.run(remember(path, PROVEN, refused))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("ALTER TABLE proofs DROP COLUMN extents; PRAGMA user_version = 9;")
+    assert known_proofs(path) == (replace(refused, extents=()),)
+    again = replace(PROVEN, key=replace(KEY, port="third"))
+    asyncio.run(remember(path, again))
+    assert set(known_proofs(path)) == {replace(refused, extents=()), again}
+
+
+def test_a_larger_file_raises_what_is_proven_and_a_smaller_one_never_lowers_it(tmp_path: Path) -> None:
+    def proven(*extents: tuple[int, int], way: Way = "net") -> Proof:
+        return replace(PROVEN, way=way, extents=tuple(Extent(*each) for each in extents))
+
+    for number, (known, found, kept) in enumerate(
+        [
+            (proven((9, 9)), proven((50, 60)), proven((50, 60))),
+            (proven((50, 60)), proven((9, 9)), proven((50, 60))),
+            (proven((50, 60)), proven((9, 90)), proven((50, 90))),
+            (proven((5, 5), (9, 9)), proven((7, 7), (8, 8)), proven((7, 7), (9, 9))),
+            # Nobody knows which of them are which.
+            (proven((5, 5), (9, 9)), proven((7, 7)), proven((7, 7))),
+            # How a small file is read says nothing of a large one, and the other way round.
+            (proven((5, 5)), proven((9, 9), way="pipe"), proven((9, 9), way="pipe")),
+            (proven((9, 9), way="pipe"), proven((5, 5)), proven((9, 9), way="pipe")),
+        ]
+    ):
+        path = tmp_path / f"{number}.db"
+        asyncio.run(remember(path, known))
+        asyncio.run(remember(path, found))
+        assert known_proofs(path) == (kept,)
+
+
+def test_larger_files_are_to_be_proven(tmp_path: Path) -> None:
+    path = tmp_path / "learned.db"
+    remembered = RememberedProofs(path, [replace(PROVEN, extents=(Extent(5, 90),))])
+    assert not remembered.is_wanted(KEY, [90])
+    assert remembered.is_wanted(KEY, [91])
+    assert remembered.is_wanted(replace(KEY, port="other"), [1])
+    remembered.outgrown(KEY)
+    assert remembered.is_wanted(KEY, [90]), "a job wants more bytes of a smaller file"
+    asyncio.run(remembered.remember(replace(PROVEN, extents=(Extent(80, 80),))))
+    assert remembered.of(KEY) == replace(PROVEN, extents=(Extent(80, 90),))
+    assert not remembered.is_wanted(KEY, [90])
 
 
 @pytest.mark.parametrize(

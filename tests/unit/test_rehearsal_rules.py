@@ -31,10 +31,10 @@ SIZE = 10 * SMALL
 
 
 def ran(succeeded: bool = True, ended: str = "exited", **fields: Any) -> Ran:
-    return Ran(succeeded, ended, **{"said": "exit code 0" if succeeded else "exit code 1", "fed": SIZE, **fields})
+    return Ran(succeeded, ended, **{"said": "exit code 0" if succeeded else "exit code 1", "read": (SIZE,), **fields})
 
 
-HELD = ran(held_at=0, call="lseek", fed=0)
+HELD = ran(held_at=0, call="lseek", read=(0,))
 DIFFERENT = ran(difference="out.txt")
 FAILED = ran(succeeded=False)
 OPENED_TWICE = ran(succeeded=False, ended="error", said="opened again", is_from_outside=True)
@@ -53,9 +53,9 @@ def found(*so_far: tuple[Manner, Ran], size: int = SIZE, cpu: float = 4.0) -> Fi
     "streamed",
     [
         ran(),
-        ran(fed=100),  # It has stopped reading early.
+        ran(read=(100,)),  # It has stopped reading early.
         ran(held_at=SIZE, call="lseek"),  # At the end it asks where that is.
-        ran(held_at=SIZE // 2 + 1, call="mmap", fed=SIZE // 2 + 1),
+        ran(held_at=SIZE // 2 + 1, call="mmap", read=(SIZE // 2 + 1,)),
     ],
 )
 def test_who_makes_the_same_of_a_stream_under_the_net_is_proven(streamed: Ran) -> None:
@@ -67,7 +67,7 @@ def test_who_waits_for_the_file_gets_a_pipe() -> None:
         assert found(("net", held), ("pipe", ran())) == Finding("pipe")
 
 
-@pytest.mark.parametrize("piped", [FAILED, DIFFERENT, ran(asked=True), ran(fed=0), OPENED_TWICE])
+@pytest.mark.parametrize("piped", [FAILED, DIFFERENT, ran(asked=True), ran(read=(0,)), OPENED_TWICE])
 def test_who_can_do_with_neither_is_refused(piped: Ran) -> None:
     assert found(("net", HELD), ("pipe", piped)) == Finding(None, "it seeks in it")
 
@@ -86,7 +86,7 @@ def test_who_needs_much_more_of_a_processor_under_the_net_gets_a_pipe(piped: Ran
     assert found(("net", ran(cpu=0.9)), cpu=0.0) == Finding("net"), "too little to tell"
 
 
-GIVEN = ran(succeeded=False, ended=GIVEN_UP, held_at=0, call="lseek", fed=0)
+GIVEN = ran(succeeded=False, ended=GIVEN_UP, held_at=0, call="lseek", read=(0,))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_of_a_small_file_nothing_can_be_told_of_a_pipe() -> None:
     finding = found(("net", HELD), size=SMALL)
     assert (finding.way, finding.is_known) == (None, False)
     # Under the net no size is too small.
-    assert found(("net", ran(fed=5)), size=5) == Finding("net")
+    assert found(("net", ran(read=(5,))), size=5) == Finding("net")
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_short_files_stand_for_long_ones() -> None:
 @pytest.mark.parametrize("way", ["net", "pipe"])
 def test_who_makes_the_same_of_a_short_stream_stays_proven(way: Way) -> None:
     assert next_with_short([], way) == "file"
-    assert next_with_short([("file", ran(fed=0))], way) == way
-    for streamed in (ran(), ran(fed=10), ran(held_at=0, call="lseek", fed=0), ran(asked=True)):
-        assert next_with_short([("file", ran(fed=0)), (way, streamed)], way) is None
+    assert next_with_short([("file", ran(read=(0,)))], way) == way
+    for streamed in (ran(), ran(read=(10,)), ran(held_at=0, call="lseek", read=(0,)), ran(asked=True)):
+        assert next_with_short([("file", ran(read=(0,))), (way, streamed)], way) is None
 
 
 def test_of_a_file_that_is_cut_nothing_follows() -> None:
@@ -199,14 +199,14 @@ def test_of_a_file_that_is_cut_nothing_follows() -> None:
     ],
 )
 def test_who_does_something_else_with_a_short_stream_is_refused(way: Way, streamed: Ran, reason: str) -> None:
-    finding = next_with_short([("file", ran(fed=0)), (way, streamed)], way)
+    finding = next_with_short([("file", ran(read=(0,))), (way, streamed)], way)
     assert finding == Finding(None, reason, has_failed=not streamed.succeeded)
 
 
 @pytest.mark.parametrize("killed", [ran(succeeded=False, ended="lost"), ran(succeeded=False, is_from_outside=True)])
 def test_who_was_killed_with_a_short_file_is_not_proven(killed: Ran) -> None:
     with_file: list[tuple[Manner, Ran]] = [("file", killed)]
-    with_stream: list[tuple[Manner, Ran]] = [("file", ran(fed=0)), ("net", killed)]
+    with_stream: list[tuple[Manner, Ran]] = [("file", ran(read=(0,))), ("net", killed)]
     for so_far in (with_file, with_stream):
         finding = next_with_short(so_far, "net")
         assert isinstance(finding, Finding)
@@ -214,7 +214,7 @@ def test_who_was_killed_with_a_short_file_is_not_proven(killed: Ran) -> None:
 
 
 def test_who_has_not_read_it_has_shown_nothing() -> None:
-    assert not found(("net", ran(fed=0))).is_known
+    assert not found(("net", ran(read=(0,)))).is_known
 
 
 @pytest.mark.parametrize(

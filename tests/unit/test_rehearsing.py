@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,6 +26,8 @@ from streamflow_io.run.rehearsals import Rehearsals
 from streamflow_io.run.repeated_job import NotApartError
 from streamflow_io.runtime.protocol import ExitEvent
 from streamflow_io.telemetry.records import Record, RehearsedRecord
+
+NET = Finding("net", read=(1,))
 
 
 class File(FileToken):  # type: ignore[misc]
@@ -173,7 +175,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 async def test_what_is_found_is_kept_and_not_tried_again(stage: Stage) -> None:
     await stage.performs("a")
-    await stage.finds("/a/text", Finding("net"))
+    await stage.finds("/a/text", NET)
     assert stage.told == [("/a/text", "net", None)]
     await stage.performs("a")
     assert stage.begun == ["/a/text"]
@@ -192,7 +194,7 @@ async def test_one_at_a_time(stage: Stage) -> None:
     for step in "abc":
         await stage.performs(step)
     assert stage.begun == ["/a/text"]
-    await stage.finds("/a/text", Finding("net"))
+    await stage.finds("/a/text", NET)
     assert stage.begun == ["/a/text", "/b/text"]
     await stage.rehearsals.close()
 
@@ -228,7 +230,7 @@ async def test_what_its_first_bytes_do_not_show_is_tried_with_all_of_the_file_af
     await stage.performs("b", seconds=9.0)
     await stage.finds("/a/text", None)
     assert (stage.begun, stage.told) == (["/a/text", "/b/text"], [])
-    await stage.finds("/b/text", Finding("net", excerpt=7))
+    await stage.finds("/b/text", replace(NET, excerpt=7))
     assert [(proof.step, proof.excerpt) for proof in stage.proofs._known.values()] == [("/b", 7)]
     await stage.finds("/a/text", Finding(None, "why"))
     assert stage.begun == ["/a/text", "/b/text", "/a/text"]
@@ -256,7 +258,7 @@ async def test_what_was_found_is_kept_though_the_core_is_wanted(stage: Stage, mo
 
     monkeypatch.setattr(stage.proofs, "remember", remember)
     await stage.performs("a")
-    await stage.finds("/a/text", Finding("net"))
+    await stage.finds("/a/text", NET)
     await stage.account(2)
     closing = asyncio.create_task(stage.rehearsals.close())
     await settled()
@@ -298,7 +300,7 @@ async def test_what_is_proven_with_a_program_says_nothing_of_another_one_elsewhe
     same, other, none = (Runtime(cat=f'{{"size": {size}, "mtime": 8, "loads": "libc"}}') for size in (9, 5, 7))
     none.cat = "-"
     await stage.performs("a")
-    await stage.finds("/a/text", Finding("net"))
+    await stage.finds("/a/text", NET)
     for runtime in (same, same, other, other, none):
         await stage.performs("a", runtime=runtime)
         await settled()
@@ -318,7 +320,7 @@ async def test_the_shortest_comes_first(stage: Stage) -> None:
     await stage.account(0)
     for step in "bca":
         assert stage.begun[-1] == f"/{step}/text"
-        await stage.finds(f"/{step}/text", Finding("net"))
+        await stage.finds(f"/{step}/text", NET)
     await stage.rehearsals.close()
 
 
@@ -332,7 +334,7 @@ async def test_what_streamflow_asks_of_a_location_goes_to_its_end() -> None:
 
     performance = SimpleNamespace(ended=nothing, described=described)
     rehearsal = Rehearsal(cast(Any, performance), "text", cast(Any, None), "full")
-    task = asyncio.create_task(rehearsal.confirmed(Finding("net", excerpt=5)))
+    task = asyncio.create_task(rehearsal.confirmed(replace(NET, excerpt=5)))
     await settled()
     task.cancel()
     await settled()
@@ -347,7 +349,7 @@ async def test_what_is_shown_beside_a_job_counts_when_that_has_ended_well(stage:
     job = stage.begins("a")
     await stage.account(1)
     assert stage.begun == ["/a/text"]
-    await stage.finds("/a/text", Finding("net"))
+    await stage.finds("/a/text", NET)
     assert stage.told == []
     await stage.performs("b")
     assert stage.begun == ["/a/text", "/b/text"], "nobody waits for the job"
@@ -368,7 +370,7 @@ async def test_of_a_job_that_fails_nothing_counts(stage: Stage, has_shown: bool)
     # Its next attempt is another one.
     again = stage.begins("a")
     await stage.account(1)
-    await stage.finds("/a/text", Finding("net"))
+    await stage.finds("/a/text", NET)
     await stage.succeeds(again)
     assert stage.told == [("/a/text", "net", None)]
     await stage.rehearsals.close()
@@ -382,7 +384,7 @@ async def test_who_cannot_be_kept_apart_waits_for_its_job(stage: Stage) -> None:
     assert stage.begun == ["/a/text"]
     await stage.succeeds(job)
     assert stage.begun == ["/a/text"] * 2
-    await stage.finds("/a/text", Finding("net"))
+    await stage.finds("/a/text", NET)
     assert stage.told == [("/a/text", "net", None)]
     await stage.rehearsals.close()
 
@@ -410,7 +412,7 @@ async def test_one_that_has_run_may_be_compared(stage: Stage) -> None:
     await stage.performs("b")
     closing = asyncio.create_task(stage.rehearsals.close())
     await settled()
-    await stage.finds("/a/text", Finding("net"))
+    await stage.finds("/a/text", NET)
     await closing
     assert stage.told == [("/a/text", "net", None)]
     assert stage.begun == ["/a/text"], "no other one begins"
@@ -421,9 +423,9 @@ async def test_inputs_take_turns(stage: Stage) -> None:
     for number in range(100):
         await stage.performs("a", option=number)
     await stage.performs("b")
-    await stage.finds("/a/text", Finding("net"))
+    await stage.finds("/a/text", NET)
     assert stage.begun == ["/a/text"] * 2, "no more than so many wait"
     await stage.performs("b")
-    await stage.finds("/a/text", Finding("net"))
+    await stage.finds("/a/text", NET)
     assert stage.begun == ["/a/text", "/a/text", "/b/text"]
     await stage.rehearsals.close()

@@ -44,6 +44,8 @@ pub struct Input {
     pub pipe: u64,
     /// It ends when it was closed after writing so often, and not only at the commit; then its bytes are still to be compared.
     pub closes: Option<NonZeroU32>,
+    /// The command gets at most so many bytes as a stream: the job starts again with a file that has more.
+    pub most: Option<u64>,
     /// A part comes from the machine where it was said; None: it is read here.
     pub home: Option<Home>,
 }
@@ -87,6 +89,7 @@ struct InputFields {
     #[serde(default, deserialize_with = "or_default")]
     replay: bool,
     closes: Option<NonZeroU32>,
+    most: Option<u64>,
 }
 
 impl TryFrom<InputFields> for Input {
@@ -94,7 +97,7 @@ impl TryFrom<InputFields> for Input {
 
     fn try_from(fields: InputFields) -> Result<Self, &'static str> {
         let InputFields { name, id, port, path, named, lock, events, link, part, number, target, .. } = fields;
-        let InputFields { verify, memory, limit, phases, net, pipe, replay, closes, .. } = fields;
+        let InputFields { verify, memory, limit, phases, net, pipe, replay, closes, most, .. } = fields;
         if events.is_none() && (named.is_some() || lock) {
             return Err("\"named\" and \"lock\" go with \"events\"");
         }
@@ -109,6 +112,9 @@ impl TryFrom<InputFields> for Input {
         }
         if replay && (limit.is_some() || phases) {
             return Err("\"limit\" and \"phases\" do not go with \"replay\"");
+        }
+        if most.is_some() && events.is_none() && link.is_none() {
+            return Err("\"most\" goes with \"events\" or \"link\"");
         }
         if part.is_some() && (limit.is_some() || phases || id.is_some()) {
             return Err("\"limit\", \"phases\" and \"id\" do not go with \"part\"");
@@ -159,6 +165,7 @@ impl TryFrom<InputFields> for Input {
             net,
             pipe,
             closes,
+            most,
             home,
         })
     }

@@ -147,6 +147,15 @@ impl Origin for Reader {
 
     fn take(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure> {
         let Some(pipe) = &self.pipe else { return Ok(Step::Unread) };
+        if most == 0 {
+            // What comes before the outcome is in the pipe then.
+            let outcome = self.outcome.get().cloned();
+            return if self.has_more() {
+                Ok(Step::Moved)
+            } else {
+                outcome.map_or(Ok(Step::Waiting), |end| end.map(|_| Step::Complete))
+            };
+        }
         let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
         match splice(pipe, None, sink, None, most.min(PIECE as u64) as usize, flags) {
             Ok(0) => match self.outcome.get().cloned() {
