@@ -18,13 +18,13 @@ RESULTS = ("sifted", "genes", "pairs", "individuals", "histograms", "frequency")
 
 
 def subcommand(name: str, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a subcommand of `streamflow-io`, which must print no error; the exit code, and what it prints."""
+    """Runs a subcommand of `streamflow-io`; the exit code, and its result or its mistakes."""
 
     def run(*arguments: object) -> tuple[int, str]:
         code = main([name, *map(str, arguments)])
         printed, errors = capsys.readouterr()
-        assert errors == ""
-        return code, printed
+        assert not printed or not errors
+        return code, printed or errors
 
     return run
 

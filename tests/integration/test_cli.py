@@ -35,6 +35,7 @@ ARGUMENTS = {
     "storage": ["probe", "missing"],
     "watch": ["telemetry.jsonl"],
     "runs": [],
+    "logs": ["telemetry.jsonl"],
     "report": ["telemetry.jsonl", "-o", "report.html"],
     "suggest": ["telemetry.jsonl"],
     "bandwidth": ["telemetry.jsonl"],

@@ -216,7 +216,7 @@ def test_the_document_is_printed_or_written(bench: Bench, capsys: pytest.Capture
 def test_an_output_that_cannot_be_written_is_told(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     path = bench.write(two_steps(writer(None)), {}, True)
     assert main(["coordination", str(path), "--output", str(bench.directory / "missing" / "capio.json")]) == 1
-    assert "--output\n  cannot be written: No such file or directory" in capsys.readouterr().out
+    assert "--output\n  cannot be written: No such file or directory" in capsys.readouterr().err
 
 
 def test_one_of_several_workflows(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,7 +225,7 @@ def test_one_of_several_workflows(bench: Bench, capsys: pytest.CaptureFixture[st
     document["workflows"]["other"] = document["workflows"]["main"]
     path.write_text(json.dumps(document))
     assert main(["coordination", str(path)]) == 1
-    assert "allowed: --workflow with one of main, other" in capsys.readouterr().out
+    assert "allowed: --workflow with one of main, other" in capsys.readouterr().err
     assert main(["coordination", str(path), "--workflow", "other"]) == 0
     assert json.loads(capsys.readouterr().out)["name"] == "other"
 

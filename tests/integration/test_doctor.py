@@ -74,7 +74,7 @@ def test_a_location_that_is_not_there(tmp_path: Path) -> None:
     ):
         ended = forked.run("streamflow-io", "doctor", "--location", name, file, seconds=120)
         assert ended.returncode == 1
-        assert message in ended.stdout
+        assert message in ended.stderr
 
 
 def test_a_location_that_cannot_be_reached(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_mistakes_are_told(runs: Path, arguments: tuple[str, ...], words: str) -
     write(runs / "broken.jsonl", list(learning_run(jobs=5))[:1]).open("a").write("nonsense\n")
     done = report(runs, *arguments)
     assert done.returncode == 1, done.stderr
-    assert words in done.stdout
+    assert words in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -44,7 +44,7 @@ def test_a_schedule_that_cannot_be_kept_is_an_error(made: Path, capsys: pytest.C
     assert main(["schedule", "check", str(made)]) == 1
     assert "but the storage can 20 MB/s" in capsys.readouterr().out
     assert main(["schedule", "show", str(made)]) == 1
-    assert "the schedule cannot be kept" in capsys.readouterr().out
+    assert "the schedule cannot be kept" in capsys.readouterr().err
 
 
 def test_a_schedule_is_drawn(tmp_path: Path, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +71,7 @@ def test_a_set_without_a_pattern_is_said(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "set.yml").write_text(SET)
     options = ["--paper", "--least-period", "0.1"]
     assert main(["schedule", "compute", str(tmp_path / "set.yml"), *options]) == 1
-    assert "no period from 0.1 s to 1 s has room for all applications" in capsys.readouterr().out
+    assert "no period from 0.1 s to 1 s has room for all applications" in capsys.readouterr().err
 
 
 def test_a_set_of_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +111,7 @@ def test_without_highspy_paper_is_proposed(capsys: pytest.CaptureFixture[str], m
     monkeypatch.delitem(sys.modules, "streamflow_io.periodic.polish", raising=False)
     monkeypatch.setitem(sys.modules, "highspy", None)
     assert main(["schedule", "compute", "paper:10"]) == 1
-    text = capsys.readouterr().out
+    text = capsys.readouterr().err
     assert "highspy makes schedules better, and it is not installed" in text
     assert "pip install 'streamflow-io[schedule]'; or --paper, which needs no highspy" in text
     assert main(["schedule", "compute", "paper:10", "--paper"]) == 0

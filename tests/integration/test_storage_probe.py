@@ -174,8 +174,8 @@ def test_refusals(storage: Path) -> None:
     ]:
         ended = probe(path, *QUICK)
         assert ended.returncode == 1
-        assert f"{path} {words}" in ended.stdout
-        assert "allowed: " in ended.stdout
+        assert f"{path} {words}" in ended.stderr
+        assert "allowed: " in ended.stderr
     ended = probe(storage, "--bytes", "1000000GB", "--json")
     assert ended.returncode == 1
     assert "of free space, too little to write 1000000000 MB" in json.loads(ended.stdout)["errors"][0]["message"]
@@ -219,8 +219,8 @@ def test_mounts_that_do_not_do(tmp_path: Path, options: str, words: str) -> None
     if ended.returncode == 99 or ended.stderr.startswith("unshare:"):
         pytest.skip("needs the right to mount")
     assert ended.returncode == 1
-    assert f"{tmp_path} " in ended.stdout
-    assert words in ended.stdout
+    assert f"{tmp_path} " in ended.stderr
+    assert words in ended.stderr
 
 
 def test_a_writer_that_fails(storage: Path) -> None:
@@ -233,8 +233,8 @@ def test_a_writer_that_fails(storage: Path) -> None:
         text=True,
         check=False,
     )
-    assert (ended.returncode, ended.stderr) == (1, "")
-    assert f"{storage} cannot be measured: File too large" in ended.stdout
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert f"{storage} cannot be measured: File too large" in ended.stderr
 
 
 @pytest.mark.usefixtures("few")

@@ -566,7 +566,6 @@ def test_an_annotations_file_that_is_not_there(bench: Bench) -> None:
         ("main.cwl", "a: {b", "expected ',' or '}'"),
         ("main.cwl", "cwlVersion: v1.2\nclass: X\n", "X"),
         ("main.cwl", GRAPH, "#one, #two"),
-        ("job.json", None, "No such file"),
         ("job.json", "a: {b", "expected ',' or '}'"),
     ],
 )
@@ -581,6 +580,16 @@ def test_a_plan_of_what_is_no_workflow(bench: Bench, name: str, text: str | None
     assert error.file == str(path.parent / "main.cwl")
     assert message in error.message
     assert f"streamflow-io validate {path.parent}/main.cwl {path.parent}/job.json" in error.allowed
+
+
+def test_a_plan_without_its_job_file(bench: Bench) -> None:
+    path = bench.write(workflow({}, {}, {}), {}, io=True)
+    (path.parent / "job.json").unlink()
+    with pytest.raises(HintErrors) as mistakes:
+        plan_file(path)
+    (error,) = mistakes.value.errors
+    assert (error.file, error.field) == (str(path), "workflows.main.config.settings")
+    assert error.message == f"{path.parent}/job.json: there is no such file"
 
 
 @pytest.mark.parametrize(
