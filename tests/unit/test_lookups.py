@@ -34,6 +34,10 @@ def test_token_values() -> None:
     for _ in range(2):
         for token in (Token("a"), *lists):
             assert token_value(token) == get_token_value(token)
-    # The value of a long list is made once for all of its elements.
-    assert token_value(lists[2]) is token_value(lists[2])
+    # The value of a long list is made once for all of its elements, and each job has a list of its own.
+    made = token_value(lists[2])
+    kept = _streamflow._last_list
+    assert token_value(lists[2]) == made
+    assert token_value(lists[2]) is not made
+    assert _streamflow._last_list is kept
     assert len(lists[2].value) > _streamflow._SHORT

@@ -99,7 +99,7 @@ def test_what_shows_something_becomes_small() -> None:
     assert shows(small)
     assert len(small.steps) == 1
     # Those names and lists belong together with what the step reads.
-    assert not {*small.steps[0].extras} - {"name", "k"}
+    assert not {*small.steps[0].extras} - {"name", "k", *small.steps[0].scatter}
     assert all(not shows(candidate) for candidate in candidates(small))
 
 

@@ -203,7 +203,7 @@ def test_a_trace_is_written_whole(data: Path, capsys: pytest.CaptureFixture[str]
 def test_a_trace_of_one_step(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "saving", "-o", str(data / "trace"), "--step", "/save"]) == 0
     assert main(["trace", "saving", "-o", str(data / "other"), "--step", "/sav"]) == 1
-    assert "no requests are of this step\n  allowed: /save" in capsys.readouterr().out
+    assert "no requests are of this step\n  allowed: /save" in capsys.readouterr().err
     assert not (data / "other").exists()
 
 
@@ -211,9 +211,9 @@ def test_a_directory_with_something_in_it_is_left_alone(data: Path, capsys: pyte
     (data / "trace").mkdir()
     (data / "trace" / "mine").touch()
     assert main(["trace", "saving", "-o", str(data / "trace")]) == 1
-    assert "is not empty\n  allowed: a directory that is empty, or not there" in capsys.readouterr().out
+    assert "is not empty\n  allowed: a directory that is empty, or not there" in capsys.readouterr().err
     assert main(["trace", "saving", "-o", str(data / "trace" / "mine")]) == 1
-    assert "cannot be used: Not a directory" in capsys.readouterr().out
+    assert "cannot be used: Not a directory" in capsys.readouterr().err
     assert [path.name for path in (data / "trace").iterdir()] == ["mine"]
 
 
@@ -251,7 +251,7 @@ def test_why_there_are_no_requests(
 ) -> None:
     file = write(data / "some.jsonl", records)
     assert main([*command, str(file)]) == 1
-    text = capsys.readouterr().out
+    text = capsys.readouterr().err
     assert message in text
     assert "allowed: " in text
     assert not Path("trace").exists()
@@ -260,13 +260,13 @@ def test_why_there_are_no_requests(
 @pytest.mark.parametrize("command", [["bandwidth"], ["trace", "-o", "trace"]])
 def test_no_run_and_no_telemetry(data: Path, capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
     assert main([*command, "sving"]) == 1
-    assert "there is no such run\n  allowed: `last`, saving" in capsys.readouterr().out
+    assert "there is no such run\n  allowed: `last`, saving" in capsys.readouterr().err
     (data / "empty.jsonl").touch()
     assert main([*command, str(data / "empty.jsonl")]) == 1
-    assert "nothing was recorded yet" in capsys.readouterr().out
+    assert "nothing was recorded yet" in capsys.readouterr().err
     (data / "old.jsonl").write_text('{"event": "run", "time": 1, "version": 0, "name": "a", "workflow": "b"}\n')
     assert main([*command, str(data / "old.jsonl")]) == 1
-    assert "allowed: a record of a telemetry file, version 1" in capsys.readouterr().out
+    assert "allowed: a record of a telemetry file, version 1" in capsys.readouterr().err
 
 
 def odd_run() -> Iterator[Record]:
