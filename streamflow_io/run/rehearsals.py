@@ -481,14 +481,15 @@ class Rehearsals:
         elif finding.way is None:
             failures = 0  # It is refused for good.
         way, reason, size, excerpt = finding.way, finding.reason, rehearsal.size, finding.excerpt
-        pairs = () if way is None else zip(finding.read, rehearsal.job.sizes, strict=True)
-        extents = tuple(Extent(read, size) for read, size in pairs)
         key, now = rehearsal.key, time.time()
+        # What is declared holds for files of any size.
+        pairs = zip(finding.read, rehearsal.job.sizes, strict=True) if way and key.kind != "declared" else ()
+        extents = tuple(Extent(read, size) for read, size in pairs)
         for host, waiting in self._waiting.items():
             self._waiting[host] = [
                 each
                 for each in waiting
-                if each[0].key != key or (way is not None and not hold_for(extents, each[0].job.sizes))
+                if each[0].key != key or (extents and not hold_for(extents, each[0].job.sizes))
             ]
         proof = Proof(key, step, now, way, reason, size, failures=failures, excerpt=excerpt, extents=extents)
         await self._proofs.remember(proof)
