@@ -60,6 +60,7 @@ _MOST_WAITING = 64
 class _Running:
     """
     :ivar is_beside: it has begun before its job has ended
+    :ivar has_begun: its task runs
     :ivar is_void: its job has failed
     """
 
@@ -67,6 +68,7 @@ class _Running:
     place: AvailableLocation
     is_beside: bool
     task: asyncio.Task[None] | None = None
+    has_begun: bool = False
     is_ending: bool = False
     is_void: bool = False
 
@@ -74,7 +76,9 @@ class _Running:
         """Once: what it does to leave nothing is not to be cancelled."""
         if not self.is_ending and self.task is not None:
             self.is_ending = True
-            self.task.cancel()
+            # A task that is cancelled before it has begun runs no `finally`.
+            if self.has_begun:
+                self.task.cancel()
 
 
 class Rehearsals:
@@ -188,10 +192,12 @@ class Rehearsals:
         running = list(self._running.values())
         for each in running:
             each.end()
+        tasks = (each.task for each in running if each.task is not None)
+        await asyncio.gather(*tasks, *self._adding, return_exceptions=True)
+        # One that was ended may just have shown something.
         for confirming in self._confirming:
             confirming.cancel()
-        tasks = (each.task for each in running if each.task is not None)
-        await asyncio.gather(*tasks, *self._adding, *self._confirming, return_exceptions=True)
+        await asyncio.gather(*self._confirming, return_exceptions=True)
         logger.removeFilter(self._is_silent)
 
     def placed(self, job_name: str, locations: Sequence[AvailableLocation]) -> None:
@@ -413,8 +419,11 @@ class Rehearsals:
 
     async def _rehearse(self, host: str, running: _Running) -> None:
         rehearsal, began = running.rehearsal, time.time()
+        running.has_begun = True
         try:
             try:
+                if running.is_ending:
+                    raise asyncio.CancelledError
                 finding = await asyncio.create_task(rehearsal.run())
             finally:
                 rehearsal.spent += time.time() - began
@@ -481,14 +490,13 @@ class Rehearsals:
         elif finding.way is None:
             failures = 0  # It is refused for good.
         way, reason, size, excerpt = finding.way, finding.reason, rehearsal.size, finding.excerpt
-        pairs = () if way is None else zip(finding.read, rehearsal.job.sizes, strict=True)
-        extents = tuple(Extent(read, size) for read, size in pairs)
         key, now = rehearsal.key, time.time()
+        # What is declared holds for files of any size.
+        pairs = zip(finding.read, rehearsal.job.sizes, strict=True) if way and key.kind != "declared" else ()
+        extents = tuple(Extent(read, size) for read, size in pairs)
         for host, waiting in self._waiting.items():
             self._waiting[host] = [
-                each
-                for each in waiting
-                if each[0].key != key or (way is not None and not hold_for(extents, each[0].job.sizes))
+                each for each in waiting if each[0].key != key or (extents and not hold_for(extents, each[0].job.sizes))
             ]
         proof = Proof(key, step, now, way, reason, size, failures=failures, excerpt=excerpt, extents=extents)
         await self._proofs.remember(proof)

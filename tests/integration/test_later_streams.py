@@ -40,7 +40,7 @@ def writer(bench: Bench, *, opens_before: bool = False, read: int = 0) -> Docume
     others = f'[ -z "$SFIO_JOB" ] || [ $number = 1 ] || [ $(grep -c read "$TRACE") -ge {read} ]'
     later = f"for i in $(seq 300); do {others} && break; sleep 0.1; done" if read else "sleep 1"
     begins = f"{opens if opens_before else ''}{until_rehearsed(bench)}{opens}seq {LINES}"
-    script = f"{begins}; {later}; seq $number; note end $number"
+    script = f"{begins}; {later}; echo $number; note end $number"
     return tool(script, {"number": "int"}, {"out": found("out.txt")}, requirements=NO_CORE)
 
 

@@ -16,7 +16,7 @@ from streamflow_io.run.declared_rules import next_of_declared, next_short_of_dec
 from streamflow_io.run.rehearsal_rules import Finding, Manner, Ran
 from streamflow_io.translation.proving import refuted_inputs
 
-SAME, OTHER = Ran(True, "exited", fed=9), Ran(True, "exited", fed=9, difference="o.txt")
+SAME, OTHER = Ran(True, "exited", read=(9,)), Ran(True, "exited", read=(9,), difference="o.txt")
 FAILED, KILLED = Ran(False, "exited", "exit code 1"), Ran(False, "exited", "signal 9", is_from_outside=True)
 ORDER: tuple[Manner, ...] = ("file", "pipe", "twin", "pipe", "again")
 SHORT: tuple[Manner, ...] = ("file", "pipe", "file", "pipe")

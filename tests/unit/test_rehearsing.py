@@ -68,6 +68,7 @@ class Stage:
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_SETTLING", 0.0)
         self.are_compared = False
+        self.shown_at_the_end: Finding | None = None
         monkeypatch.setattr(Rehearsal, "run", lambda rehearsal: self._run(rehearsal))
         self.begun: list[str] = []
         self.ended: list[str] = []
@@ -107,7 +108,9 @@ class Stage:
             return await self.findings[name]
         except asyncio.CancelledError:
             self.ended.append(name)
-            raise
+            if self.shown_at_the_end is None:
+                raise
+            return self.shown_at_the_end
 
     async def performs(
         self,
@@ -225,6 +228,24 @@ async def test_one_that_is_ended_again_and_again_is_given_up(stage: Stage) -> No
     await stage.rehearsals.close()
 
 
+async def test_one_whose_core_is_wanted_before_it_has_begun_is_tried_later(stage: Stage) -> None:
+    def take_the_core() -> None:
+        stage.used["host"] = Hardware(2, 0)
+        stage.rehearsals.look()
+
+    await stage.performs("a", taken=2)
+    stage.used["host"] = Hardware(0, 0)
+    stage.rehearsals.look()
+    # Both happen at once: no task runs in between.
+    asyncio.get_running_loop().call_later(0, take_the_core)
+    await settled()
+    assert stage.begun == []
+    await stage.account(0)
+    await stage.finds("/a/text", NET)
+    assert stage.told == [("/a/text", "net", None)]
+    await stage.rehearsals.close()
+
+
 async def test_what_its_first_bytes_do_not_show_is_tried_with_all_of_the_file_after_all_else(stage: Stage) -> None:
     await stage.performs("a")
     await stage.performs("b", seconds=9.0)
@@ -246,6 +267,22 @@ async def test_the_end_of_the_run_ends_all(stage: Stage) -> None:
     assert stage.told == []
     await stage.performs("c")
     assert stage.begun == ["/a/text"]
+
+
+async def test_the_end_of_the_run_ends_what_one_shows_just_then(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+
+    async def remember(proof: Proof) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(proof.step)
+
+    monkeypatch.setattr(stage.proofs, "remember", remember)
+    stage.shown_at_the_end = NET
+    await stage.performs("a")
+    await stage.rehearsals.close()
+    assert ended == ["/a"], "the file is closed now"
 
 
 async def test_what_was_found_is_kept_though_the_core_is_wanted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
