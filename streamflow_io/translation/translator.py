@@ -19,7 +19,7 @@ from streamflow_io._streamflow import (
     separate_standard_error,
     tools_loaded_once,
 )
-from streamflow_io.run.child_watcher import watch_children_without_threads
+from streamflow_io.runtime.child_watcher import watch_children_without_threads
 from streamflow_io.run.scheduler import IOAwareScheduler
 
 from .detection import can_have_hints

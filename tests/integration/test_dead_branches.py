@@ -147,7 +147,7 @@ def test_what_fails_ends_the_run(bench: Bench) -> None:
         errors = {line for line in run.log.splitlines() if " ERROR " in line}
         assert {line.split(" ERROR ")[1].strip() for line in errors} == {
             "FAILED Job /bad/0 with error:",
-            f"FAILED Workflow execution: job /bad/0 has failed{rest}",
+            f"FAILED Workflow execution: job /bad/0 of step /bad has failed (exit code 3){rest}",
         }
     # Without hints StreamFlow itself runs the jobs, and leaves alone those that it gives up.
     for path in paths[3:]:
