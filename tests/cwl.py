@@ -148,8 +148,13 @@ class Run:
 
     @property
     def errors(self) -> str:
-        """The warnings and errors of the log, without the stack traces around them."""
-        lines = [line for line in self.log.splitlines() if " WARNING " in line or " ERROR " in line or "Error" in line]
+        """The warnings and errors of the log with what programs said, without the stack traces around them."""
+        lines, is_quoting = [], False
+        for line in self.log.splitlines():
+            if not (is_quoting and line.startswith("\t")):
+                is_quoting = " WARNING " in line or " ERROR " in line
+            if is_quoting or "Error" in line:
+                lines.append(line)
         return "\n".join(dict.fromkeys(lines))[-4000:]
 
     def time(self, what: str) -> float:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import ValidationError
 
+from .child_watcher import watch_children_without_threads
 from .node_runtime import NodeRuntime, NodeRuntimeError
 from .protocol import ReadyEvent
 
@@ -74,7 +73,7 @@ class ProcessConversation(Conversation):
     @classmethod
     async def start(cls, words: Sequence[str]) -> ProcessConversation:
         """:raises OSError: if it cannot be started"""
-        _watch_children_by_pidfd()
+        watch_children_without_threads()
         process = await asyncio.create_subprocess_exec(
             *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
             start_new_session=True, limit=LINE_LIMIT,
@@ -187,29 +186,3 @@ async def follow(output: Lines, runtime: NodeRuntime, program: str, ended: str, 
         reason = f"the connection to {runtime.location} is lost: {error or type(error).__name__}"
     finally:
         runtime.lose(reason)
-
-
-def _watch_children_by_pidfd() -> None:
-    """Wait for processes as Python does from 3.12 on; before, it starts a thread for each, which is slower.
-
-    Once for each loop: a watcher that is replaced forgets the processes that it waits for.
-    """
-    if sys.version_info < (3, 12):
-        loop = asyncio.get_running_loop()
-        if getattr(asyncio.get_child_watcher(), "watched", None) is loop:
-            return
-        with contextlib.suppress(OSError):  # Linux before 5.3
-            os.close(os.pidfd_open(os.getpid()))
-            watcher = _PidfdWatcher()
-            watcher.attach_loop(loop)
-            asyncio.set_child_watcher(watcher)
-
-
-if sys.version_info < (3, 12):
-
-    class _PidfdWatcher(asyncio.PidfdChildWatcher):
-        """Says which loop it watches for."""
-
-        def attach_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
-            super().attach_loop(loop)
-            self.watched = loop

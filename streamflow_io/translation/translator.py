@@ -19,8 +19,8 @@ from streamflow_io._streamflow import (
     separate_standard_error,
     tools_loaded_once,
 )
-from streamflow_io.run.child_watcher import watch_children_without_threads
 from streamflow_io.run.scheduler import IOAwareScheduler
+from streamflow_io.runtime.child_watcher import watch_children_without_threads
 
 from .detection import can_have_hints
 

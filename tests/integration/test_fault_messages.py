@@ -167,7 +167,7 @@ def test_a_reader_that_fails_is_told_which_of_its_inputs_was_a_byte_stream(bench
     run = bench.run(document, config={"declarations": "strict"})
     assert not run.ok
     failed = run.log[run.log.index("FAILED Job /b/0 with error:") :]
-    assert "exit code 1\n\t(input `file` was a byte stream, read once and front to back: if the command" in failed
+    assert "(exit code 1)\n\t(input `file` was a byte stream, read once and front to back: if the command" in failed
     assert failed.count("was a byte stream") <= 2  # the error, and the summary
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from streamflow_io.run.child_watcher import watch_children_without_threads
+from streamflow_io.runtime.child_watcher import watch_children_without_threads
+from streamflow_io.runtime.conversation import ProcessConversation
 
 
 @pytest.fixture(autouse=True)
@@ -30,4 +31,14 @@ async def test_no_thread_waits_for_a_process() -> None:
     process = await asyncio.create_subprocess_exec("sh", "-c", "read x; exit 3", stdin=asyncio.subprocess.PIPE)
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("waitpid")]
     await process.communicate(b"\n")
+    assert process.returncode == 3
+
+
+async def test_a_process_that_is_waited_for_is_not_forgotten() -> None:
+    """A node runtime that starts later asks for the same."""
+    watch_children_without_threads()
+    process = await asyncio.create_subprocess_exec("sh", "-c", "read x; exit 3", stdin=asyncio.subprocess.PIPE)
+    serve = await ProcessConversation.start(["cat"])
+    await serve.close(60)
+    await asyncio.wait_for(process.communicate(b"\n"), 60)
     assert process.returncode == 3
