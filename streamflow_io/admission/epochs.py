@@ -60,6 +60,7 @@ class Epoch:
     over: bool = False
     members: set[str] = field(default_factory=set)
     _ended: list[tuple[Observation, float, int]] = field(default_factory=list)
+    _measured: Group = field(default_factory=Group)
 
     @property
     def is_on(self) -> bool:
@@ -78,6 +79,7 @@ class Epoch:
         :param concurrency: the most that were seen to run at once
         """
         self._ended.append((observation, mean, concurrency))
+        self._measured.add(observation, concurrency)
 
     @property
     def overlaps(self) -> bool:
@@ -95,10 +97,12 @@ class Epoch:
         Jobs that come one by one do not start together; those that differ in size do not end together. The storage is
         taken as saturated: what fewer jobs had to share, each had more of. (It is what T(n, c) needs: jobs by time.)
         """
+        # An epoch that is not full may have any number of jobs, and is looked at for each of them.
+        if not self.full or not self.overlaps:
+            return self._measured
         group = Group()
-        saturated = self.full and self.overlaps
         for observation, mean, concurrency in self._ended:
-            factor = max(1.0, self.concurrency / mean) if saturated else 1.0
+            factor = max(1.0, self.concurrency / mean)
             group.add(replace(observation, seconds=observation.seconds * factor), concurrency)
         return group
 

@@ -36,6 +36,9 @@ class Group:
 
     def __init__(self) -> None:
         self._observations: list[Observation] = []
+        self._seconds = 0.0
+        self._is_io_only = True
+        self._bytes: float | None = 0.0
         self.concurrency = 0
 
     def __len__(self) -> int:
@@ -43,23 +46,22 @@ class Group:
 
     def add(self, observation: Observation, concurrency: int) -> None:
         self._observations.append(observation)
+        self._seconds += observation.seconds
+        self._is_io_only = self._is_io_only and observation.is_io_only
+        # Of no use unless all are measured.
+        size = observation.bytes or 0
+        self._bytes = self._bytes + size if self._bytes is not None and size >= _LEAST_BYTES else None
         self.concurrency = max(self.concurrency, concurrency)
 
     @property
     def is_brief(self) -> bool:
         """Whether its jobs only do I/O, and have used the storage for less than a second together."""
-        seconds = sum(observation.seconds for observation in self._observations)
-        return self._is_io_only and seconds < _TELLING_SECONDS * self.concurrency
-
-    @property
-    def _is_io_only(self) -> bool:
-        return all(observation.is_io_only for observation in self._observations)
+        return self._is_io_only and self._seconds < _TELLING_SECONDS * self.concurrency
 
     @property
     def job_bytes(self) -> float | None:
         """The mean bytes of a job; none unless all were measured."""
-        sizes = self._sizes()
-        return sum(sizes) / len(sizes) if sizes else None
+        return self._bytes / len(self) if self._bytes else None
 
     @property
     def is_uneven(self) -> bool:
@@ -74,7 +76,7 @@ class Group:
         """
         if not self._observations:
             return None
-        mean = sum(observation.seconds for observation in self._observations) / len(self._observations)
+        mean = self._seconds / len(self)
         if not self._is_io_only:
             mean = max(mean, _LEAST_SECONDS)
         mine = self.job_bytes
@@ -88,9 +90,10 @@ class Group:
             for index, observation in enumerate(self._observations)
         ]
         rest = Group()
-        rest.concurrency = self.concurrency
         slowest = pace.index(max(pace)) if len(pace) > 1 else None
-        rest._observations = [one for index, one in enumerate(self._observations) if index != slowest]
+        for index, one in enumerate(self._observations):
+            if index != slowest:
+                rest.add(one, self.concurrency)
         return rest
 
     def _sizes(self) -> list[float]:

@@ -336,19 +336,23 @@ def test_a_streaming_step_can_have_a_bandwidth(bench: Bench) -> None:
 
 
 def test_a_limit_is_learned_and_remembered(bench: Bench) -> None:
-    # Under a bandwidth of 8 and 8 executors: 8, 4, 2, 1 at once.
+    most = 4 * CORES
     run = scattered(writer([IO_TASK, bandwidth("auto")], seconds=0.7))
-    config = {"storages": [storage(8)], "ioExecutors": 8, "learned": "../learned.db"}
-    _, ours = bench.run_both(run, {"parts": list(range(24))}, config=config)
-    epochs = records(bench, "epoch")
-    # The time of a job does not depend on how many run: the second epoch is no better, and learning ends.
-    assert [(epoch["constraint"], epoch["registered"]) for epoch in epochs[:2]] == [(1, True), (2, False)]
-    assert "learned" in [record["reason"] for record in records(bench, "choice")]
-    assert at_once(ours) == 8
-    again = bench.run(run, {"parts": list(range(12))}, config=config)
+    config = {"storages": [storage(most)], "ioExecutors": most, "learned": "../learned.db"}
+    _, ours = bench.run_both(run, {"parts": list(range(3 * most))}, config=config)
+    # One job per core at first. The time of a job does not depend on how many run: each time, twice as many are tried.
+    assert [(epoch["constraint"], epoch["registered"]) for epoch in records(bench, "epoch")] == [
+        (4, True),
+        (2, True),
+        (1, True),
+    ]
+    assert [record["constraint"] for record in records(bench, "choice") if record["reason"] == "learned"] == [1]
+    assert at_once(ours) > 2 * CORES
+    again = bench.run(run, {"parts": list(range(most))}, config=config)
     assert again.ok, again.errors
     assert records(bench, "epoch") == []
-    assert records(bench, "choice")[0]["reason"] == "remembered"
+    first = records(bench, "choice")[0]
+    assert (first["reason"], first["constraint"]) == ("remembered", 1)
 
 
 @pytest.mark.long

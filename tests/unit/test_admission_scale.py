@@ -14,6 +14,7 @@ import pytest
 
 from streamflow_io.admission.admission import Admission
 from streamflow_io.admission.demand import Demand, Placement, Request
+from streamflow_io.admission.epochs import Epoch
 from streamflow_io.admission.ledger import Ledger
 from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.bandwidth import AutoConstraint, StaticConstraint
@@ -168,3 +169,13 @@ def test_a_decision_asks_the_ledger_a_few_times_only(large: Cluster, monkeypatch
         large.end_one()
         large.submit_one()
     assert asked / DECISIONS < 20 * STEPS
+
+
+def test_what_an_epoch_tells_does_not_look_at_all_its_jobs() -> None:
+    def lines(jobs: int) -> int:
+        epoch = Epoch(1, 1.0, 8)
+        for _ in range(jobs):
+            epoch.add(Observation(1.0, 2e6), 1.0, 1)
+        return counted(lambda: epoch.group.seconds(1e6))
+
+    assert lines(1000) == lines(10)

@@ -81,7 +81,7 @@ def test_one_location_learns_while_the_others_work_and_are_not_counted() -> None
     assert second.mean_seconds == pytest.approx(MEGABYTES / CONGESTS.rate(8))
     at_once = Counter(grant.locations[0] for now, grant in outcome.grants if now == 0.0)
     assert at_once == {f"n{index}": 4 for index in range(6)}
-    end = second.started + MEGABYTES / CONGESTS.rate(8)
+    end = second.started + MEGABYTES / CONGESTS.rate(8) - 1e-6
     during = [grant for now, grant in outcome.grants if second.started < now < end]
     assert during
     assert all(grant.constraint == 4 and grant.locations[0] != second.location for grant in during)
