@@ -325,7 +325,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         return float(self.get_hardware(job_name).cores)
 
     async def _free_resources(self, connector: Connector, job_allocation: JobAllocation) -> None:
-        await super()._free_resources(connector, job_allocation)
+        # StreamFlow looks behind the connector of a container for that of its host: ours must not stand in front of it.
+        await super()._free_resources(super().get_connector(job_allocation.job), job_allocation)
         if self._lent_cores is not None:
             self._lent_cores.settle()
         if self.run is not None and self.run.rehearsals is not None:

@@ -87,8 +87,8 @@ def test_options_that_streamflow_does_not_take(tmp_path: Path, options: dict[str
     )
     ended = forked.run("streamflow-io", "doctor", "--image", DEBIAN, cwd=tmp_path, seconds=60)
     assert ended.returncode == 1
-    assert "streamflow.yml" in ended.stdout
-    assert message in ended.stdout
+    assert "streamflow.yml" in ended.stderr
+    assert message in ended.stderr
     assert "Traceback" not in ended.stdout + ended.stderr
 
 
@@ -143,4 +143,4 @@ def test_where_the_streamflow_file_wants_no_containers(tmp_path: Path) -> None:
 def test_a_streamflow_file_that_is_not_there(tmp_path: Path) -> None:
     ended = forked.run("streamflow-io", "doctor", "--image", DEBIAN, tmp_path / "missing.yml", seconds=60)
     assert ended.returncode == 1
-    assert "missing.yml" in ended.stdout
+    assert "missing.yml" in ended.stderr
