@@ -130,7 +130,7 @@ class Failure(logging.Filter):
         if job is None:
             return told
         words = self._words
-        if words is not None:
+        if words is not None and not self._is_reason(words):
             what = "standard error" if words.stream == "stderr" else "output"
             told += f"\nThe last lines of its {what}:" if words.lines else f"\nIt has written nothing to its {what}"
             told = "\n\t".join([told, *words.lines])
@@ -138,10 +138,14 @@ class Failure(logging.Filter):
             told += f"\nMore: streamflow-io logs {shlex.join([self._run, *posixpath.split(job)])}"
         return told
 
+    def _is_reason(self, words: LastWords) -> bool:
+        """Whether the lines are what a connector has raised: the command has not ended, and has written nothing."""
+        return words.code is None and bool(words.lines) and "\n\t".join(words.lines) in self._reason
+
     def _how(self, job: str) -> str:
         """Why a job has failed, without the last lines of its command."""
         words, reason = self._words, self._reason.removeprefix(f"FAILED Job {job}")
-        if words is not None and words.lines:
+        if words is not None and words.lines and not self._is_reason(words):
             reason = reason.replace("\n\t".join(words.lines), "")
         reason = " ".join(displayed(reason).split()).lstrip(": ").removeprefix("with error:").strip()
         reason = re.sub(r"^\(([^()]*)\)", r"\1", reason)

@@ -89,6 +89,7 @@ def test_the_end_says_which_job_failed_first_and_shows_its_standard_error(failur
             LastWords(2, ["said"], "both"),
             ["exit code 2", "of its output", "said"],
         ),
+        ("a container has ended", LastWords(None, ["a container has ended"], "stderr"), ["(a container has ended)"]),
         ("no output `x`", LastWords(0, ["hm"], "stderr"), ["(no output `x`)", "hm"]),
         ("the expression fails\x1b[2J", None, ["(the expression fails\N{REPLACEMENT CHARACTER}[2J)"]),
     ],
