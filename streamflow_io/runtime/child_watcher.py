@@ -1,36 +1,79 @@
-"""How the event loop learns that a process has ended."""
+"""How an event loop learns that a process has ended."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+from collections.abc import Callable
+
+from typing_extensions import TypeVarTuple, Unpack
+
+_Ts = TypeVarTuple("_Ts")
 
 
 def watch_children_without_threads() -> None:
     """Wait for processes with pidfds, as Python 3.12 does: before, asyncio starts a thread for each process.
 
-    Does nothing where the kernel has no pidfds. Call it in the event loop that starts the processes, as often as you
-    like: a watcher stays, because one that is replaced forgets the processes that it waits for.
+    Does nothing where the kernel has no pidfds. A process that already runs is waited for all the same. May be called
+    again, and in any event loop.
     """
-    if sys.version_info < (3, 12):
-        loop = asyncio.get_running_loop()
-        if getattr(asyncio.get_child_watcher(), "watched", None) is loop:
-            return
-        try:
-            os.close(os.pidfd_open(os.getpid()))
-        except OSError:  # Linux before 5.3
-            return
-        watcher = _PidfdWatcher()
-        watcher.attach_loop(loop)
-        asyncio.set_child_watcher(watcher)
+    if sys.version_info >= (3, 12) or isinstance(asyncio.get_child_watcher(), _PidfdWatcher):
+        return
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError:
+        return
+    asyncio.set_child_watcher(_PidfdWatcher())
 
 
 if sys.version_info < (3, 12):
 
-    class _PidfdWatcher(asyncio.PidfdChildWatcher):
-        """Says which loop it watches for."""
+    class _PidfdWatcher(asyncio.AbstractChildWatcher):
+        """Waits in the loop that has started the process, like the watcher of Python 3.12.
+
+        The watcher of Python 3.11 waits in a single loop, and forgets its processes when another takes its place.
+        """
+
+        def add_child_handler(
+            self, pid: int, callback: Callable[[int, int, Unpack[_Ts]], object], *args: Unpack[_Ts]
+        ) -> None:
+            pidfd = os.pidfd_open(pid)
+            loop = asyncio.get_running_loop()
+            loop.add_reader(pidfd, self._ended, loop, pid, pidfd, callback, args)
+
+        def _ended(
+            self,
+            loop: asyncio.AbstractEventLoop,
+            pid: int,
+            pidfd: int,
+            callback: Callable[[int, int, Unpack[_Ts]], object],
+            args: tuple[Unpack[_Ts]],
+        ) -> None:
+            loop.remove_reader(pidfd)
+            os.close(pidfd)
+            try:
+                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            except ChildProcessError:
+                # Something else has waited for the process: asyncio reports such a process like that, too.
+                code = 255
+            callback(pid, code, *args)
+
+        def remove_child_handler(self, pid: int) -> bool:
+            # asyncio never asks for that.
+            return True
 
         def attach_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
-            super().attach_loop(loop)
-            self.watched = loop
+            pass
+
+        def close(self) -> None:
+            pass
+
+        def is_active(self) -> bool:
+            return True
+
+        def __enter__(self) -> _PidfdWatcher:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass

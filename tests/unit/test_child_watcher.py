@@ -7,11 +7,11 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from streamflow_io.runtime.child_watcher import watch_children_without_threads
-from streamflow_io.runtime.conversation import ProcessConversation
 
 
 @pytest.fixture(autouse=True)
@@ -34,11 +34,23 @@ async def test_no_thread_waits_for_a_process() -> None:
     assert process.returncode == 3
 
 
-async def test_a_process_that_is_waited_for_is_not_forgotten() -> None:
-    """A node runtime that starts later asks for the same."""
+async def test_a_process_that_runs_already_is_not_forgotten() -> None:
     watch_children_without_threads()
-    process = await asyncio.create_subprocess_exec("sh", "-c", "read x; exit 3", stdin=asyncio.subprocess.PIPE)
-    serve = await ProcessConversation.start(["cat"])
-    await serve.close(60)
-    await asyncio.wait_for(process.communicate(b"\n"), 60)
-    assert process.returncode == 3
+    process = await asyncio.create_subprocess_exec("cat", stdin=asyncio.subprocess.PIPE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        watch_children_without_threads()
+    await asyncio.wait_for(process.communicate(b""), 10)
+    assert process.returncode == 0
+
+
+async def test_a_process_of_another_loop_while_this_one_is_blocked() -> None:
+    watch_children_without_threads()
+
+    async def run() -> int:
+        process = await asyncio.create_subprocess_exec("sh", "-c", "exit 4")
+        return await asyncio.wait_for(process.wait(), 10)
+
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(asyncio.run, run()).result() == 4
+    assert await run() == 4
