@@ -40,7 +40,9 @@ def every_kind() -> Document:
         "limited": {"run": tool(zipped.format("limited"), {}, {"out": found("limited.gz")}, [LIMITED]), "in": {}},
         "optional": {"run": tool(LATE.format("echo > late"), {}, {"out": found("late", "File?")}, [IO_TASK]), "in": {}},
         "held": {
-            "run": tool(f"{LATE.format('echo > late')}", {}, {"out": found("late", "File?")}, [IO_TASK]),
+            "run": tool(
+                LATE.format("echo > late").replace("sleep 1", "sleep 3"), {}, {"out": found("late", "File?")}, [IO_TASK]
+            ),
             "in": {},
         },
     }

@@ -43,7 +43,11 @@ def assert_streamed(run: Run, name: str = "read") -> None:
 
 
 def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
-    plain, ours = bench.run_both(chain(producer(), reader()))
+    first = producer()
+    # Some lines are written after the first one has been read.
+    more = "for i in 6 7 8 9; do echo line $i; sleep 0.1; done\n} > out.txt"
+    first["baseCommand"] = [word.replace("} > out.txt", more) for word in first["baseCommand"]]
+    plain, ours = bench.run_both(chain(first, reader()))
     assert plain.time("read") > plain.time("end")
     assert_streamed(ours)
     early = ("edge", "reading", "streamed", "committed", "fallback")

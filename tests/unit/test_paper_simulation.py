@@ -161,17 +161,17 @@ def test_static_tasks_wait_or_go_elsewhere_while_a_step_learns() -> None:
 
 @given(
     disk=st.builds(Disk, st.just(48.0), st.floats(1, 48), st.floats(0.001, 0.3)),
-    constraint=st.sampled_from([UNBOUNDED, BOUNDED]),
     locations=st.integers(2, 8),
 )
 @settings(max_examples=settings().max_examples // 5)
-def test_epochs_at_the_same_time_learn_the_same(disk: Disk, constraint: AutoConstraint, locations: int) -> None:
+def test_epochs_at_the_same_time_learn_the_same(disk: Disk, locations: int) -> None:
+    """With bounds. Without them one location learns, for as many jobs as there are."""
     small = StorageConfig(name="ssd", path="/ssd", scope="node", write=48)
 
     def learn(locations: int) -> Outcome:
         made = Admission(24)
         made.set_locations("hpc", {f"n{index}": 6 for index in range(locations)})
-        return simulate(made, tasks(checkpoint(constraint, small), 24 * locations + 60), lambda name, now: disk)
+        return simulate(made, tasks(checkpoint(BOUNDED, small), 24 * locations + 60), lambda name, now: disk)
 
     def registered(outcome: Outcome) -> list[tuple[float, float | None, bool]]:
         epochs = outcome.epochs("/checkpoint")
