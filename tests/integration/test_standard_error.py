@@ -180,13 +180,19 @@ def test_a_mistake_in_the_name_of_a_step_is_answered_with_those_there_are(bench:
     assert "/align 0" in shown(bench)
 
 
-def test_who_writes_on_after_its_job_writes_into_the_stream(bench: Bench) -> None:
+def test_who_writes_on_after_its_job_writes_into_the_stream(bench: Bench, tmp_path: Path) -> None:
     """Plain StreamFlow takes the file as it is when the command has ended."""
-    writes = "( sleep 2; seq 2001 4000 ) & seq 2000"
-    made = tool(writes, {}, {"out": streamable("stdout")}, stdout="a.txt")
-    count = tool("wc -l < $file", {"file": streamable()}, {"out": "stdout"}, stdout="count.txt")
-    steps: dict[str, Document] = {"a": {"run": made, "in": {}}, "b": {"run": count, "in": {"file": "a/out"}}}
-    document = workflow({}, steps, {"out": "b/out"})
-    plain, ours = bench.run_all([bench.write_plain(document, {}), bench.write(document, {}, True)])
+    marker = tmp_path / "plain-has-ended"
+
+    def document(until: str) -> Document:
+        writes = f"( until {until}; do sleep 0.02; done; seq 2001 4000 ) & seq 2000"
+        made = tool(writes, {}, {"out": streamable("stdout")}, stdout="a.txt")
+        count = tool("wc -l < $file", {"file": streamable()}, {"out": "stdout"}, stdout="count.txt")
+        steps: dict[str, Document] = {"a": {"run": made, "in": {}}, "b": {"run": count, "in": {"file": "a/out"}}}
+        return workflow({}, steps, {"out": "b/out"})
+
+    plain = bench.run(document(f"[ -e {marker} ]"), io=False)
+    marker.touch()
+    ours = bench.run(document("! kill -0 $$ 2> /dev/null"))
     assert plain.files["count.txt"].strip() == b"2000"
     assert ours.files["count.txt"].strip() == b"4000"
