@@ -78,7 +78,8 @@ class Result:
     def _verdict(self) -> str:
         found = self.suggestions
         if not found.proposals:
-            return f"{self.run}: {'no hint' if found.changes else 'nothing'} to propose"
+            why = f"; {found.core_use.text}" if found.core_use is not None and found.core_use.is_busy else ""
+            return f"{self.run}: {'no hint' if found.changes else 'nothing'} to propose{why}"
         saved = []
         if any(proposal.is_sure for proposal in found.proposals):
             saved.append(f"{found.saved:.1f} s less with all that is sure")

@@ -23,6 +23,8 @@ def start_records(plan: Plan, config: SchedulerConfig, now: float) -> Iterator[R
         workflow=plan.file,
         storages=tuple(Storage(**storage.model_dump()) for storage in config.storages),
         io_executors=config.io_executors,
+        streaming=config.streaming,
+        oversubscribe=config.oversubscribe,
         steps=steps_before(plan.workflow),
     )
     for step, hints in plan.annotations.items():

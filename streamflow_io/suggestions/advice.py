@@ -16,12 +16,15 @@ from streamflow_io.telemetry.records import OFF, DelayCause
 from streamflow_io.telemetry.waiting_words import CAUSES
 from streamflow_io.wording import counted
 
-from .proposals import suggest
+from .proposals import WORTH, suggest
+from .shared_cores import core_use
 
 MOST = 3
 _Pair = tuple[str, str]
-# What is less, in seconds and of the time of the run, is nothing to speak of.
-_LEAST, _LEAST_SHARE = 0.1, 0.03
+# What is less, in seconds, is nothing to speak of.
+_LEAST = 0.1
+# Of a shorter run the start of the programs is much.
+_WHILE = 5.0
 # StreamFlow's own time is told where it is so much of the run.
 _OVERHEAD = 0.3
 # Jobs that use less of their cores, in the mean, could share them.
@@ -43,14 +46,27 @@ def advice(history: History, path: Sequence[PathSpan], edges: Sequence[EdgeResul
     gains = _gains(history, path)
     if first := [*_failed(history)]:
         return first + [*_not_as_asked(edges, gains)][: MOST - 1]
-    others = [*_proposed(history), *_not_as_asked(edges, gains), *_waited(history, path), *_handed_over(history, gains)]
+    others = [
+        *_busy(history),
+        *_proposed(history),
+        *_not_as_asked(edges, gains),
+        *_waited(history, path),
+        *_handed_over(history, gains),
+    ]
     others = [one for one in others if one.saved is None or _is_much(history, one.saved)]
     others.sort(key=lambda one: -(one.saved or 0.0))
     return ([*others, *_itself(history, path)])[:MOST]
 
 
+def _busy(history: History) -> Iterator[Advice]:
+    """Where the cores compute all the time, what else would make the run shorter."""
+    used = core_use(history)
+    if used is not None and used.is_busy and history.seconds >= _WHILE:
+        yield Advice(text="More cores, or less to compute (compress less, write fewer bytes)", why=used.text)
+
+
 def _is_much(history: History, seconds: float) -> bool:
-    return seconds >= max(_LEAST, _LEAST_SHARE * history.seconds)
+    return seconds >= max(_LEAST, WORTH * history.seconds)
 
 
 def _failed(history: History) -> Iterator[Advice]:
@@ -113,8 +129,11 @@ def _not_as_asked(edges: Sequence[EdgeResult], gains: Mapping[_Pair, float]) -> 
 
 def _waited(history: History, path: Sequence[PathSpan]) -> Iterator[Advice]:
     by_cause = grouped((span for span in path if span.what == "waited" and span.cause), lambda span: span.cause)
+    used = core_use(history)
     for cause, spans in by_cause.items():
         assert cause is not None
+        if cause == "cores" and used is not None and used.is_busy:
+            continue  # it is said with the reason
         seconds = sum(span.seconds for span in spans)
         steps = ", ".join(dict.fromkeys(span.step or "" for span in spans))
         why = f"{steps}: waited {seconds:,.1f} s for {CAUSES[cause]}"
@@ -141,6 +160,8 @@ def _for_more(history: History, cause: DelayCause) -> str:
         used = sum(job.usage.cpu_seconds for job in history.jobs if job.usage is not None)
         if held > 0 and used < _IDLE * held:
             share = f"jobs used {used / held:.0%} of the cores that they held"
+            if history.run.oversubscribe in (None, "idle"):
+                return f"Ask for fewer cores for a job: {share}"
             return f"`oversubscribe: idle` lends idle cores ({share}); or ask for fewer cores for a job"
         return "More cores, or fewer for each job (`ResourceRequirement`)"
     if cause == "storage":
@@ -166,8 +187,9 @@ def _gains(history: History, path: Sequence[PathSpan]) -> dict[_Pair, float]:
 
 
 def _handed_over(history: History, all_gains: Mapping[_Pair, float]) -> Iterator[Advice]:
-    """Where nobody has asked for more, and nothing is known of it."""
-    if _is_observed(history):
+    """Where nobody has asked for more, nothing is known of it, and the cores had time for it."""
+    used = core_use(history)
+    if _is_observed(history) or (used is not None and used.is_busy):
         return
     asked = {(posixpath.dirname(edge.output), posixpath.dirname(edge.input or "")) for edge in history.edges}
     gains = {pair: seconds for pair, seconds in all_gains.items() if pair not in asked}
@@ -176,10 +198,11 @@ def _handed_over(history: History, all_gains: Mapping[_Pair, float]) -> Iterator
     (source, target), seconds = max(gains.items(), key=lambda item: item[1])
     pairs = counted(len(gains) - 1, "other such pair")
     more = "" if len(gains) == 1 else f"; there {'is' if len(gains) == 2 else 'are'} {pairs}"
+    auto = "" if history.run.streaming == "auto" else "; or `streaming: auto` finds out by itself"
     yield Advice(
         text=(
             "Run it once with `config: {observe: true}`, then `streamflow-io suggest` says what can be read while it is"
-            " written; or `streaming: auto` finds out by itself"
+            f" written{auto}"
         ),
         why=f"{target} begins when {source} has ended: both at a time would take up to {seconds:,.1f} s less{more}",
         saved=sum(gains.values()),

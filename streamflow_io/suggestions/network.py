@@ -54,6 +54,9 @@ class _Network:
                 max(_time(job.ended), _time(job.started)),
                 tuple(self._reads(index)),
                 givers.get(index),
+                0.0 if job.usage is None else job.usage.cpu_seconds,
+                job.location,
+                job.location_cores,
             )
             for index, job in enumerate(self._jobs)
         ]

@@ -13,6 +13,7 @@ from .evidence import EARLY, evidence
 from .hiding import hidden
 from .network import completed_jobs, network
 from .proposal import Proposal, Refusal
+from .shared_cores import CoreUse, core_use, saved_on_cores, simulate_on_cores
 from .simulation import (
     CommitHint,
     GateHint,
@@ -21,12 +22,16 @@ from .simulation import (
     SimulatedHint,
     SimulatedJob,
     SplitHint,
+    StreamHint,
     Times,
     end_of,
     saved_seconds,
-    simulate,
 )
 from .writing import Change, changes
+
+#: What saves less of a run is less than runs differ by.
+WORTH = 0.03
+_NO_SHORTER = "the cores were busy: the run would have been no shorter"
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class Suggestions:
     :ivar saved: with all sure proposals together
     :ivar saved_at_most: with those that are to be tried, too
     :ivar changes: of the workflow, which are no hints
+    :ivar core_use: what the run made of the cores; none: not known
     """
 
     seconds: float
@@ -45,6 +51,7 @@ class Suggestions:
     proposals: tuple[Proposal, ...]
     refusals: tuple[Refusal, ...]
     changes: tuple[Change, ...] = ()
+    core_use: CoreUse | None = None
 
 
 def suggest(history: History) -> Suggestions:
@@ -62,16 +69,32 @@ def suggest(history: History) -> Suggestions:
     found += hidden(history, jobs, simulated, io_tasks)
     refusals = [one for one in found if isinstance(one, Refusal)]
     weighed, idle = _weigh(simulated, [one for one in found if isinstance(one, Proposal)])
+    used = core_use(history)
+    if used is not None and used.is_busy and saved_on_cores(simulated, _hints(weighed)) < WORTH * history.seconds:
+        idle += [
+            Refusal(one.subject, one.text, f"{one.evidence}, but {_NO_SHORTER}") for one in weighed if _overlaps(one)
+        ]
+        weighed = [one for one in weighed if not _overlaps(one)]
     sure = [proposal.hint for proposal in weighed if proposal.is_sure]
-    every = [proposal.hint for proposal in weighed]
+    every = _hints(weighed)
     return Suggestions(
         end_of(simulated),
-        saved_seconds(simulated, sure),
-        saved_seconds(simulated, every),
+        saved_on_cores(simulated, sure),
+        saved_on_cores(simulated, every),
         tuple(weighed),
         (*refusals, *idle),
         tuple(changes(history, jobs)),
+        used,
     )
+
+
+def _hints(proposals: Sequence[Proposal]) -> list[SimulatedHint]:
+    return [proposal.hint for proposal in proposals]
+
+
+def _overlaps(proposal: Proposal) -> bool:
+    """Whether a hint only lets jobs run beside others: one for I/O takes no core, a split writes nothing."""
+    return isinstance(proposal.hint, CommitHint | GateHint | StreamHint)
 
 
 def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> tuple[list[Proposal], list[Refusal]]:
@@ -84,13 +107,17 @@ def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> 
         gains = max(alone, joint, key=lambda gains: max((gain.ended for gain in gains), default=0.0))
         moved = [gain.started for gain in gains if gain.started > 0.0]
         # Who starts earlier, and then only waits, has gained nothing.
-        is_for_io = isinstance(proposal.hint, IOTaskHint | RequiredHint)
-        if max((gain.ended for gain in gains), default=0.0) < EARLY and not is_for_io:
+        saved = saved_on_cores(simulated, [proposal.hint])
+        if _overlaps(proposal) and saved < EARLY <= saved_seconds(simulated, [proposal.hint]):
+            idle.append(Refusal(proposal.subject, proposal.text, f"{proposal.evidence}, but {_NO_SHORTER}"))
+            continue
+        if max((gain.ended for gain in gains), default=0.0) < EARLY and not isinstance(
+            proposal.hint, IOTaskHint | RequiredHint
+        ):
             what = "ended" if max(moved, default=0.0) >= EARLY else "started"
             reason = f"{proposal.evidence}, but no job would have {what} earlier"
             idle.append(Refusal(proposal.subject, proposal.text, reason))
             continue
-        saved = saved_seconds(simulated, [proposal.hint])
         weighed.append(replace(proposal, saved=saved, earlier=fmean(moved) if moved else 0.0))
     weighed.sort(key=lambda proposal: (not proposal.is_sure, -proposal.saved, -proposal.earlier, proposal.subject))
     return weighed, idle
@@ -98,7 +125,7 @@ def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> 
 
 def _gains(simulated: Sequence[SimulatedJob], others: Collection[SimulatedHint], hint: SimulatedHint) -> list[Times]:
     """By how much each job starts, and ends, earlier with one more hint."""
-    pairs = zip(simulate(simulated, others), simulate(simulated, [*others, hint]), strict=True)
+    pairs = zip(simulate_on_cores(simulated, others), simulate_on_cores(simulated, [*others, hint]), strict=True)
     return [Times(one.started - other.started, one.ended - other.ended) for one, other in pairs]
 
 

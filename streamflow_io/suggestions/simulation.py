@@ -106,6 +106,8 @@ class SimulatedJob:
     """A job that succeeded. Times are seconds since the start of the run; submitted <= started <= ended.
 
     :ivar core_from: the index of the job whose end gave it its core; none: it did not wait for one
+    :ivar cpu_seconds: that its processes computed
+    :ivar location_cores: the cores of its location; none: not known
     """
 
     step: str
@@ -114,6 +116,9 @@ class SimulatedJob:
     ended: float
     reads: tuple[Read, ...] = ()
     core_from: int | None = None
+    cpu_seconds: float = 0.0
+    location: str | None = None
+    location_cores: float | None = None
 
     @property
     def seconds(self) -> float:

@@ -60,6 +60,8 @@ class RunRecord(BaseRecord):
     workflow: str = Field(description="the CWL file")
     storages: tuple[Storage, ...] = ()
     io_executors: int | None = Field(None, description="as configured")
+    streaming: str | None = Field(None, description="as configured; none: not recorded")
+    oversubscribe: str | None = Field(None, description="as configured; none: not recorded")
     steps: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
         description="each step that runs jobs, with those whose results it gets; those come before",

@@ -234,11 +234,17 @@ def test_what_to_do_next() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpu", "words"), [(0.2, "`oversubscribe: idle` lends idle cores (jobs used 7% of"), (2.9, "More cores, or fewer")]
+    ("cpu", "oversubscribe", "words"),
+    [
+        (0.2, "gangs", "`oversubscribe: idle` lends idle cores (jobs used 7% of"),
+        (0.2, "idle", "Ask for fewer cores for a job: jobs used 7% of"),
+        (2.9, "idle", "More cores, or fewer"),
+    ],
 )
-def test_who_waits_for_cores_is_told_what_helps(cpu: float, words: str) -> None:
+def test_who_waits_for_cores_is_told_what_helps(cpu: float, oversubscribe: str, words: str) -> None:
     records = [*job("/a/0", 0, 0, 3, usage=usage(0, 3)), *job("/x/0", 0, 3, 6, usage=usage(3, 6))]
     found = history(*records)
+    found.run = found.run.model_copy(update={"oversubscribe": oversubscribe})
     for each in found.jobs:
         each.cores = 1.0
         assert each.usage is not None
@@ -247,3 +253,24 @@ def test_who_waits_for_cores_is_told_what_helps(cpu: float, words: str) -> None:
     some = advice(found, critical_path(found), [])
     assert some[0].text.startswith(words) or words in some[0].text
     assert some[0].saved == 3
+
+
+@pytest.mark.parametrize(("cores", "told"), [(1.0, True), (2.0, False), (None, False)])
+def test_where_the_cores_are_busy_nothing_that_overlaps_is_advised(cores: float | None, told: bool) -> None:
+    records = [*job("/a/0", 0, 0, 5, usage=usage(0, 5)), *job("/b/0", 5, 5, 10, usage=usage(5, 10))]
+    found = history(*records)
+    for each in found.jobs:
+        each.location_cores = cores
+        assert each.usage is not None
+        each.usage = each.usage.model_copy(update={"cpu_seconds": 4.9})
+    some = advice(found, critical_path(found), [])
+    assert any(one.text.startswith("More cores, or less to compute") for one in some) is told
+    assert any("observe: true" in one.text for one in some) is not told
+    if told:
+        assert some[0].why.startswith("the core of the run computed for 98% of its time: jobs that run beside others")
+
+
+def test_a_run_that_finds_out_by_itself_is_not_told_to() -> None:
+    found = history(*CHAIN)
+    found.run = found.run.model_copy(update={"streaming": "auto"})
+    assert not any("streaming: auto" in one.text for one in advice(found, critical_path(found), []))

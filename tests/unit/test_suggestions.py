@@ -123,6 +123,26 @@ def test_a_standard_output_that_is_read_front_to_back() -> None:
     assert refusals["on_close"].reason == "it is closed when its job ends"
 
 
+@pytest.mark.parametrize(("cores", "proposed"), [(1.0, False), (8.0, True), (None, True)])
+def test_what_only_overlaps_is_not_proposed_where_the_cores_are_busy(cores: float | None, proposed: bool) -> None:
+    found = suggestions(
+        route(),
+        _on(cores, ran("/a/0", 0, 10, wrote("/a/0", 10, opened=1), cpu_seconds=9.9)),
+        _on(cores, ran("/b/0", 10, 14, read("/b/0"), cpu_seconds=3.9)),
+    )
+    assert bool(found.proposals) is proposed
+    assert any("the cores were busy" in refusal.reason for refusal in found.refusals) is not proposed
+    assert (found.saved_at_most >= 3) is proposed
+
+
+def _on(cores: float | None, records: list[Record]) -> list[Record]:
+    """The same on a location with so many cores."""
+    return [
+        record.model_copy(update={"location_cores": cores}) if record.event == "started" else record
+        for record in records
+    ]
+
+
 def test_a_file_that_may_have_been_written_in_jumps_is_to_be_tried() -> None:
     proposals, _ = one_after_the_other(wrote("/a/0", 10, close=9.95, opened=1), read("/b/0"))
     assert not proposals["streamable"].is_sure

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamflow_io.suggestions.shared_cores import saved_on_cores, share_cores
 from streamflow_io.suggestions.simulation import (
     CommitHint,
     GateHint,
@@ -95,6 +99,17 @@ def test_the_reader_of_a_stream_takes_no_core() -> None:
     assert simulate(jobs, [STREAM])[2:] == [Times(1, 10), Times(15, 19)]
 
 
+def test_jobs_that_share_cores_slow_down_alike() -> None:
+    jobs = [
+        SimulatedJob("/a", 0, 0, 4, cpu_seconds=4, location="l", location_cores=1),
+        SimulatedJob("/b", 4, 4, 6, cpu_seconds=1, location="l", location_cores=1),
+    ]
+    assert share_cores(jobs, [Times(0, 4), Times(4, 6)]) == [Times(0, 4), Times(4, 6)]
+    # Both at a time want 1.5 cores for two seconds.
+    assert share_cores(jobs, [Times(0, 4), Times(0, 2)]) == [Times(0, 5), Times(0, 3)]
+    assert share_cores(jobs, [Times(0, 4), Times(5, 7)]) == [Times(0, 4), Times(5, 7)]
+
+
 HINTS: list[SimulatedHint] = [
     *(CommitHint(f"/{step}/out") for step in "abc"),
     *(StreamHint(f"/{one}/out", f"/{other}/in") for one in "abc" for other in "abc"),
@@ -134,7 +149,9 @@ def runs(draw: st.DrawFn) -> list[SimulatedJob]:
         started = submitted + draw(seconds)
         if giver is not None:
             started = max(started, jobs[giver].ended)
-        jobs.append(SimulatedJob(f"/{step}", submitted, started, started + draw(seconds), tuple(reads), giver))
+        ran = draw(seconds)
+        used = {"cpu_seconds": ran * draw(st.floats(0, 1)), "location_cores": draw(st.sampled_from([None, 1.0, 2.0]))}
+        jobs.append(SimulatedJob(f"/{step}", submitted, started, started + ran, tuple(reads), giver, **used))
     return jobs
 
 
@@ -147,6 +164,7 @@ def test_without_hints_it_is_the_run_as_it_was(jobs: list[SimulatedJob]) -> None
 @given(runs(), st.sets(st.sampled_from(HINTS)))
 def test_nothing_is_lost_and_no_more_saved_than_there_was(jobs: list[SimulatedJob], hints: set[SimulatedHint]) -> None:
     assert 0 <= saved_seconds(jobs, hints) <= end_of(jobs)
+    assert 0 <= saved_on_cores(jobs, hints) <= end_of(jobs)
     for job, times in zip(jobs, simulate(jobs, hints), strict=True):
         assert -1e-9 <= times.started <= job.started + 1e-9
         assert times.started <= times.ended + 1e-9 <= job.ended + 2e-9
@@ -156,3 +174,25 @@ def test_nothing_is_lost_and_no_more_saved_than_there_was(jobs: list[SimulatedJo
 def test_all_together_save_at_least_what_the_best_does(jobs: list[SimulatedJob], hints: set[SimulatedHint]) -> None:
     best = max((saved_seconds(jobs, [hint]) for hint in hints), default=0.0)
     assert saved_seconds(jobs, hints) >= best - 1e-9
+
+
+@given(runs(), st.sets(st.sampled_from(HINTS)))
+def test_cores_only_delay_and_keep_the_order(jobs: list[SimulatedJob], hints: set[SimulatedHint]) -> None:
+    enough = simulate(jobs, hints)
+    shared = share_cores(jobs, enough)
+    for before, after in zip(enough, shared, strict=True):
+        assert after.started >= before.started - 1e-6
+        assert after.ended >= before.ended - 1e-6
+    ends = sorted(zip(enough, shared, strict=True), key=lambda pair: pair[0].ended)
+    assert all(one[1].ended <= other[1].ended + 1e-6 for one, other in itertools.pairwise(ends))
+
+
+@given(runs(), st.sets(st.sampled_from(HINTS)))
+def test_no_more_is_computed_than_the_cores_can(jobs: list[SimulatedJob], hints: set[SimulatedHint]) -> None:
+    jobs = [dataclasses.replace(job, location="l", location_cores=1.0) for job in jobs]
+    shared = share_cores(jobs, simulate(jobs, hints))
+    instant = [
+        job.cpu_seconds for job, times in zip(jobs, simulate(jobs, hints), strict=True) if times.ended <= times.started
+    ]
+    first, last = min(times.started for times in shared), max(times.ended for times in shared)
+    assert sum(job.cpu_seconds for job in jobs) - sum(instant) <= last - first + 1e-6
