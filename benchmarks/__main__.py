@@ -30,6 +30,7 @@ from .ledger import LEDGER
 from .limiter import LIMITER
 from .many_jobs import JOBS, MANY_JOBS, many_jobs
 from .neighbour import NEIGHBOUR
+from .ordinary import BUSY_CORES, ORDINARY
 from .overhead import OVERHEAD
 from .patterns import PATTERNS
 from .persched import PERSCHED
@@ -79,6 +80,8 @@ WORKLOADS = {
         THOUSAND_GENOMES,
         THOUSAND_GENOMES_DIRECTORIES,
         VARIANT_CALLING,
+        ORDINARY,
+        BUSY_CORES,
         SCALE,
         POLICIES,
         SCHEDULES,

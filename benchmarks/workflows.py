@@ -49,7 +49,11 @@ def workflow(inputs: Mapping[str, JSON], outputs: Mapping[str, JSON], steps: Map
     """A Workflow, also as a step of another one."""
     return {
         "class": "Workflow",
-        "requirements": {"ScatterFeatureRequirement": {}, "SubworkflowFeatureRequirement": {}},
+        "requirements": {
+            "MultipleInputFeatureRequirement": {},
+            "ScatterFeatureRequirement": {},
+            "SubworkflowFeatureRequirement": {},
+        },
         "inputs": inputs,
         "outputs": outputs,
         "steps": steps,
