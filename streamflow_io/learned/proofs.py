@@ -188,6 +188,7 @@ class RememberedProofs:
         self._news = asyncio.Event()
         self._file: Proofs | None = None
         self._failed = known is None
+        self._opening = asyncio.Lock()
 
     def of(self, key: ProofKey) -> Proof | None:
         return self._known.get(key)
@@ -246,8 +247,9 @@ class RememberedProofs:
             self._file = None
 
     async def _open(self) -> Proofs | None:
-        if self._file is None and not self._failed:
-            await self._try(self._begin())
+        async with self._opening:
+            if self._file is None and not self._failed:
+                await self._try(self._begin())
         # One that was locked for long is not waited for again.
         return None if self._failed else self._file
 

@@ -40,6 +40,23 @@ def test_nothing_is_made_where_nothing_is_proven(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+async def test_the_file_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Proofs] = []
+    usual = Proofs.open
+
+    async def note(path: Path) -> Proofs:
+        opened.append(await usual(path))
+        return opened[-1]
+
+    monkeypatch.setattr(Proofs, "open", note)
+    remembered = RememberedProofs(tmp_path / "learned.db", ())
+    others = [replace(PROVEN, key=replace(KEY, port=port)) for port in ("one", "two")]
+    await asyncio.gather(*map(remembered.remember, others))
+    await remembered.close()
+    assert len(opened) == 1
+    assert len(known_proofs(tmp_path / "learned.db") or ()) == 2
+
+
 def test_what_is_found_later_replaces_it(tmp_path: Path) -> None:
     path, refused = tmp_path / "learned.db", replace(PROVEN, way=None, reason="it asks for the size")
     asyncio.run(remember(path, PROVEN))
