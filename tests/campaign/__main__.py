@@ -23,9 +23,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from laboratories import capio
 from laboratories.laboratory import LaboratoryError
+from streamflow_io.runtime.capio_installation import CapioError
 from tests.cwl import Run
+from tests.installed_capio import installed_capio
 
 from .capio import CAPIO, CAPIO_SPAN
 from .cases import (
@@ -59,7 +60,7 @@ def main() -> int:
     numbers = options.only or range(options.first, options.first + options.count)
     try:
         trials = run(numbers, faults, directory, options)
-    except LaboratoryError as error:
+    except (LaboratoryError, CapioError) as error:
         what = "CAPIO" if options.capio else "containers" if options.containers else "hosts"
         sys.exit(f"There can be no {what} here: {error}")
     Console(width=120).print(summary(trials))
@@ -105,7 +106,7 @@ def run(numbers: Sequence[int], faults: Sequence[Fault], directory: Path, option
     """Run all trials, and report each."""
     span = CAPIO_SPAN if options.capio else CONTAINER_SPAN if options.containers else SPAN
     if options.capio:
-        os.environ["CAPIO_HOME"] = str(capio.home())
+        os.environ["CAPIO_HOME"] = str(installed_capio())
     trials = []
     with place(options) as where:
         plain = run_workloads(directory, options, where)
@@ -191,7 +192,7 @@ def _options() -> argparse.Namespace:
         "--containers", action="store_true", help="in containers of a laboratory; dockerd dies only with --jobs 1"
     )
     elsewhere.add_argument(
-        "--capio", action="store_true", help="with CAPIO itself, whose server dies, too (installed, or CAPIO_SOURCES)"
+        "--capio", action="store_true", help="with CAPIO itself, whose server dies, too (where it is installed)"
     )
     parser.add_argument("--jobs", type=int, default=1, help="trials at the same time (default: %(default)s)")
     parser.add_argument("--directory", type=Path, help="where all of it happens (default: a temporary one)")

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from laboratories import capio
-from laboratories.laboratory import LaboratoryError
 from streamflow_io.commands.plan import plan_file
+from streamflow_io.runtime.capio_installation import CapioError
 from tests.capio.support import install, left_in_shared_memory, shared_memory_of
 from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+from tests.installed_capio import installed_capio
 from tests.node_support import wait_for
 from tests.processes import of_processes
 
@@ -476,12 +476,12 @@ BIG_READ = READ.replace("    note", "    if line[0] == 'l': note")
 
 @pytest.fixture
 def real(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CAPIO itself, installed or built."""
+    """CAPIO itself, as it is installed."""
     monkeypatch.delenv("CAPIO_HOME")
     try:
-        monkeypatch.setenv("CAPIO_HOME", str(capio.home()))
-    except LaboratoryError as error:
-        pytest.skip(f"no CAPIO: {error}")
+        monkeypatch.setenv("CAPIO_HOME", str(installed_capio()))
+    except CapioError as error:
+        pytest.skip(str(error))
 
 
 def run_until_served(bench: Bench, document: Document, *names: str) -> None:

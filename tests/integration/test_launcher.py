@@ -14,10 +14,10 @@ from typing import IO
 
 import pytest
 
-from laboratories import capio
-from laboratories.laboratory import LaboratoryError
 from streamflow_io.cli import main
+from streamflow_io.runtime.capio_installation import CapioError
 from tests.cwl import Bench, found, streaming, tool, workflow
+from tests.installed_capio import installed_capio
 from tests.node_support import wait_for
 
 LINES = 5000
@@ -34,9 +34,9 @@ READ = "open('n.txt', 'w').write(str(len(open('../a/out.txt').read())))"
 def test_programs_under_the_real_capio_without_streamflow(bench: Bench, tmp_path: Path) -> None:
     """The reader comes first; it waits, and has all."""
     try:
-        home = capio.home()
-    except LaboratoryError as error:
-        pytest.skip(f"no CAPIO: {error}")
+        home = installed_capio()
+    except CapioError as error:
+        pytest.skip(str(error))
     rule = streaming({"port": "out", "committed": "on_close", "mode": "no_update"})
     steps = {
         "a": {"run": tool("", {}, {"out": found("out.txt")}, [rule]), "in": {}},

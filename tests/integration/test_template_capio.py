@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from laboratories import capio
-from laboratories.laboratory import LaboratoryError
 from streamflow_io.commands.plan import plan_file
+from streamflow_io.runtime.capio_installation import CapioError
 from tests import forked
 from tests.capio.support import left_in_shared_memory
 from tests.coordination_support import genomes_file, variants_file
+from tests.installed_capio import installed_capio
 from tests.template_support import BIN, WORKFLOWS, Template, contents
 
 TOOLS = ("bwa", "samtools", "bcftools")
@@ -37,11 +37,11 @@ def python_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def real(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CAPIO itself, installed or built."""
+    """CAPIO itself, as it is installed."""
     try:
-        monkeypatch.setenv("CAPIO_HOME", str(capio.home()))
-    except LaboratoryError as error:
-        pytest.skip(f"no CAPIO: {error}")
+        monkeypatch.setenv("CAPIO_HOME", str(installed_capio()))
+    except CapioError as error:
+        pytest.skip(str(error))
 
 
 def test_capio_serves_each_edge_of_1000_genomes_that_streams(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The programs of the matrix with CAPIO itself: python -m tests.matrix.capio [--only PATTERN] [--jobs N].
 
 Each runs with plain StreamFlow, and with `runtime: capio`. Right is the same result, or a failure with a message where
-the program fails with a stream, too. CAPIO is the one of `laboratories.capio`. Without `--only`, the
+the program fails with a stream, too. CAPIO is the one that is installed. Without `--only`, the
 figures in docs/capio-runtime.md are written.
 """
 
@@ -21,9 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from laboratories import capio
-from laboratories.laboratory import LaboratoryError
+from streamflow_io.runtime.capio_installation import CapioError
 from tests.cwl import Bench, Document, Run, streamable, workflow
+from tests.installed_capio import installed_capio
 from tests.matrix.building import MissingError, Workshop
 from tests.matrix.consumers import CONSUMERS
 from tests.matrix.data import DATA
@@ -293,8 +293,8 @@ def main() -> int:
     parser.add_argument("--together", type=int, default=6, help="programs in one run (default: %(default)s)")
     arguments = parser.parse_args()
     try:
-        os.environ["CAPIO_HOME"] = str(capio.home())
-    except LaboratoryError as error:
+        os.environ["CAPIO_HOME"] = str(installed_capio())
+    except CapioError as error:
         print(f"no CAPIO: {error}")
         return 0
     programs = [each for each in (*CONSUMERS, *PRODUCERS) if re.search(arguments.only, each.name)]
