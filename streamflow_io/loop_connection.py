@@ -21,11 +21,15 @@ from typing_extensions import Self
 
 #: How long other tasks wait at most while one task executes statement after statement.
 TURN_SECONDS = 0.01
-#: How long a transaction lasts: meanwhile other runs cannot write. Each commit costs some 40 microseconds.
+#: How long a transaction lasts while other runs write: meanwhile they cannot.
 TRANSACTION_SECONDS = 0.001
+#: The same while no other run writes: each commit costs some 80 microseconds.
+ALONE_SECONDS = 0.1
+# For so long after it has written, another run is expected to write again.
+_OTHERS_SECONDS = 10.0
 # The same where the file system allows no journal that is written ahead: there each commit waits for the disk.
 _WITHOUT_JOURNAL_SECONDS = 1.0
-_RETRY_SECONDS = 0.02
+_RETRY_SECONDS = 0.005
 #: After so much time somebody is told that the file is locked.
 LONG_SECONDS = 2.0
 # The journal of the file is written back when it has so many bytes.
@@ -44,8 +48,9 @@ T = TypeVar("T")
 class LoopConnection:
     """The part of `aiosqlite.Connection` that StreamFlow's database uses, entered as its `SqliteConnection` is.
 
-    Other processes write to the same file at the same time: a transaction ends after TRANSACTION_SECONDS. A statement
-    that finds the file locked by another process is tried again until it succeeds; other tasks run meanwhile.
+    Other processes write to the same file at the same time: a transaction ends after ALONE_SECONDS, or after
+    TRANSACTION_SECONDS once another process has been seen. A statement that finds the file locked by another process is
+    tried again until it succeeds; other tasks run meanwhile.
 
     Guarantee: what was written is in the file after :meth:`close`, or a statement or :meth:`close` has raised.
 
@@ -73,7 +78,9 @@ class LoopConnection:
         self._busy = asyncio.Lock()
         self._committing: asyncio.TimerHandle | None = None
         self._writing_back: asyncio.Task[None] | None = None
-        self._transaction_seconds = TRANSACTION_SECONDS
+        self._alone, self._with_others = ALONE_SECONDS, TRANSACTION_SECONDS
+        # When another process was last seen to write, and the number of the last one's commit.
+        self._others, self._version = float("-inf"), 0
         self._most_bytes = _JOURNAL_BYTES
         self._failed: sqlite3.Error | None = None
 
@@ -89,7 +96,8 @@ class LoopConnection:
                         await self._try(partial(_rows, connection, pragma))
                     ((mode,),) = await self._try(partial(_rows, connection, "PRAGMA journal_mode"))
                     if mode != "wal":
-                        self._transaction_seconds = _WITHOUT_JOURNAL_SECONDS
+                        self._alone = self._with_others = _WITHOUT_JOURNAL_SECONDS
+                    ((self._version,),) = await self._try(partial(_rows, connection, "PRAGMA data_version"))
                     self._connection = connection
         return self
 
@@ -131,30 +139,34 @@ class LoopConnection:
         if now - self._turn > TURN_SECONDS:
             await asyncio.sleep(0)
             self._turn = time.monotonic()
-        async with self._busy:
-            connection = self._connection
-            if connection is None:
-                raise ValueError("Connection closed")
-            self._raise_failed()
-
-            def call() -> Rows:
-                began = connection.in_transaction
-                try:
-                    cursor: sqlite3.Cursor = getattr(connection, method)(sql, parameters)
-                    # A cursor that is open keeps its old view of the file, and with it no statement could write.
-                    found = Rows(cursor.fetchall(), cursor.lastrowid)
-                    cursor.close()
-                except sqlite3.OperationalError:
-                    if not began:
-                        # A transaction that has written nothing must not keep its old view of the file either.
-                        connection.rollback()
+        if not self._busy.locked():
+            try:
+                return self._execute(method, sql, parameters)
+            except sqlite3.OperationalError as error:
+                if not says_locked(error):
                     raise
-                return found
+        async with self._busy:
+            return await self._try(partial(self._execute, method, sql, parameters))
 
-            found = await self._try(call)
-            if self._committing is None and connection.in_transaction:
-                self._commit_after(self._transaction_seconds)
-            return found
+    def _execute(self, method: str, sql: str, parameters: Any) -> Rows:
+        connection = self._connection
+        if connection is None:
+            raise ValueError("Connection closed")
+        self._raise_failed()
+        began = connection.in_transaction
+        try:
+            cursor: sqlite3.Cursor = getattr(connection, method)(sql, parameters)
+            # A cursor that is open keeps its old view of the file, and with it no statement could write.
+            found = Rows(cursor.fetchall(), cursor.lastrowid)
+        except sqlite3.OperationalError:
+            if not began:
+                # A transaction that has written nothing must not keep its old view of the file either.
+                connection.rollback()
+            raise
+        if self._committing is None and connection.in_transaction:
+            has_others = time.monotonic() - self._others < _OTHERS_SECONDS
+            self._commit_after(self._with_others if has_others else self._alone)
+        return found
 
     def _commit_after(self, seconds: float) -> None:
         self._committing = asyncio.get_running_loop().call_later(seconds, self._commit)
@@ -166,6 +178,7 @@ class LoopConnection:
             return
         try:
             connection.commit()
+            ((version,),) = _rows(connection, "PRAGMA data_version")
         except sqlite3.Error as error:
             if says_locked(error):
                 self._commit_after(_RETRY_SECONDS)
@@ -173,6 +186,8 @@ class LoopConnection:
                 # SQLite may have forgotten what was written: whoever goes on must not do so in ignorance of it.
                 self._failed = error
             return
+        if version != self._version:
+            self._version, self._others = version, time.monotonic()
         if self._writing_back is None and self._journal_size() > self._most_bytes:
             self._writing_back = asyncio.create_task(self._write_back(connection))
 
@@ -208,6 +223,7 @@ class LoopConnection:
                 waited = now - began
                 if not says_locked(error) or waited >= self._timeout:
                     raise
+                self._others = now
                 if waited >= LONG_SECONDS and self._say_locked is not None:
                     self._say_locked()
                     self._say_locked = None

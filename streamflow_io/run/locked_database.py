@@ -13,7 +13,7 @@ from streamflow.persistence.sqlite import DEFAULT_SQLITE_CONNECTION, IN_MEMORY_S
 from streamflow_io.loop_connection import is_locked, says_locked
 
 # Runs with our scheduler have it for moments.
-_LOCKED_SECONDS = 0.5
+_LOCKED_SECONDS = 1.0
 WHAT_TO_DO = (
     "run one after the other, or add a database of its own to the StreamFlow file: "
     "`database: {type: default, config: {connection: FILE}}`"
