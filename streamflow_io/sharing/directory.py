@@ -68,6 +68,7 @@ class OpenDirectory:
 
     def __init__(self, shared: SharedDirectory, runs: int, lock: int, ledger: LedgerFile, closing: ExitStack) -> None:
         self._shared = shared
+        self.path = shared.path
         self.is_network = _is_network(shared.path)
         self._runs = runs
         self._lock = lock
