@@ -21,8 +21,8 @@ from .entries import ENTRY_BYTES, Entry
 from .locking import SharingError, try_lock
 
 MOST_ENTRIES = 1000
-#: Where there are several users, so many of each are looked at: they count as one anyway.
-MOST_OF_OWNER = 250
+#: Of each other user so many are looked at: they count as one anyway, and to read many takes long.
+MOST_OF_OWNER = 100
 # So many files take long to list, and each look does so.
 _MOST_FILES = 10 * MOST_ENTRIES
 #: All users without a name: one of them may be another with a subordinate user id.
@@ -80,6 +80,7 @@ class OtherEntries:
 
     def __init__(self, runs: int, is_network: bool) -> None:
         self._runs = runs
+        self._me = owner_of(os.geteuid())
         self._is_network = is_network
         self._read: dict[str, _Read] = {}
         # What was in the directory, and which of that are entries.
@@ -111,10 +112,10 @@ class OtherEntries:
         ranked = []
         for name in names:
             if (owner := self._owner(name)) is not None:
-                ranked.append((places[owner], name))
                 places[owner] += 1
-        most_of_one = MOST_OF_OWNER if len(places) > 1 else MOST_ENTRIES
-        return [name for place, name in sorted(ranked)[:MOST_ENTRIES] if place < most_of_one]
+                if owner == self._me or places[owner] <= MOST_OF_OWNER:
+                    ranked.append((places[owner], name))
+        return [name for _, name in sorted(ranked)[:MOST_ENTRIES]]
 
     def _owner(self, name: str) -> int | None:
         """Whose file it is; none: it is gone."""

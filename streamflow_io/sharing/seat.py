@@ -59,6 +59,10 @@ class _Living:
     seconds: float
 
 
+# A look takes at most this part of the time, whatever others say that they have done.
+_LOOKS = 0.2
+
+
 class Seat:
     """What a run does in a directory that is open."""
 
@@ -76,6 +80,8 @@ class Seat:
         self._last_known: dict[str, Entry] = {}
         self._claims: dict[str, tuple[tuple[Entry, dict[Way, int], bool], Claim]] = {}
         self._overstayed: set[int] = set()
+        # How long the last look took.
+        self._took = 0.0
         self._news = News(b"", b"")
         self._written: tuple[float, Claim | None] = 0.0, None
         self._entry = Entry(
@@ -110,6 +116,8 @@ class Seat:
         :param passed: seconds since the last one
         """
         claim = self.standing.claim
+        if passed < self._took * (1 / _LOOKS - 1):
+            return False
         if self._is_held_back:
             hold = self.standing.hold
             return hold is None or passed >= self._pace.beat or time.time() >= hold.until
@@ -125,6 +133,7 @@ class Seat:
     def look(self) -> Lease | None:
         """See what others hold and want, take what there is, and write it down."""
         now, hold, before = time.time(), self.standing.hold, self.standing.claim
+        began = time.monotonic()
         with self._directory.locked():
             if self.follower is None and self.standing.leave():
                 lease = None
@@ -137,6 +146,7 @@ class Seat:
                 self._say_overstayed(others)
             self._write()
             self._tell(before, self.standing.claim)
+        self._took = time.monotonic() - began
         if self.follower is not None:
             profiles = {_name(one.identifier): one.entry.profile for one in others}
             megabytes = {way: much / 1e6 for way, much in bandwidth.items()}
