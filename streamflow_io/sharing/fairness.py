@@ -38,6 +38,8 @@ def stands_in_the_way(
     share and its owner has nothing. Where there is no such owner but those that have overstayed, it is each that wants
     something before the run, whose owner has less than half of its share.
     """
+    if all(other.owner == mine.owner for other in others):
+        return frozenset()
     shares, owners = fair_shares((mine, *others), bandwidth), by_owner((mine, *others))
     own = owners.pop(mine.owner)
     found: set[int] = set()

@@ -22,7 +22,8 @@ class Standing:
     """A run among those that use a storage.
 
     Guarantee: if each calls :meth:`look` with what all others hold at that moment, and uses no more than it keeps and
-    is given, all use no more than the bandwidth together; see :func:`.table.decide` for a want that is above it.
+    is given, all use no more than the bandwidth together; see :func:`.table.decide` for a want that is above it, and
+    :mod:`.fairness` for owners that keep others from their share.
 
     :param run: what tells runs apart
     :param owner: whose run it is
