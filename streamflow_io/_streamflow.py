@@ -16,7 +16,7 @@ import asyncio
 import posixpath
 import shlex
 from asyncio.subprocess import STDOUT
-from collections.abc import Iterator, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, MutableSequence, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -99,10 +99,12 @@ def tools_loaded_once() -> Iterator[None]:
         cwl_utils.parser.utils.static_checker = check
 
 
-def execute_statements_in_the_loop(database: Database) -> None:
+def execute_statements_in_the_loop(database: Database, locked: Callable[[], None]) -> None:
     """Let StreamFlow's own database execute its statements in the thread of the event loop.
 
     Other databases, and one in memory, are left alone.
+
+    :param locked: called if another process keeps the file locked for a long time
     """
     if type(database) is not SqliteDatabase or isinstance(database.connection, LoopConnection):
         return
@@ -111,12 +113,13 @@ def execute_statements_in_the_loop(database: Database) -> None:
         return
 
     async def create_schema() -> None:
-        if inner.init_db:
-            async with inner:
-                pass
-            await inner.close()
+        # Also if the file is there: another run may have made it just now, and no tables yet.
+        inner.init_db = True
+        async with inner:
+            pass
+        await inner.close()
 
-    database.connection = LoopConnection(inner.connection, inner.timeout, create_schema)
+    database.connection = LoopConnection(inner.connection, inner.timeout, create_schema, locked)
 
 
 class JobTokens(list[Token]):

@@ -18,7 +18,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.text import Text
+from streamflow.persistence.sqlite import DEFAULT_SQLITE_CONNECTION
 
+from streamflow_io.run.locked_database import WHAT_TO_DO, locked_now
 from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.self_test import self_test
@@ -109,7 +111,7 @@ def run(arguments: argparse.Namespace) -> Diagnosis:
     findings = [_plugin(), _runtime()]
     if findings[-1].works:
         findings += asyncio.run(_try_here(arguments.workdir))
-    return Diagnosis("this machine", (*findings, _inotify(), _data_directory(), _locks(), _javascript()))
+    return Diagnosis("this machine", (*findings, _inotify(), _data_directory(), _database(), _locks(), _javascript()))
 
 
 def _plugin() -> Finding:
@@ -165,6 +167,13 @@ def _inotify() -> Finding:
     return Finding(
         "inotify", not few, detail, "files are committed when their job ends; raise fs.inotify.max_user_instances"
     )
+
+
+def _database() -> Finding:
+    if locked_now({}, Path.cwd()) is None:
+        return Finding("database", True, f"{DEFAULT_SQLITE_CONNECTION}: runs of this user can use it at the same time")
+    detail = f"{DEFAULT_SQLITE_CONNECTION} is locked by another program, as by a run of plain StreamFlow"
+    return Finding("database", None, detail, f"a run waits until it ends: {WHAT_TO_DO}")
 
 
 def _data_directory() -> Finding:

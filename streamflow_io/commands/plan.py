@@ -39,6 +39,7 @@ from streamflow_io.hints.rules import check_both_ends
 from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.hints.yaml_text import TooMuchError
 from streamflow_io.messages import Code, coded
+from streamflow_io.run.locked_database import held, locked_now
 from streamflow_io.run.plan import Plan
 from streamflow_io.sharing.identity import shared_directories
 from streamflow_io.sharing.status import SharedStatus, status_of
@@ -65,6 +66,7 @@ class Plans:
     :ivar warnings: what will not be as somebody may have meant it, by workflow
     :ivar capio: with `runtime: capio`, which early edges CAPIO serves, and why not the others, by workflow
     :ivar shared: by the name of a storage of which somebody wants bandwidth, and that other runs use, too, who does now
+    :ivar locked: StreamFlow's database, if another program holds it now
     """
 
     inactive: str | None
@@ -72,12 +74,14 @@ class Plans:
     warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     capio: Mapping[str, CapioMapping] = field(default_factory=dict)
     shared: Mapping[str, SharedStatus] = field(default_factory=dict)
+    locked: str | None = None
 
     ok = True
 
     def to_json(self) -> dict[str, Any]:
         return {
             "inactive": self.inactive,
+            "locked": self.locked,
             "shared": {name: status_to_json(status) for name, status in self.shared.items()},
             "workflows": {
                 name: {
@@ -132,6 +136,8 @@ class Plans:
                 say(console, warning, "yellow")
         for name, status in self.shared.items():
             say(console, f"Storage {name!r} is shared with {sharers(status)}")
+        if self.locked is not None:
+            say(console, f"A run would wait now. {held(self.locked)}", "yellow")
         if self.inactive is not None:
             say(console, f"Nothing of this will be done: {self.inactive}", "yellow")
 
@@ -162,6 +168,7 @@ def plan_file(path: Path) -> Plans:
             {name: warnings for name, (_, warnings) in plans.items()},
             _capio(scheduler, found),
             _shared(scheduler, document, found.values()),
+            locked_now(document, path.resolve().parent),
         )
     except InvalidHintsException as error:
         raise error.mistakes from None

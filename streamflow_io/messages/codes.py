@@ -51,6 +51,7 @@ class Code(str, Enum):
     NEVER_STARTS = "SFIO-B004"
     NO_SPACE = "SFIO-B005"
     NO_MEMORY = "SFIO-B006"
+    OVERSTAYS = "SFIO-B007"
 
     STORE_NOT_USED = "SFIO-L001"
 

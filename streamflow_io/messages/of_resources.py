@@ -82,6 +82,20 @@ RESOURCES = {
         (Case("Job J needs no free core, and waits for memory on L: ...", "Lower `ramMin` where it is too high."),),
         "how-it-works.md#gangs-and-admission",
     ),
+    Code.OVERSTAYS: Explanation(
+        "Another user's run keeps others from a shared storage",
+        "Each user of a shared storage has a fair share of its bandwidth. A run that keeps this one from its share for "
+        "longer than its bursts take counts only with the share of its user from then on. Together they may admit more "
+        "than there is. Results are the same.",
+        (
+            Case(
+                "Storage NAME: run R on H (process N) of user U has kept this run from its fair share ...",
+                "Ask the user whether the run is as it should be; `streamflow-io storage status DIR` shows what it "
+                "holds and waits for. A run with very long jobs does nothing wrong.",
+            ),
+        ),
+        "sharing.md#several-users",
+    ),
     Code.STORE_NOT_USED: Explanation(
         "What was learned is not known, or not kept",
         "The store of what runs have learned cannot be used: another user could replace it, its disk is full, or it "

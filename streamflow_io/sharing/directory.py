@@ -30,6 +30,8 @@ from .other_entries import Other, OtherEntries
 
 LOCK_SECONDS = 5.0
 NEWS_BYTES = 8
+# So much of the time a run may wait for it, and LOCK_SECONDS more: else somebody keeps it again and again.
+_WAITS = 0.5
 # It is held for less than a millisecond, as a rule.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.01
 # Longer than this between two tries: this process was stopped, and its patience with it.
@@ -68,11 +70,14 @@ class OpenDirectory:
 
     def __init__(self, shared: SharedDirectory, runs: int, lock: int, ledger: LedgerFile, closing: ExitStack) -> None:
         self._shared = shared
+        self.path = shared.path
         self.is_network = _is_network(shared.path)
         self._runs = runs
         self._lock = lock
         self._closing = closing
         self._own: int | None = None
+        # For how long the run may still wait for the lock, and when that was found.
+        self._patience, self._last = LOCK_SECONDS, time.monotonic()
         self._others = OtherEntries(runs, self.is_network)
         closing.callback(self._others.close)
         self.identifier = f"{uuid.uuid4().hex}.json"
@@ -117,7 +122,10 @@ class OpenDirectory:
         :param seconds: how long to wait for it, by default LOCK_SECONDS
         :raises SharingError: if somebody else holds it for so long
         """
-        _take(self._lock, LOCK_SECONDS if seconds is None else seconds)
+        now = time.monotonic()
+        self._patience = min(LOCK_SECONDS, self._patience + _WAITS * (now - self._last))
+        self._last = now
+        self._patience -= _take(self._lock, self._patience if seconds is None else seconds)
         try:
             for descriptor, what in ((self._lock, "its files"), (self._own, "the entry of this run")):
                 if descriptor is not None and os.fstat(descriptor).st_nlink == 0:
@@ -179,15 +187,20 @@ def _try_locks(directory: int) -> None:
         os.close(again)
 
 
-def _take(lock: int, seconds: float) -> None:
+def _take(lock: int, seconds: float) -> float:
+    """Take a lock.
+
+    :return: how long that took, without what this process was stopped
+    """
     waited, before, pause = 0.0, time.monotonic(), _FIRST_PAUSE
     while not try_lock(lock, fcntl.LOCK_EX):
         if waited >= seconds:
-            raise SharingError(f"its lock is held by somebody else for {seconds:g} s")
+            raise SharingError(f"its lock is held by somebody else for {LOCK_SECONDS:g} s")
         time.sleep(random.uniform(0.5, 1.0) * pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
         now = time.monotonic()
         waited, before = waited + min(now - before, _MOST_BETWEEN_TRIES), now
+    return waited
 
 
 def _open_directory(path: Path, within: int | None, mine: bool) -> int:

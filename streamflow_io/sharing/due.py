@@ -22,3 +22,8 @@ def due(asked: float, seconds: float) -> float:
     :param seconds: how long it takes if the storage is its alone; 0: not known
     """
     return asked + FACTOR * (seconds if math.isfinite(seconds) and seconds > 0 else UNKNOWN_SECONDS)
+
+
+def takes(asked: float, due: float) -> float:
+    """How long a burst takes alone, by when it is due; 0: not known."""
+    return max(0.0, (due - asked) / FACTOR)

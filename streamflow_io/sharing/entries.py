@@ -13,6 +13,7 @@ from streamflow_io.admission.storages import Amounts
 from streamflow_io.hints.models import Way
 
 from .burst_profile import BurstProfile
+from .due import takes
 from .schedule_state import ScheduleState
 from .standing import LAST_TICKET
 from .table import Claim
@@ -70,14 +71,15 @@ class Entry(_Model):
     profile: BurstProfile | None = None
     schedule: ScheduleState | None = None
 
-    def claim(self, identifier: str, bandwidth: Amounts, silent: bool = False) -> Claim:
+    def claim(self, identifier: str, bandwidth: Amounts, silent: bool = False, owner: int = 0) -> Claim:
         """What the table knows of it: nobody holds, or wants, more than there is.
 
         :param identifier: of its file
+        :param owner: of its file
         """
-        return Claim(
-            identifier, _within(self.held, bandwidth), _within(self.wanted, bandwidth), self.due, self.ticket, silent
-        )
+        held, wanted = _within(self.held, bandwidth), _within(self.wanted, bandwidth)
+        seconds = takes(self.asked, self.due)
+        return Claim(identifier, held, wanted, self.due, self.ticket, silent, owner=owner, seconds=seconds)
 
     def to_bytes(self) -> bytes:
         """As it is written: always of the same length."""

@@ -5,19 +5,28 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import pwd
 import re
 import stat
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 
 from pydantic import ValidationError
 
 from streamflow_io.files import NOT_BELIEVED
 
 from .entries import ENTRY_BYTES, Entry
-from .locking import try_lock
+from .locking import SharingError, try_lock
 
 MOST_ENTRIES = 1000
+#: Of each other user so many are looked at: they count as one anyway, and to read many takes long.
+MOST_OF_OWNER = 100
+# So many files take long to list, and each look does so.
+_MOST_FILES = 10 * MOST_ENTRIES
+#: All users without a name: one of them may be another with a subordinate user id.
+NAMELESS = -1
 # A process may not have many more files open than those.
 _MOST_OPEN = 64
 _ENTRY = re.compile(r"[0-9a-f]{32}\.json")
@@ -71,6 +80,7 @@ class OtherEntries:
 
     def __init__(self, runs: int, is_network: bool) -> None:
         self._runs = runs
+        self._me = owner_of(os.geteuid())
         self._is_network = is_network
         self._read: dict[str, _Read] = {}
         # What was in the directory, and which of that are entries.
@@ -83,12 +93,36 @@ class OtherEntries:
         """
         found = os.listdir(self._runs)
         if found != self._found[0]:
-            names = sorted(name for name in found if _ENTRY.fullmatch(name))[:MOST_ENTRIES]
-            self._found = found, [name for name in names if name != own]
+            self._found = found, [name for name in self._chosen(found) if name != own]
         living = [each for name in self._found[1] if (each := self._other(name)) is not None]
         for name in self._read.keys() - {each.identifier for each in living}:
             self._forget(name)
         return living
+
+    def _chosen(self, found: list[str]) -> list[str]:
+        """The entries that are looked at: nobody keeps out those of others by many of his own."""
+        if len(found) > _MOST_FILES:
+            users = Counter(owner for name in found[:MOST_ENTRIES] if (owner := self._owner(name)) is not None)
+            most = f", most of user {user_name(users.most_common(1)[0][0])}" if users else ""
+            raise SharingError(f"its directory has {len(found)} files{most}; allowed: {_MOST_FILES}")
+        names = sorted(name for name in found if _ENTRY.fullmatch(name))
+        if len(names) <= MOST_OF_OWNER:
+            return names
+        places: Counter[int] = Counter()
+        ranked = []
+        for name in names:
+            if (owner := self._owner(name)) is not None:
+                places[owner] += 1
+                if owner == self._me or places[owner] <= MOST_OF_OWNER:
+                    ranked.append((places[owner], name))
+        return [name for _, name in sorted(ranked)[:MOST_ENTRIES]]
+
+    def _owner(self, name: str) -> int | None:
+        """Whose file it is; none: it is gone."""
+        try:
+            return owner_of(os.stat(name, dir_fd=self._runs, follow_symlinks=False).st_uid)
+        except OSError:
+            return None
 
     def close(self) -> None:
         """Let go of them."""
@@ -134,3 +168,21 @@ class OtherEntries:
     def _forget(self, name: str) -> None:
         if (read := self._read.pop(name, None)) is not None:
             os.close(read.descriptor)
+
+
+@cache
+def owner_of(user: int) -> int:
+    """The user among those that share: who has several user ids without a name does not count more than once."""
+    try:
+        pwd.getpwuid(user)
+    except KeyError:
+        return NAMELESS
+    return user
+
+
+def user_name(user: int) -> str:
+    """What a user is called, or the number."""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)

@@ -7,14 +7,16 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from streamflow_io.admission.storages import Amounts
 from streamflow_io.hints.models import WAYS, Way
+from streamflow_io.messages import Code, coded
 
 from .directory import News, OpenDirectory
 from .entries import Entry, shortened
 from .follower import Follower
-from .other_entries import Other
+from .other_entries import Other, owner_of, user_name
 from .silence import HOLDS_BACK_NOBODY, HOLDS_NOTHING, Silence
 from .standing import Standing
 from .table import Claim
@@ -42,11 +44,30 @@ _LOCAL = _Pace(waiting=0.02, holding=0.1, look=0.5, beat=2.0)
 _NETWORK = _Pace(waiting=0.2, holding=1.0, look=0.2, beat=1.0)
 
 
+@dataclass(frozen=True)
+class _Living:
+    """Another run that lives.
+
+    :ivar identifier: the name of its file
+    :ivar owner: of the file
+    :ivar seconds: for how long nothing was heard of it
+    """
+
+    identifier: str
+    entry: Entry
+    owner: int
+    seconds: float
+
+
+# A look takes at most this part of the time, whatever others say that they have done.
+_LOOKS = 0.2
+
+
 class Seat:
     """What a run does in a directory that is open."""
 
     def __init__(self, directory: OpenDirectory, run: str, bandwidth: Amounts, warn: Callable[[str], None]) -> None:
-        self.standing = Standing(directory.identifier)
+        self.standing = Standing(directory.identifier, owner_of(os.geteuid()))
         self.follower: Follower | None = None
         self._is_held_back = False
         self._directory = directory
@@ -58,6 +79,9 @@ class Seat:
         self._silence = Silence()
         self._last_known: dict[str, Entry] = {}
         self._claims: dict[str, tuple[tuple[Entry, dict[Way, int], bool], Claim]] = {}
+        self._overstayed: set[int] = set()
+        # How long the last look took.
+        self._took = 0.0
         self._news = News(b"", b"")
         self._written: tuple[float, Claim | None] = 0.0, None
         self._entry = Entry(
@@ -92,6 +116,8 @@ class Seat:
         :param passed: seconds since the last one
         """
         claim = self.standing.claim
+        if passed < self._took * (1 / _LOOKS - 1):
+            return False
         if self._is_held_back:
             hold = self.standing.hold
             return hold is None or passed >= self._pace.beat or time.time() >= hold.until
@@ -107,19 +133,22 @@ class Seat:
     def look(self) -> Lease | None:
         """See what others hold and want, take what there is, and write it down."""
         now, hold, before = time.time(), self.standing.hold, self.standing.claim
+        began = time.monotonic()
         with self._directory.locked():
             if self.follower is None and self.standing.leave():
                 lease = None
             else:
                 found = self._directory.others()
                 others = self._living(found, time.monotonic())
-                self.others = tuple(entry for _, entry, _ in others)
+                self.others = tuple(one.entry for one in others)
                 bandwidth = self._shared_bandwidth(others)
-                lease = self.standing.look(self._claims_of(others, bandwidth), bandwidth, now)
+                lease = self.standing.look(self._claims_of(others, bandwidth), bandwidth, now, time.monotonic())
+                self._say_overstayed(others)
             self._write()
             self._tell(before, self.standing.claim)
+        self._took = time.monotonic() - began
         if self.follower is not None:
-            profiles = {_name(identifier): entry.profile for identifier, entry, _ in others}
+            profiles = {_name(one.identifier): one.entry.profile for one in others}
             megabytes = {way: much / 1e6 for way, much in bandwidth.items()}
             self.follower.look(profiles, megabytes, self._apart(found), time.monotonic(), now)
         # Also if the schedule has ended since: what was held back has not been asked for.
@@ -140,18 +169,27 @@ class Seat:
         own = self._directory.written() - self._entry.now
         return max((abs(one.written - one.entry.now - own) for one in found if one.entry is not None), default=0.0)
 
-    def _claims_of(self, others: list[tuple[str, Entry, float]], bandwidth: dict[Way, int]) -> list[Claim]:
+    def _claims_of(self, others: list[_Living], bandwidth: dict[Way, int]) -> list[Claim]:
         """The claims of others; of an entry that is the same as at the last look it is made once."""
         before, self._claims = self._claims, {}
-        for identifier, entry, seconds in others:
-            if not entry.held and not entry.wanted:
+        for one in others:
+            if not one.entry.held and not one.entry.wanted:
                 continue  # it is in nobody's way
-            made = entry, bandwidth, seconds >= HOLDS_BACK_NOBODY
-            known = before.get(identifier)
-            if known is None or known[0][0] is not entry or known[0] != made:
-                known = made, entry.claim(identifier, bandwidth, made[2])
-            self._claims[identifier] = known
+            made = one.entry, bandwidth, one.seconds >= HOLDS_BACK_NOBODY
+            known = before.get(one.identifier)
+            if known is None or known[0][0] is not one.entry or known[0] != made:
+                known = made, one.entry.claim(one.identifier, bandwidth, made[2], owner_of(one.owner))
+            self._claims[one.identifier] = known
         return [claim for _, claim in self._claims.values()]
+
+    def _say_overstayed(self, others: list[_Living]) -> None:
+        """Say once of each owner that it counts no more beyond its share, with the entry that has most."""
+        for owner in self.standing.overstayed - self._overstayed:
+            self._overstayed.add(owner)
+            of_owner = [one for one in others if owner_of(one.owner) == owner]
+            most = max(of_owner, key=lambda one: sum(one.entry.held.values()), default=None)
+            if most is not None:
+                self._warn(overstays(most, len(of_owner), self._directory.path))
 
     def _write(self) -> None:
         claim, now = self.standing.claim, time.monotonic()
@@ -182,7 +220,7 @@ class Seat:
         self._directory.write(self._entry)
         self._written = now, claim
 
-    def _living(self, found: list[Other], now: float) -> list[tuple[str, Entry, float]]:
+    def _living(self, found: list[Other], now: float) -> list[_Living]:
         """Those of whom something was heard, and for how long nothing was."""
         entries = {}
         for other in found:
@@ -192,25 +230,27 @@ class Seat:
         self._last_known = entries
         silent = self._silence.look({identifier: entry.beat for identifier, entry in entries.items()}, now)
         living = []
-        for identifier, entry in entries.items():
+        for other in found:
+            if (known := entries.get(other.identifier)) is None:
+                continue
             # Who uses nothing, and waits for nothing, has nothing to say.
-            seconds = silent[identifier] if entry.held or entry.wanted else 0.0
+            seconds = silent[other.identifier] if known.held or known.wanted else 0.0
             if seconds < HOLDS_NOTHING:
-                living.append((identifier, entry, seconds))
-            elif entry.held:
+                living.append(_Living(other.identifier, known, other.owner, seconds))
+            elif known.held:
                 self._warn_once(
-                    f"run {entry.run!r} on {entry.host!r} (process {entry.pid}) has not been heard of for "
+                    f"run {known.run!r} on {known.host!r} (process {known.pid}) has not been heard of for "
                     f"{HOLDS_NOTHING:g} s: what it holds is given to others"
                 )
         return living
 
-    def _shared_bandwidth(self, others: list[tuple[str, Entry, float]]) -> dict[Way, int]:
+    def _shared_bandwidth(self, others: list[_Living]) -> dict[Way, int]:
         if (given := self._directory.ledger.bandwidth) is not None:
             if given != self._bandwidth:
                 self._warn_once(f"its bandwidth is {_shown(given)}, not {_shown(self._bandwidth)}: it is shared so")
             return given
         bandwidth = dict(self._bandwidth)
-        for _, entry, _ in others:
+        for entry in (one.entry for one in others):
             for way in WAYS:
                 if 0 < (said := entry.bandwidth.get(way, 0)) < bandwidth[way]:
                     bandwidth[way] = said
@@ -228,6 +268,21 @@ class Seat:
 
 def _name(identifier: str) -> str:
     return identifier.removesuffix(".json")
+
+
+def overstays(one: _Living, entries: int, directory: Path) -> str:
+    """That the runs of an owner keep others from their fair share, for people.
+
+    :param one: of its entries the one that has most
+    :param entries: how many it has
+    """
+    more = f", one of {entries} of this user" if entries > 1 else ""
+    return coded(
+        f"run {one.entry.run!r} on {one.entry.host!r} (process {one.entry.pid}) of user {user_name(one.owner)} has "
+        "kept this run from its fair share for too long: it counts only with its own fair share from now on "
+        f"({directory / 'runs' / one.identifier}{more})",
+        Code.OVERSTAYS,
+    )
 
 
 def who(entries: Iterable[Entry], verb: str, of: Callable[[Entry], Amounts]) -> tuple[str, ...]:

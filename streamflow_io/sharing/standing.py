@@ -9,6 +9,7 @@ from streamflow_io.admission.storages import Amounts
 from streamflow_io.hints.models import Way
 
 from .due import due
+from .fairness import Patience
 from .holds import Following, Hold
 from .table import Claim, contended, decide, total
 from .wish import Lease, Wish, plus, positive
@@ -21,13 +22,17 @@ class Standing:
     """A run among those that use a storage.
 
     Guarantee: if each calls :meth:`look` with what all others hold at that moment, and uses no more than it keeps and
-    is given, all use no more than the bandwidth together; see :func:`.table.decide` for a want that is above it.
+    is given, all use no more than the bandwidth together; see :func:`.table.decide` for a want that is above it, and
+    :mod:`.fairness` for owners that keep others from their share.
 
     :param run: what tells runs apart
+    :param owner: whose run it is
     """
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, owner: int = 0) -> None:
         self._run = run
+        self._owner = owner
+        self._patience = Patience()
         #: Whether the run is told whenever others hold more or less: else only when they begin or end to.
         self.watches = False
         self._wish = Wish()
@@ -72,8 +77,15 @@ class Standing:
         """What it held and wanted after the last look."""
         if self._claim is None:
             together = self._wish.together
-            self._claim = Claim(self._run, self._held, self._wanted, self.due, self._ticket, together=together)
+            self._claim = Claim(
+                self._run, self._held, self._wanted, self.due, self._ticket, together=together, owner=self._owner
+            )
         return self._claim
+
+    @property
+    def overstayed(self) -> frozenset[int]:
+        """The other owners that count no more beyond their fair share."""
+        return self._patience.overstayed
 
     @property
     def asked(self) -> float:
@@ -92,12 +104,13 @@ class Standing:
         """What else it could use beyond what it holds."""
         return positive(self._wish.useful) if self._wanted else {}
 
-    def look(self, others: Sequence[Claim], bandwidth: Amounts, now: float = inf) -> Lease | None:
+    def look(self, others: Sequence[Claim], bandwidth: Amounts, now: float = inf, passed: float = 0.0) -> Lease | None:
         """Return what is not kept, and take what there is.
 
         :param others: all other runs
         :param bandwidth: of the storage
         :param now: on the wall clock
+        :param passed: seconds, on a clock that never goes back
         :return: what the run may use from now on; none: nothing has changed for it
         """
         wish, last = self._wish, 0 if self._lease is None else self._lease.number
@@ -114,7 +127,8 @@ class Standing:
         elif self._ticket == 0:
             self._ticket = min(LAST_TICKET, 1 + max((other.ticket for other in others), default=0))
         self._claim = None
-        if given := decide(self.claim, others, bandwidth, {} if untold else wish.useful):
+        self._patience.look(self.claim, others, bandwidth, wish.seconds, passed)
+        if given := decide(self.claim, others, bandwidth, {} if untold else wish.useful, self.overstayed):
             self._claim = None
             self._held = plus(self._held, given)
             self._wanted = {way: lacked for way, lacked in self._wanted.items() if way not in given}

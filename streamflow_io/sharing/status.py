@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from .directory import NEWS_BYTES, OpenDirectory, SharedDirectory
 from .entries import LedgerFile
 from .holds import STILL_SECONDS, unsteady
 from .locking import SharingError
-from .other_entries import Other
+from .other_entries import Other, user_name
 
 _LOCKS = Path("/proc/locks")
 
@@ -100,7 +99,7 @@ def status_of(shared: SharedDirectory, now: float, seconds: float = 1.0) -> Shar
         shared.mine,
         _bandwidth(opened.ledger, others),
         tuple(sorted(sharers, key=lambda each: (not each.wanted, each.due, each.started))),
-        tuple(_user(other.owner) for other in others if other.entry is None),
+        tuple(user_name(other.owner) for other in others if other.entry is None),
         _schedule(shared.path, others) if opened.ledger.holds == "auto" else None,
         _used(shared.path, others),
     )
@@ -151,7 +150,7 @@ def _sharer(other: Other, now: float) -> Sharer:
     assert entry is not None
     return Sharer(
         entry.run,
-        _user(other.owner),
+        user_name(other.owner),
         entry.host,
         entry.pid,
         entry.started,
@@ -163,13 +162,6 @@ def _sharer(other: Other, now: float) -> Sharer:
         now - other.written,
         None if entry.schedule is None else entry.schedule.since,
     )
-
-
-def _user(number: int) -> str:
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return str(number)
 
 
 def _lock_holder(lock: Path) -> int | None:

@@ -19,6 +19,7 @@ from streamflow_io._streamflow import (
     separate_standard_error,
     tools_loaded_once,
 )
+from streamflow_io.run.locked_database import say_locked
 from streamflow_io.run.scheduler import IOAwareScheduler
 from streamflow_io.runtime.child_watcher import watch_children_without_threads
 
@@ -36,7 +37,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         scheduler = self.context.scheduler
         if not isinstance(scheduler, IOAwareScheduler):
             return super().translate()
-        execute_statements_in_the_loop(self.context.database)
+        execute_statements_in_the_loop(self.context.database, say_locked)
         watch_children_without_threads()
         # What loading the inputs has left, some 30 kB for each element of a list, must not be frozen with the rest.
         gc.collect()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pwd
 import re
 import signal
 import time
@@ -13,10 +15,13 @@ from typing import Any
 
 import pytest
 
+from streamflow_io.sharing.entries import LedgerFile
+from streamflow_io.sharing.making import make_shared
 from tests.cwl import Bench, Document, Run, found, kill_group, tool, workflow
 
 IO_TASK = {"class": "sfio:IOTask"}
 MOST = 20.0
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
 
 
 def bandwidth(value: float | str, **fields: Any) -> Document:
@@ -227,3 +232,31 @@ def wait_for(path: Path, what: str, seconds: float = 20) -> None:
 def noted(path: Path, what: str) -> bool:
     trace = path.parent / "trace"
     return trace.exists() and f" {what}\n" in trace.read_text()
+
+
+@needs_root
+def test_a_run_ends_beside_another_user_that_holds_all(bench: Bench) -> None:
+    """It has half of the bandwidth after a while, says who holds more, and has the results of plain StreamFlow."""
+    for directory in (bench.directory, *bench.directory.parents):
+        directory.chmod(directory.stat().st_mode | 0o011)
+    shared = bench.directory / "ledger"
+    make_shared(shared, LedgerFile(path="/", write=20 * 10**6), 0)
+    times = {"started": 0.0, "now": 0.0, "asked": 0.0, "due": -1e300, "beat": 1}
+    held = {"held": {"read": 10**18, "write": 10**18}, "wanted": {"write": 1}}
+    entry = shared / "runs" / f"{0:032x}.json"
+    entry.write_text(
+        json.dumps({"version": 1, "run": "greedy", "host": "h", "pid": 7, "bandwidth": {}, **times, **held})
+    )
+    os.chown(entry, pwd.getpwnam("daemon").pw_uid, 0)
+    document = tasks([IO_TASK, bandwidth(5)], cores=0.1)
+    with entry.open("rb") as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        paths = [bench.write_plain(document, parts(4)), write(bench, document, 4, share=str(shared))]
+        plain, ours = bench.run_all(paths)
+    assert plain.ok
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert at_once([ours]) == 2
+    (said,) = (line for line in ours.log.splitlines() if "[SFIO-B007]" in line)
+    assert "of user daemon" in said
+    assert str(entry) in said

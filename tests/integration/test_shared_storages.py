@@ -6,12 +6,15 @@ import asyncio
 import fcntl
 import json
 import os
+import pwd
 import re
+import resource
 import signal
 import stat
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -33,6 +36,7 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
 from streamflow_io.run.shared_storages import Meeting
 from streamflow_io.sharing import directory as files
+from streamflow_io.sharing import fairness, other_entries
 from streamflow_io.sharing import seat as seats
 from streamflow_io.sharing.directory import SharedDirectory
 from streamflow_io.sharing.entries import LedgerFile
@@ -40,6 +44,14 @@ from streamflow_io.sharing.identity import shared_directories
 from streamflow_io.sharing.locking import SharingError
 from streamflow_io.sharing.making import make_shared
 from streamflow_io.sharing.member import Member
+from streamflow_io.sharing.other_entries import (
+    MOST_ENTRIES,
+    MOST_OF_OWNER,
+    NAMELESS,
+    OtherEntries,
+    owner_of,
+    user_name,
+)
 from streamflow_io.sharing.wish import Lease, Wish, amount
 from tests.cwl import Bench, found, tool, workflow
 
@@ -611,6 +623,119 @@ def test_a_member_who_writes_what_he_likes(of_all: SharedDirectory, processes: P
 
 
 @needs_root
+@needs_root
+@pytest.mark.parametrize("number", [1, 1500])
+@pytest.mark.parametrize("does", [{"held": 10**18}, {"wanted": 10**18}])
+def test_a_member_who_keeps_others_from_their_share(
+    of_all: SharedDirectory, processes: Processes, monkeypatch: pytest.MonkeyPatch, number: int, does: dict[str, int]
+) -> None:
+    """The others have at least their share after a while, and are told who it is."""
+    monkeypatch.setattr(fairness, "GRACE_SECONDS", 0.3)
+    bad_user, good_user = pwd.getpwnam("daemon").pw_uid, pwd.getpwnam("bin").pw_uid
+    amounts = {each: {"write": much} for each, much in does.items()}
+
+    def attacker(pipe: Connection) -> None:
+        times = {"started": 0.0, "now": 0.0, "asked": 0.0, "due": -1e300, "beat": 1}
+        entry = {"version": 1, "run": "greedy", "host": "h", "pid": 7, "bandwidth": {}, **times, **amounts}
+        for one in range(number):
+            path = of_all.path / "runs" / f"{one:032x}.json"
+            path.write_text(json.dumps(entry))
+            path.chmod(0o644)
+            fcntl.flock(os.open(path, os.O_RDONLY), fcntl.LOCK_EX)
+        pipe.send(None)
+        pipe.recv()
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    try:
+        bad = processes(attacker, bad_user, (GROUP,))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    bad.answer()
+
+    def good(pipe: Connection) -> None:
+        run = Run(of_all, "good")
+        began = time.monotonic()
+        run.wish(lacks=25, seconds=0.5)
+        run.wait_for(lambda run: run.given == 25 or run.failures)
+        run.wish(kept=25, lacks=25, seconds=0.5)
+        run.wait_for(lambda run: run.given == 50 or run.failures)
+        took = time.monotonic() - began
+        run.wish(kept=50, lacks=25, seconds=0.5)
+        run.wait_for(lambda run: entries(of_all)["good"]["wanted"])
+        pipe.send((run.given, run.failures, run.warnings, took))
+        pipe.recv()
+
+    one = processes(good, good_user, (GROUP,))
+    given, failures, warnings, took = one.answer()
+    assert (given, failures, len(warnings)) == (50, [], 1), warnings
+    assert "of user daemon" in warnings[0]
+    assert str(of_all.path / "runs" / "0") in warnings[0]
+    assert warnings[0].endswith("[SFIO-B007]")
+    assert took < 5, took
+
+
+@needs_root
+def test_many_entries_of_one_user_hide_none_of_others(tmp_path: Path) -> None:
+    """Who has user ids without a name, as in a container of one's own, has them for one user."""
+    names = [f"{number:032x}.json" for number in range(MOST_ENTRIES + 1)]
+    users = {name: 1 if number % 2 else MEMBERS[number % 4 // 2] for number, name in enumerate(names)}
+    users[last := f"{'f' * 32}.json"] = 2
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    with ExitStack() as closing:
+        closing.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for name, user in users.items():
+            descriptor = os.open(tmp_path / name, os.O_RDWR | os.O_CREAT)
+            closing.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            os.chown(descriptor, user, -1)
+        directory = os.open(tmp_path, os.O_RDONLY)
+        closing.callback(os.close, directory)
+        looks = OtherEntries(directory, False)
+        closing.callback(looks.close)
+        found = looks.look("")
+    assert Counter(owner_of(each.owner) for each in found) == {1: MOST_OF_OWNER, NAMELESS: MOST_OF_OWNER, 2: 1}
+    assert found[1].entry is None
+    assert last in {each.identifier for each in found}
+
+
+def test_a_directory_with_too_many_files_is_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(other_entries, "_MOST_FILES", 2)
+    for name in "abc":
+        (tmp_path / name).touch()
+    directory = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with pytest.raises(SharingError, match=f"3 files, most of user {user_name(os.getuid())}; allowed: 2"):
+            OtherEntries(directory, False).look("")
+    finally:
+        os.close(directory)
+
+
+def test_a_lock_that_somebody_keeps_again_and_again(
+    runs: Runs, processes: Processes, shared: SharedDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "LOCK_SECONDS", 0.5)
+    run = runs()
+    run.wish(lacks=100)
+    run.wait_for(lambda run: run.given)
+
+    def keeps(pipe: Connection) -> None:
+        with open(shared.path / "lock", "rb") as lock:
+            while True:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                time.sleep(0.4)
+                fcntl.flock(lock, fcntl.LOCK_UN)
+                time.sleep(0.01)
+
+    processes(keeps)
+    kept = 100
+    while not run.failures:
+        run.wish(kept=(kept := 90 if kept == 100 else 100))
+        time.sleep(0.02)
+    assert run.failures == ["its lock is held by somebody else for 0.5 s"]
+
+
 def test_directories_that_are_not_safe(of_all: SharedDirectory, runs: Runs) -> None:
     def refused() -> str:
         run = runs(shared=of_all)

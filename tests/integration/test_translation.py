@@ -329,7 +329,7 @@ def test_the_seam() -> None:
     written = inspect.getsource(KubernetesResponseWriterWrapper)
     assert "STREAM_CLOSE + bytes(chr(ws_client.STDIN_CHANNEL)" in written
     assert 'hash("".join(command))' in inspect.getsource(BaseConnector.get_shell)
-    # What `LoopConnection` stands in for, which also commits once, at the end.
+    # What `LoopConnection` stands in for, whose transactions are short: StreamFlow rolls nothing back.
     used = inspect.getsource(SqliteDatabase)
     assert set(re.findall(r"\bdb\.(\w+)\(", used)) == {"execute", "executemany"}
     assert set(re.findall(r"\bcursor\.(\w+)", used)) == {"lastrowid", "fetchone", "fetchall"}
