@@ -133,8 +133,8 @@ class Seat:
     def look(self) -> Lease | None:
         """See what others hold and want, take what there is, and write it down."""
         now, hold, before = time.time(), self.standing.hold, self.standing.claim
-        began = time.monotonic()
         with self._directory.locked():
+            began = time.monotonic()
             if self.follower is None and self.standing.leave():
                 lease = None
             else:
@@ -146,7 +146,7 @@ class Seat:
                 self._say_overstayed(others)
             self._write()
             self._tell(before, self.standing.claim)
-        self._took = time.monotonic() - began
+            self._took = time.monotonic() - began
         if self.follower is not None:
             profiles = {_name(one.identifier): one.entry.profile for one in others}
             megabytes = {way: much / 1e6 for way, much in bandwidth.items()}
