@@ -48,13 +48,14 @@ class Reach:
     async def runtime(self, job_name: str) -> NodeRuntime | None:
         """The node runtime where a job runs that has been scheduled; None: there is none."""
         try:
-            return await self._runtime(job_name)
+            workdir = self._jobs[job_name].target.workdir
+            return await self._runtimes.for_streams_at(self._location(job_name), workdir)
         except NodeRuntimeError as error:
             where = self._runtimes.deployments.where(self._location(job_name))
             why = str(error).removeprefix(f"{where.partition(' ')[2]}: ")
             self.fell_back(job_name, None, coded(f"no node runtime {where}: {why}", Code.NO_NODE_RUNTIME))
             plain = f"Nothing streams {where}, all is as with plain StreamFlow: {why}"
-            self._warn(where, coded(plain, Code.NO_NODE_RUNTIME))
+            self._warn(plain, coded(plain, Code.NO_NODE_RUNTIME))  # Work directories at one place may differ in it.
             return None
 
     async def measured_job(self, job_name: str, otherwise: str) -> NodeJob | None:
@@ -63,7 +64,8 @@ class Reach:
         :param otherwise: what is said of that
         """
         try:
-            return await (await self._runtime(job_name)).create_job(job_name)
+            workdir = self._jobs[job_name].target.workdir
+            return await (await self._runtimes.at(self._location(job_name), workdir)).create_job(job_name)
         except NodeRuntimeError as error:
             location = self._location(job_name)
             where = "in this run" if location.local else self._runtimes.deployments.where(location)
@@ -102,9 +104,6 @@ class Reach:
             self._recorded.add(found)
             fallback = {"job": job_name, "step": step, "output": output, "reason": reason, "without": without}
             self._record(FallbackRecord(time=time.time(), **fallback))
-
-    async def _runtime(self, job_name: str) -> NodeRuntime:
-        return await self._runtimes.at(self._location(job_name), self._jobs[job_name].target.workdir)
 
     def _location(self, job_name: str) -> ExecutionLocation:
         return self._jobs[job_name].locations[0]

@@ -21,7 +21,7 @@ from streamflow_io.files import stranger
 from .binary import DIRECTORY
 from .build import other_build
 from .conversation import ProcessConversation, follow, ready
-from .node_runtime import ENDED, Made, NodeJob, NodeRuntime, NodeRuntimeError
+from .node_runtime import ENDED, Made, NodeJob, NodeRuntime, NodeRuntimeError, unsafe_workdir
 from .place import Place
 from .protocol import FileIdentity, FoundFile
 from .session_job import LocalSessionJob
@@ -119,6 +119,19 @@ class EmbeddedRuntime(NodeRuntime):
         # In place: to change threads takes longer than this one call, and every job waits for it.
         os.mkdir(job.directory, 0o700 if self.place is None else 0o711)
         return job
+
+    async def check_workdir(self, workdir: str) -> None:
+        def look() -> str | None:
+            directory = Path(workdir)
+            directory.mkdir(parents=True, exist_ok=True)
+            return stranger(directory, own_may_be_shared=True)
+
+        try:
+            why = await asyncio.to_thread(look)
+        except OSError as error:
+            raise NodeRuntimeError(f"the work directory {workdir} cannot be looked at: {error.strerror}") from error
+        if why is not None:
+            raise unsafe_workdir(workdir, why)
 
     async def write_spec(self, job: NodeJob, text: str) -> None:
         # In one go: aiofiles changes threads for each of its operations, and every job waits for this.

@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import PurePath, PurePosixPath
 from typing import Literal, TypeVar, cast
 
+from streamflow_io.messages import Code, coded
+
 from .new_limits import NewLimits
 from .place import Place
 from .protocol import (
@@ -51,6 +53,15 @@ Made = TypeVar("Made", bound="NodeJob")
 
 class NodeRuntimeError(Exception):
     """The node runtime cannot be used; says why."""
+
+
+def unsafe_workdir(workdir: str, why: str) -> NodeRuntimeError:
+    """The error of a work directory in which another user could put files in the place of what streams.
+
+    :param why: as :func:`streamflow_io.files.stranger` says it
+    """
+    choose = "set another `workdir` for the deployment, or another TMPDIR where it has no `workdir`"
+    return NodeRuntimeError(coded(f"the work directory {workdir} is not safe: {why}: {choose}", Code.UNSAFE_WORKDIR))
 
 
 class AttemptLostError(NodeRuntimeError):
@@ -324,6 +335,13 @@ class NodeRuntime(ABC):
     def key_path(self) -> PurePosixPath:
         """The file with the key of the run; there is one where there is an address."""
         return PurePosixPath(self.directory, "key")
+
+    @abstractmethod
+    async def check_workdir(self, workdir: str) -> None:
+        """Make a work directory of jobs if it is missing, and look who could replace what is in it.
+
+        :raises NodeRuntimeError: if another user could, with the reason, or if that cannot be told
+        """
 
     async def create_job(
         self,

@@ -76,11 +76,13 @@ class RemoteRuntime(LinkedRuntime):
             them; None: its run directory is of no concern to others
         :raises NodeRuntimeError: if it cannot be started, with one reason; nothing is left but the binary
         """
-        delivered = await deliver(access, workdir, binary, None if place is None else Neighbours(_ROOT))
+        neighbours = None if place is None else Neighbours(_ROOT)
+        delivered = await deliver(access, workdir, binary, neighbours)
         parent = delivered.directory if shared or place is not None else delivered.temporary
         # Others, who may run as other users, must not guess it.
         directory = parent / f"streamflow-io-{os.getpid()}-{os.urandom(4 if place is None else 16).hex()}"
         runtime = cls(access, delivered.binary, directory, shared, links, place)
+        runtime._workdir = workdir, neighbours
         try:
             runtime._listens(await runtime._serve())
             await runtime._admit()
