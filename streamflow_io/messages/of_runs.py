@@ -178,8 +178,8 @@ RUNS = {
         (
             Case(
                 "Nothing streams on L, all is as with plain StreamFlow: the work directory W is not safe: ...",
-                "Set `workdir` in the deployment, or in the target of a binding, to a directory of your own. Jobs of the "
-                "driver's machine without a binding have their work directory in `TMPDIR`.",
+                "Set `workdir` in the deployment, or in the target of a binding, to a directory of your own. Jobs of "
+                "the driver's machine without a binding have their work directory in `TMPDIR`.",
             ),
         ),
         "operating-on-a-cluster.md#the-work-directory",

@@ -21,7 +21,7 @@ DIRECTORY = ".streamflow-io"
 _MACHINES = {3: "i686", 22: "s390x", 21: "ppc64le", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _SAID = re.compile(r"^sfio:(\w+)=(.*)$", re.MULTILINE)
 # Marked, because what starts a shell may print, too. `way` says why another user could put something of his into a
-# directory, as :mod:`streamflow_io.files`; `here` says it of the working directory, by its real path and as it was told.
+# directory, as :mod:`streamflow_io.files`; `here` says it of the working directory, as it was told, too: links count.
 _WAYS = """
 set -f; umask 022; LC_ALL=C; export LC_ALL
 say() {{ printf 'sfio:%s=%s\\n' "$1" "$2"; }}

@@ -330,6 +330,18 @@ def test_a_host_where_there_can_be_no_runtime(hosts: Site, without: str) -> None
     check_gone(place)
 
 
+def test_another_user_of_a_host_cannot_replace_a_stream(hosts: Site) -> None:
+    """StreamFlow makes the directories of jobs there for all users."""
+    place = apart(hosts)
+    other = "setpriv --reuid=65534 --regid=65534 --clear-groups mv"
+    attack = "".join(f'{other} "{above}" "{above}.moved" && note moved; ' for above in ("${file%/*}", "${file%/*/*}"))
+    ours = place.run(chain(read_while_written(), consumer(f"note began; {attack}{READER}")))
+    assert ours.ok, ours.errors
+    assert ours.time("first") < ours.time("end")
+    assert (len(ours.times("began")), ours.times("moved")) == (1, [])
+    check_gone(place)
+
+
 def test_a_job_that_slurm_has_killed_has_failed(slurm: Site) -> None:
     """Plain StreamFlow takes its outputs for complete."""
     run = interrupted(slurm, lambda _: slurm.cancel_jobs())

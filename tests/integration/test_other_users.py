@@ -142,7 +142,6 @@ def test_a_stranger_who_owns_the_work_directory_is_not_read(bench: Bench, place:
         attack.kill()
     assert run.ok, run.errors
     assert run.files["read.txt"] == b"ours\n"
-    refusal = f"Nothing streams on the driver's node, all is as with plain StreamFlow: the work directory {theirs} is not safe"
-    assert run.log.count(f"{refusal}: {theirs} belongs to user {STRANGER}: set another `workdir`") == 1
+    assert f": the work directory {theirs} is not safe: {theirs} belongs to user {STRANGER}: set another" in run.log
     assert run.log.count("Nothing streams") == 1
     assert bench.leftovers() == []

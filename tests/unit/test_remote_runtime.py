@@ -202,7 +202,7 @@ async def test_each_work_directory_is_looked_at(access: Access, workdir: Path, t
                 await runtime.check_workdir(str(unsafe))
         os.lchown(link, 0, -1)
         await runtime.check_workdir(str(link / "ours"))
-        with pytest.raises(NodeRuntimeError, match="/dev/null/x cannot be used: .*mkdir"):
+        with pytest.raises(NodeRuntimeError, match=r"/dev/null/x cannot be used: .*mkdir"):
             await runtime.check_workdir("/dev/null/x")
 
 
