@@ -135,7 +135,10 @@ class ContainerRuntime(LinkedRuntime):
         await self._send({"limit": job.identifier, "spec": json.loads(text)})
 
     async def close(self) -> None:
+        self._ends = True
         self._reassuring.cancel()
+        if self._clearing is not None:
+            await self._clearing
         await asyncio.shield(self._conversation.close(self.stop_seconds))
         await asyncio.wait({self._following}, timeout=self.stop_seconds)
         self._following.cancel()

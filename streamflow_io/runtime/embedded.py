@@ -60,7 +60,7 @@ class EmbeddedRuntime(NodeRuntime):
     def __init__(self, binary: Path, directory: Path, conversation: ProcessConversation) -> None:
         super().__init__("the driver's node", str(binary), directory)
         self._conversation = conversation
-        self._following = asyncio.create_task(follow(conversation, self, "sfio-node", ENDED))
+        self._following = asyncio.create_task(self._follow())
 
     @staticmethod
     def check_this_node() -> None:
@@ -193,6 +193,11 @@ class EmbeddedRuntime(NodeRuntime):
                 await process.wait()
         assert process.returncode is not None
         return said.decode(errors="replace").strip(), process.returncode
+
+    async def _follow(self) -> None:
+        await follow(self._conversation, self, "sfio-node", ENDED)
+        if await aiofiles.os.path.exists(self.directory):
+            await self._clear()
 
     async def close(self) -> None:
         await self._conversation.close(self.stop_seconds)

@@ -48,6 +48,8 @@ class LinkedRuntime(NodeRuntime):
         self._access = access
         self._links = links
         self._admitting: asyncio.Task[None] | None = None
+        self._clearing: asyncio.Task[None] | None = None
+        self._ends = False
         #: The work directory that the binary was brought to, and who sees it there: nobody else can change it.
         self._workdir: tuple[str | None, Neighbours | None] = None, None
 
@@ -62,6 +64,11 @@ class LinkedRuntime(NodeRuntime):
 
     async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
         return await self._access.call(words, seconds)
+
+    def lose(self, reason: str) -> None:
+        super().lose(reason)
+        if not self._ends and self._clearing is None:
+            self._clearing = asyncio.create_task(self._clear())
 
     def _listens(self, ready: ReadyEvent) -> None:
         """Take what `serve` has said of where it listens."""

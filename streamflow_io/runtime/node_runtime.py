@@ -40,6 +40,8 @@ _REACH_SECONDS = 60.0
 _START_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 _ANSWER_SECONDS = 10.0
+# Jobs of a `serve` that was killed alone end within 10 s.
+_CLEAR_SECONDS = 20.0
 # How long a comparison may take: to begin, and in bytes per second.
 _COMPARE_SECONDS = 600.0
 _SLOWEST = 10_000_000
@@ -562,6 +564,20 @@ class NodeRuntime(ABC):
             job.receive(event)
             if isinstance(event, ExitEvent):
                 del self._jobs[event.job]
+
+    async def _clear(self) -> None:
+        """End what is left of jobs when `serve` and all of `exec` were killed: nobody else can.
+
+        Where a container or a machine is gone, nothing is left.
+        """
+        words = [self.binary, "clear", "--directory", str(self.directory)]
+        try:
+            said, _ = await self.run(words, _CLEAR_SECONDS)
+        except NodeRuntimeError as error:
+            logger.debug(f"{self.directory} at {self.location} cannot be cleared: {error}")
+        else:
+            if said.startswith("sfio-node: "):
+                logger.warning(f"{self.location}: processes of jobs may be left: {said.removeprefix('sfio-node: ')}")
 
     def lose(self, reason: str) -> None:
         """Nothing more will come; no job can be created any more."""

@@ -53,7 +53,6 @@ class RemoteRuntime(LinkedRuntime):
         self._shared = shared
         self._output: Output | None = None
         self._process: int | None = None
-        self._ends = False
         self._following: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -163,8 +162,10 @@ class RemoteRuntime(LinkedRuntime):
         for trying in self._tried.values():
             trying.cancel()
         directory = shlex.quote(str(self.directory))
+        self._ends = True
+        if self._clearing is not None:
+            await self._clearing
         if self._following is not None and not self._following.done():
-            self._ends = True
             with contextlib.suppress(NodeRuntimeError):
                 await self._access.run(f"test -d {directory} && : > {directory}/end", _ANSWER_SECONDS)
             await asyncio.wait({self._following}, timeout=self.stop_seconds)

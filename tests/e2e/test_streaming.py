@@ -365,6 +365,27 @@ def test_nothing_is_left_when_the_driver_ends(place: Site, number: signal.Signal
     check_gone(place)
 
 
+#: Shell: stops all of `sfio-node` on a host, so that none can do anything about the death of another, and kills them.
+KILL_ALL = (
+    "for number in STOP KILL; do for p in /proc/[0-9]*; do "
+    "case $(readlink $p/exe) in *sfio-node*) kill -$number ${p#/proc/};; esac; done; done; true"
+)
+
+
+def test_nothing_is_left_where_all_of_the_node_runtime_was_killed_at_once(hosts: Site) -> None:
+    """What the shell of a job has started waits at a FIFO for ever."""
+    place = apart(hosts)
+    reader = f"note first; {{ {wait_for('killed')}cat $file; }} & wait; touch copy.txt host.txt"
+    path = place.write(chain(read_while_written(wait_for("killed")), consumer(reader)), {}, io=True)
+    driver = place.start(path)
+    until(lambda: "first" in (path.parent / "trace").read_text(), path)
+    login(place.laboratory, ADDRESSES[1], KILL_ALL)
+    ours = place.finish(driver, path, 60)
+    assert not ours.ok
+    assert "sfio-node serve has ended at " in ours.log
+    check_gone(place)
+
+
 def test_after_ctrl_c_nothing_waits_in_the_queue(slurm: Site) -> None:
     waiting = producer("note never; touch out.txt", {"mode": "no_update"})
     path = slurm.write(chain(waiting, consumer(READER)), {}, io=True)
