@@ -71,6 +71,11 @@ class Code(str, Enum):
     CAPIO_GIVEN_UP = "SFIO-C004"
 
 
+def is_about(text: str, code: Code) -> bool:
+    """Whether a message ends in a code."""
+    return text.endswith(f"[{code.value}]")
+
+
 def coded(text: str, code: Code) -> str:
     """A message, or a reason in one, that ends in its code; in that of the reason that it ends in, if that has one."""
     return text if _ENDS_IN_CODE.search(text) else f"{text} [{code.value}]"

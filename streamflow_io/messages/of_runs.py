@@ -194,6 +194,11 @@ RUNS = {
                 "If the command itself replaces its input, take `streamable` off that input. If not, another user may "
                 "have done so: look who may write to the directories above.",
             ),
+            Case(
+                "D: user N has put a directory there",
+                "StreamFlow has made the directory of the job for all users, and user N was there before the job began. "
+                "The job has read nothing. Ask that user, or choose a `workdir` that others cannot enter.",
+            ),
         ),
         "operating-on-a-cluster.md#the-work-directory",
     ),

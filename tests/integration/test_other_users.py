@@ -15,6 +15,7 @@ from streamflow_io.learned.store import LearnedLimits
 from streamflow_io.telemetry.records import EndRecord
 from streamflow_io.telemetry.writer import TelemetryWriter
 from tests.cwl import Bench, streamable, tool, workflow
+from tests.integration.test_faults import noted, wait_for
 from tests.node_support import node_binary
 
 STRANGER = 65534
@@ -144,4 +145,28 @@ def test_a_stranger_who_owns_the_work_directory_is_not_read(bench: Bench, place:
     assert run.files["read.txt"] == b"ours\n"
     assert f": the work directory {theirs} is not safe: {theirs} belongs to user {STRANGER}: set another" in run.log
     assert run.log.count("Nothing streams") == 1
+    assert bench.leftovers() == []
+
+
+@pytest.mark.parametrize("config", [{}, {"declarations": "strict"}])
+def test_a_job_that_has_read_something_else_than_its_stream_fails(bench: Bench, config: dict[str, str]) -> None:
+    """Whoever has put it there, and however it was declared: it is not tried with the file."""
+    waits = 'until [ -e "$TRACE.go" ]; do sleep 0.02; done'
+    producer = tool(f"echo ours; {waits}", {}, {"out": streamable("stdout")}, stdout="out.txt")
+    consumer = tool(f"note began; {waits}; cat $file", {"file": streamable()}, {"read": "stdout"}, stdout="read.txt")
+    steps = {"a": {"run": producer, "in": {}}, "b": {"run": consumer, "in": {"file": "a/out"}}}
+    path = bench.write(workflow({}, steps, {"read": "b/read"}), {}, io=True, config=config)
+    process = bench.start(path)
+    wait_for(noted(path, "began"))
+    (fifo,) = (file for file in path.parent.glob("tmp/streamflow/*/*/out.txt") if file.is_fifo())
+    fifo.parent.rename(moved := fifo.parent.with_name("moved"))
+    fifo.parent.mkdir()
+    fifo.write_text("theirs\n")
+    path.with_name("trace.go").touch()
+    run = bench.finish(process, path)
+    assert not run.ok
+    assert run.files == {}
+    assert f"nobody has opened the stream {fifo}, and something else is in its place [SFIO-S027]" in run.log
+    assert run.times("began") == run.times("began")[:1]
+    (moved / fifo.name).unlink()  # Nobody else knows where it is.
     assert bench.leftovers() == []
