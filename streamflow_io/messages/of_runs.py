@@ -172,9 +172,9 @@ RUNS = {
     Code.UNSAFE_WORKDIR: Explanation(
         "Another user could replace what is in a work directory",
         "A stream is a FIFO in the directory of its reader's job. Whoever may rename a directory above the FIFO could "
-        "put a file there, and the reader would read that. So nothing streams where the work directory, a directory "
-        "above it, or a link on its way belongs to another user than root, or where others may write to one without "
-        "the sticky bit. On the driver's machine, a group may write to directories that belong to you.",
+        "put a file there, and the reader would read that. So each directory on the way, and each link, has to belong to "
+        "you or to root. A directory to which others may write has to be sticky. On the driver's machine, a group may "
+        "write to directories that belong to you.",
         (
             Case(
                 "Nothing streams on L, all is as with plain StreamFlow: the work directory W is not safe: ...",
@@ -196,8 +196,8 @@ RUNS = {
             ),
             Case(
                 "D: user N has put a directory there",
-                "StreamFlow has made the directory of the job for all users, and user N was there before the job began. "
-                "The job has read nothing. Ask that user, or choose a `workdir` that others cannot enter.",
+                "StreamFlow has made the directory of the job for all users, and user N came before the job began. The "
+                "job has read nothing. Ask that user, or choose a `workdir` that others cannot enter.",
             ),
         ),
         "operating-on-a-cluster.md#the-work-directory",
