@@ -172,9 +172,9 @@ RUNS = {
     Code.UNSAFE_WORKDIR: Explanation(
         "Another user could replace what is in a work directory",
         "A stream is a FIFO in the directory of its reader's job. Whoever may rename a directory above the FIFO could "
-        "put a file there, and the reader would read that. So each directory on the way, and each link, has to belong to "
-        "you or to root. A directory to which others may write has to be sticky. On the driver's machine, a group may "
-        "write to directories that belong to you.",
+        "put a file there, and the reader would read that. So each directory on the way, and each link, has to belong "
+        "to you or to root. A directory to which others may write has to be sticky. On the driver's machine, a group "
+        "may write to directories that belong to you.",
         (
             Case(
                 "Nothing streams on L, all is as with plain StreamFlow: the work directory W is not safe: ...",
