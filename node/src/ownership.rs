@@ -43,13 +43,13 @@ pub fn close<'a>(
     streams: impl Iterator<Item = &'a Path> + Clone,
 ) -> Result<(), String> {
     for directory in directories {
-        let Some(owner) = close_one(directory)? else { continue };
+        let Some(owner) = close_one(directory, OFlag::empty())? else { continue };
         let trusted = [0, Uid::effective().as_raw(), owner];
         for above in streams.clone().filter_map(Path::parent) {
             let way: Vec<&Path> = above.ancestors().take_while(|place| place.starts_with(directory)).collect();
             // From the outermost: what is in a directory that is closed stays what it is.
             for place in way.iter().rev().skip(1) {
-                if let Some(user) = close_one(place)?.filter(|owner| !trusted.contains(owner)) {
+                if let Some(user) = close_one(place, OFlag::O_NOFOLLOW)?.filter(|owner| !trusted.contains(owner)) {
                     return Err(format!("{}: user {user} has put a directory there [SFIO-S027]", place.display()));
                 }
             }
@@ -59,9 +59,9 @@ pub fn close<'a>(
 }
 
 /// The owner of what is closed; None: it is not there, or of no concern.
-fn close_one(place: &Path) -> Result<Option<u32>, String> {
+fn close_one(place: &Path, follow: OFlag) -> Result<Option<u32>, String> {
     let at = |error: io::Error| format!("{}: {error}", place.display());
-    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | follow;
     let directory = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(place) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => return Ok(None),
         opened => opened.map_err(at)?,
@@ -114,9 +114,10 @@ mod tests {
             let modes = places.map(|place| symlink_metadata(place).unwrap().mode() & 0o7777);
             assert_eq!(modes, [mode, closed, closed, closed]);
         }
-        std::os::unix::fs::symlink(&job, base.path().join("link")).unwrap();
-        let link = base.path().join("link");
-        assert!(close([link.as_path()].into_iter(), std::iter::empty()).unwrap_err().contains("link: "));
+        std::os::unix::fs::symlink(base.path(), job.join("link")).unwrap();
+        let behind = job.join("link/fifo");
+        let message = close([job.as_path()].into_iter(), [behind.as_path()].into_iter()).unwrap_err();
+        assert!(message.contains("job/link: "), "{message}");
     }
 
     #[test]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
 
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Job
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 
@@ -57,6 +59,15 @@ class Reach:
             plain = f"Nothing streams {where}, all is as with plain StreamFlow: {why}"
             self._warn(plain, coded(plain, Code.NO_NODE_RUNTIME))  # Work directories at one place may differ in it.
             return None
+
+    def made_for(self, job: Job) -> tuple[str, ...]:
+        """The directories of a job that StreamFlow has made for it in its work directory.
+
+        Another one, as a `dockerOutputDirectory`, may be for others, too.
+        """
+        workdir = PurePosixPath(self._jobs[job.name].target.workdir)
+        directories = (str(job.input_directory), str(job.output_directory))
+        return tuple(path for path in directories if workdir in PurePosixPath(path).parents)
 
     async def measured_job(self, job_name: str, otherwise: str) -> NodeJob | None:
         """A new job of the node runtime where a job runs that is only measured; None: there is none.
