@@ -11,12 +11,13 @@ from pathlib import Path
 NOT_BELIEVED = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-def stranger(path: Path) -> str | None:
+def stranger(path: Path, *, own_may_be_shared: bool = False) -> str | None:
     """Why another user could put something of his in the place of what is in a directory; None: nobody can but root.
 
     The same rule is in `node/src/ownership.rs` and in `runtime/binary.py`.
 
     :param path: of a directory that is there, or of a file
+    :param own_may_be_shared: a group may write to directories of the user, who has then let that group change data
     :raises OSError: if it cannot be looked at
     """
     trusted = {0, os.geteuid(), os.lstat("/").st_uid}
@@ -24,7 +25,8 @@ def stranger(path: Path) -> str | None:
         found = part.lstat()
         if found.st_uid not in trusted:
             return f"{part} belongs to user {found.st_uid}"
-        if stat.S_ISDIR(found.st_mode) and _is_open(found):
+        is_shared = own_may_be_shared and found.st_uid == os.geteuid()
+        if stat.S_ISDIR(found.st_mode) and _is_open(found, stat.S_IWOTH if is_shared else stat.S_IWOTH | stat.S_IWGRP):
             return f"others may write to {part}, which is not sticky"
     return None
 
@@ -33,10 +35,10 @@ def _way(path: Path) -> Iterable[Path]:
     return (path, *path.parents)
 
 
-def _is_open(found: os.stat_result) -> bool:
+def _is_open(found: os.stat_result, others: int) -> bool:
     # Many users have a group of their own, with the same number.
-    own_group = found.st_gid == os.getegid() == os.geteuid()
-    others = stat.S_IWOTH if own_group else stat.S_IWOTH | stat.S_IWGRP
+    if found.st_gid == os.getegid() == os.geteuid():
+        others &= ~stat.S_IWGRP
     return bool(found.st_mode & others) and not found.st_mode & stat.S_ISVTX
 
 

@@ -66,6 +66,9 @@ class FakeRuntime(NodeRuntime):
         self.ran: list[list[str]] = []
         self.answer = ("", 0)
 
+    async def check_workdir(self, workdir: str) -> None:
+        pass
+
     async def create_job(self, name: str, *options: Any) -> NodeJob:
         self.jobs.append(await super().create_job(name, *options))
         return self.jobs[-1]
@@ -245,6 +248,8 @@ class FakeRuntimes:
         if location.name not in self._runtimes:
             raise NodeRuntimeError("not for this architecture")
         return self._runtimes[location.name]
+
+    for_streams_at = at
 
 
 class FakeScheduler:

@@ -119,6 +119,7 @@ fn run_job(
     events: &mut EventLog,
     watcher: &mut Option<Watcher<Token>>,
 ) -> Result<(Exit, End), CannotStart> {
+    job.close_directories()?;
     placing::place(job, surroundings, events, inputs.placed)?;
     let parts = job.partitions.first().map(Parts::begin).transpose()?;
     let launcher = inputs.gates.purpose().map(Launcher::new).transpose();

@@ -5,6 +5,7 @@
 mod caught;
 mod netted;
 mod openings;
+mod place;
 mod progress;
 mod rein;
 mod sharers;
@@ -26,6 +27,7 @@ use nix::unistd::pipe2;
 
 use self::netted::Netted;
 use self::openings::Openings;
+use self::place::Place;
 use self::progress::Progress;
 use self::rein::Rein;
 use self::sharers::doing;
@@ -133,6 +135,8 @@ pub struct Feeder {
     /// The pipe has the size that was asked for.
     wide: bool,
     fifo: Option<PathBuf>,
+    /// As it was made.
+    place: Option<Place>,
     openings: Openings,
     first: f64,
     last: f64,
@@ -192,6 +196,7 @@ impl Feeder {
             Some(netted) => registration.add_to_net(netted.id, fifo.as_deref()),
             None => fifo.iter().for_each(|fifo| registration.add(fifo)),
         }
+        let place = fifo.as_deref().map(Place::of);
         // Refused beyond the system's limits; the pipe then stays smaller.
         let wide = widen(&sink);
         let feeder = Self {
@@ -205,6 +210,7 @@ impl Feeder {
             netted,
             wide,
             fifo,
+            place,
             openings: Openings::default(),
             first: 0.0,
             last: 0.0,
@@ -605,6 +611,21 @@ impl Feeder {
         let (waited, behind) = (self.stalls.reader.as_secs_f64(), self.stalls.bytes.as_secs_f64());
         let lag = self.origin.lag();
         Ok(Some(Event::Stream(Stream { name, id, bytes, seconds, first, last, waited, behind, lag, part })))
+    }
+
+    /// The command has succeeded. If it has not opened the stream, that has to be there still: it may have read something
+    /// else under that name.
+    ///
+    /// # Errors
+    /// When something else is in the place of the FIFO, or of its directory.
+    pub fn check_unopened(&self) -> Result<(), Failure> {
+        let (Some(fifo), Some(place)) = (&self.fifo, &self.place) else { return Ok(()) };
+        let is_known = self.openings.were_any() || self.complete || self.streamed() > 0 || self.whole.is_some();
+        if is_known || place.is_still(fifo) {
+            return Ok(());
+        }
+        let what = format!("nobody has opened the stream {}", fifo.display());
+        Err(Failure::Job(format!("{what}, and something else is in its place [SFIO-S027]")))
     }
 
     /// The command has succeeded: puts a link to the file in the place of the FIFO, if all of it was given. The command may

@@ -20,6 +20,7 @@ pub use self::input::{
 pub use self::limit::{Direction, Limit, NewLimits, Rate};
 pub use self::output::{Commit, Dependency, Output, Rule};
 use crate::json::{self, optional_path, or_default};
+use crate::ownership;
 
 /// Where a job writes.
 #[derive(Debug, Deserialize)]
@@ -73,7 +74,10 @@ pub struct Job {
     pub spare: Option<u64>,
     /// Directories that nobody needs if it does not succeed.
     #[serde(default)]
-    pub scratch: Vec<Scratch>,
+    pub scratch: Vec<Directory>,
+    /// Directories that StreamFlow has made for it.
+    #[serde(default)]
+    pub directories: Vec<Directory>,
     /// Directories that it finds at other places, if that can be had.
     #[serde(default, deserialize_with = "or_default")]
     pub mounts: Vec<Mount>,
@@ -95,10 +99,10 @@ pub struct Mount {
     pub at: PathBuf,
 }
 
-/// A directory that is removed with all that is in it.
+/// A directory, by its absolute path.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub struct Scratch(#[serde(deserialize_with = "absolute_path")] pub PathBuf);
+pub struct Directory(#[serde(deserialize_with = "absolute_path")] pub PathBuf);
 
 impl Job {
     /// Reads `job.json`.
@@ -111,14 +115,24 @@ impl Job {
         Self::read(&bytes).map_err(at)
     }
 
+    /// Closes the directories that StreamFlow has made for it to other users; see `ownership::close`.
+    pub fn close_directories(&self) -> Result<(), String> {
+        let directories = self.directories.iter().map(|Directory(path)| path.as_path());
+        let targets = self.inputs.iter().filter_map(|input| match &input.target {
+            Target::Fifo(path) | Target::File(path) => Some(path.as_path()),
+            Target::Stdin => None,
+        });
+        ownership::close(directories, targets)
+    }
+
     /// Removes the directories that nobody needs if it does not succeed.
     pub fn remove_scratch(&self) {
-        self.scratch.iter().for_each(|Scratch(path)| drop(std::fs::remove_dir_all(path)));
+        self.scratch.iter().for_each(|Directory(path)| drop(std::fs::remove_dir_all(path)));
     }
 
     /// Whether less than so many bytes are free where the first of these directories is.
     pub fn scratch_has_less_than(&self, bytes: u64) -> bool {
-        self.scratch.first().is_some_and(|Scratch(path)| free(path).is_ok_and(|free| free < bytes))
+        self.scratch.first().is_some_and(|Directory(path)| free(path).is_ok_and(|free| free < bytes))
     }
 
     /// Whether there is more to notice than that it is cancelled, which is looked for now and then.

@@ -81,7 +81,7 @@ use self::usage::Spent;
 
 /// The number of the protocol is raised, here and in `streamflow_io/runtime/build.py`, by each change of it that a driver,
 /// as it was before, would not understand.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 5");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 6");
 
 /// The node runtime of StreamFlow-IO
 #[derive(Parser)]
@@ -119,6 +119,13 @@ enum Command {
         /// A mount whose users are all trusted, whatever its mode, and what it is mounted on, would let others do
         #[arg(long, value_name = "MOUNT")]
         within: Vec<PathBuf>,
+    },
+    /// End what is left of jobs whose serve and exec were killed, and remove their run directory: exit code 1 if one of these
+    /// lives on
+    Clear {
+        /// The run directory
+        #[arg(long, value_name = "PATH")]
+        directory: PathBuf,
     },
     /// Try whether a serve that knows the key answers at an address, or whether one lives on this kernel
     Reach {
@@ -267,6 +274,7 @@ fn main() -> ExitCode {
             let converse = converse.then_some(Duration::from_secs(patience));
             serve::run(&directory, serve::Options { remote, shared, listen, tls, converse, readable, trusted, within })
         }
+        Command::Clear { directory } => serve::clear(&directory),
         Command::Reach { run: Some(run), .. } => alive::reach(&run),
         Command::Reach { address, key, tls, .. } => {
             link::reach(&address.unwrap_or_default(), &key.unwrap_or_default(), tls)

@@ -30,6 +30,7 @@ use self::jobs::Jobs;
 use self::lifeline::Lifeline;
 use self::output::Output;
 use self::remote::Remote;
+pub use self::sweep::clear;
 use crate::{json, link, ownership};
 
 /// Where the driver is, and the jobs are.

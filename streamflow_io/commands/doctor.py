@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.text import Text
 from streamflow.persistence.sqlite import DEFAULT_SQLITE_CONNECTION
 
+from streamflow_io.files import stranger
 from streamflow_io.run.locked_database import WHAT_TO_DO, locked_now
 from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
@@ -110,7 +111,7 @@ def run(arguments: argparse.Namespace) -> Diagnosis:
         return Diagnosis(subject, tuple(findings))
     findings = [_plugin(), _runtime()]
     if findings[-1].works:
-        findings += asyncio.run(_try_here(arguments.workdir))
+        findings += [*asyncio.run(_try_here(arguments.workdir)), _work_directory(Path(arguments.workdir))]
     return Diagnosis("this machine", (*findings, _inotify(), _data_directory(), _database(), _locks(), _javascript()))
 
 
@@ -145,6 +146,20 @@ async def _try_here(workdir: str) -> list[Finding]:
                 await runtime.close()
     except (OSError, NodeRuntimeError) as error:
         return [Finding("jobs", False, f"{workdir}: {error}", "name a directory that you can write to: --workdir")]
+
+
+def _work_directory(directory: Path) -> Finding:
+    """Whether streams are safe there, and where StreamFlow has jobs that have no `workdir`."""
+    name, otherwise = "work directory", "nothing streams there: `streamflow-io explain SFIO-S026`"
+    places = [directory, directory / "streamflow"] if directory == Path(tempfile.gettempdir()) else [directory]
+    try:
+        whys = [stranger(place, own_may_be_shared=True) for place in places if place.exists()]
+    except OSError as error:
+        return Finding(name, None, f"{directory}: {error.strerror}")
+    found = [why for why in whys if why is not None]
+    if found:
+        return Finding(name, False, found[0], otherwise)
+    return Finding(name, True, f"nobody else can replace what is in {directory}")
 
 
 def _links(directory: Path) -> Finding:

@@ -1,6 +1,6 @@
 """Messages that have more to say than a line, by their codes. Pure."""
 
-from .codes import Code, coded
+from .codes import Code, coded, is_about
 from .explanations import EXPLANATIONS, Case, Explanation
 
-__all__ = ["EXPLANATIONS", "Case", "Code", "Explanation", "coded"]
+__all__ = ["EXPLANATIONS", "Case", "Code", "Explanation", "coded", "is_about"]

@@ -40,6 +40,8 @@ class Code(str, Enum):
     ONE_END = "SFIO-S023"
     ASKS_BY_PATH = "SFIO-S024"
     RULE_UNMET = "SFIO-S025"
+    UNSAFE_WORKDIR = "SFIO-S026"
+    STREAM_REPLACED = "SFIO-S027"
 
     NO_GATE = "SFIO-N001"
     NO_INOTIFY = "SFIO-N002"
@@ -68,6 +70,11 @@ class Code(str, Enum):
     CAPIO_NOT_FOR_EDGE = "SFIO-C002"
     CAPIO_NOT_FOR_STEP = "SFIO-C003"
     CAPIO_GIVEN_UP = "SFIO-C004"
+
+
+def is_about(text: str, code: Code) -> bool:
+    """Whether a message ends in a code."""
+    return text.endswith(f"[{code.value}]")
 
 
 def coded(text: str, code: Code) -> str:

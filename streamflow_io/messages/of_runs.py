@@ -169,6 +169,39 @@ RUNS = {
         ),
         "hints.md",
     ),
+    Code.UNSAFE_WORKDIR: Explanation(
+        "Another user could replace what is in a work directory",
+        "A stream is a FIFO in the directory of its reader's job. Whoever may rename a directory above the FIFO could "
+        "put a file there, and the reader would read that. So each directory on the way, and each link, has to belong "
+        "to you or to root. A directory to which others may write has to be sticky. On the driver's machine, a group "
+        "may write to directories that belong to you.",
+        (
+            Case(
+                "Nothing streams on L, all is as with plain StreamFlow: the work directory W is not safe: ...",
+                "Set `workdir` in the deployment, or in the target of a binding, to a directory of your own. Jobs of "
+                "the driver's machine without a binding have their work directory in `TMPDIR`.",
+            ),
+        ),
+        "operating-on-a-cluster.md#the-work-directory",
+    ),
+    Code.STREAM_REPLACED: Explanation(
+        "Something else is in the place of a stream that nobody has opened",
+        "The command has succeeded, and has not opened the FIFO of its input. At the end another file is there, or "
+        "another directory: the command may have read bytes that the producer did not write. So the job fails.",
+        (
+            Case(
+                "nobody has opened the stream FIFO, and something else is in its place",
+                "If the command itself replaces its input, take `streamable` off that input. If not, another user may "
+                "have done so: look who may write to the directories above.",
+            ),
+            Case(
+                "D: user N has put a directory there",
+                "StreamFlow has made the directory of the job for all users, and user N came before the job began. The "
+                "job has read nothing. Ask that user, or choose a `workdir` that others cannot enter.",
+            ),
+        ),
+        "operating-on-a-cluster.md#the-work-directory",
+    ),
     Code.NO_GATE: Explanation(
         "System calls cannot be held here",
         "The gate, and the answer to tools that ask for the size of a stream, need seccomp user notification (Linux "

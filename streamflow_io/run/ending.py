@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowException, WorkflowExecutionException
 from streamflow.core.workflow import CommandOutput, Job, Status
 
-from streamflow_io.messages import Code, coded
+from streamflow_io.messages import Code, coded, is_about
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import ExitEvent
 
@@ -122,6 +122,9 @@ async def check_exit(
         if attempt.gave_way:
             raise GaveWayError
         _check_producers(producers)
+    if exit_event.message is not None and is_about(exit_event.message, Code.STREAM_REPLACED):
+        # Who has replaced its stream could replace what it would read in another attempt.
+        raise UnrecoverableWorkflowException(f"FAILED Job {job.name}: {exit_event.message}")
     if exit_event.message is not None:
         is_from_outside = exit_event.is_from_outside and not exit_event.has_opened_again
         raise JobFailedError(f"FAILED Job {job.name}: {exit_event.message}", is_from_outside)

@@ -388,6 +388,7 @@ class Execution:
                 ),
                 "inputs": (*streams, *part_inputs(self._job.inputs, self._learned.parts(), link)),
                 "gates": tuple(gated_input(*read, runtime) for read in producers if read[0].source.gate is not None),
+                "directories": self._run.reach.made_for(self._job),
             }
         )
         return self._run.recorder.told(split.asked(spec), self._step, self._job, runtime.place)

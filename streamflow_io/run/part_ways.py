@@ -168,7 +168,7 @@ class PartWays:
         location: AvailableLocation,
         file: FoundFile | None,
     ) -> bool:
-        runtime = await self._runtimes.at(location.location, target.workdir)
+        runtime = await self._runtimes.for_streams_at(location.location, target.workdir)
         if runtime is home:
             return True
         unseen = "it is still written" if file is None else await runtime.why_not(file)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
 
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Job
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 
@@ -48,14 +50,24 @@ class Reach:
     async def runtime(self, job_name: str) -> NodeRuntime | None:
         """The node runtime where a job runs that has been scheduled; None: there is none."""
         try:
-            return await self._runtime(job_name)
+            workdir = self._jobs[job_name].target.workdir
+            return await self._runtimes.for_streams_at(self._location(job_name), workdir)
         except NodeRuntimeError as error:
             where = self._runtimes.deployments.where(self._location(job_name))
             why = str(error).removeprefix(f"{where.partition(' ')[2]}: ")
             self.fell_back(job_name, None, coded(f"no node runtime {where}: {why}", Code.NO_NODE_RUNTIME))
             plain = f"Nothing streams {where}, all is as with plain StreamFlow: {why}"
-            self._warn(where, coded(plain, Code.NO_NODE_RUNTIME))
+            self._warn(plain, coded(plain, Code.NO_NODE_RUNTIME))  # Work directories at one place may differ in it.
             return None
+
+    def made_for(self, job: Job) -> tuple[str, ...]:
+        """The directories of a job that StreamFlow has made for it in its work directory.
+
+        Another one, as a `dockerOutputDirectory`, may be for others, too.
+        """
+        workdir = PurePosixPath(self._jobs[job.name].target.workdir)
+        directories = (str(job.input_directory), str(job.output_directory))
+        return tuple(path for path in directories if workdir in PurePosixPath(path).parents)
 
     async def measured_job(self, job_name: str, otherwise: str) -> NodeJob | None:
         """A new job of the node runtime where a job runs that is only measured; None: there is none.
@@ -63,7 +75,8 @@ class Reach:
         :param otherwise: what is said of that
         """
         try:
-            return await (await self._runtime(job_name)).create_job(job_name)
+            workdir = self._jobs[job_name].target.workdir
+            return await (await self._runtimes.at(self._location(job_name), workdir)).create_job(job_name)
         except NodeRuntimeError as error:
             location = self._location(job_name)
             where = "in this run" if location.local else self._runtimes.deployments.where(location)
@@ -102,9 +115,6 @@ class Reach:
             self._recorded.add(found)
             fallback = {"job": job_name, "step": step, "output": output, "reason": reason, "without": without}
             self._record(FallbackRecord(time=time.time(), **fallback))
-
-    async def _runtime(self, job_name: str) -> NodeRuntime:
-        return await self._runtimes.at(self._location(job_name), self._jobs[job_name].target.workdir)
 
     def _location(self, job_name: str) -> ExecutionLocation:
         return self._jobs[job_name].locations[0]

@@ -7,34 +7,35 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from .access import Access
 from .build import other_build
-from .node_runtime import NodeRuntimeError
+from .node_runtime import NodeRuntimeError, unsafe_workdir
 
 DIRECTORY = ".streamflow-io"
 # e_machine of an ELF file, and what `uname -m` says there.
 _MACHINES = {3: "i686", 22: "s390x", 21: "ppc64le", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _SAID = re.compile(r"^sfio:(\w+)=(.*)$", re.MULTILINE)
 # Marked, because what starts a shell may print, too. `way` says why another user could put something of his into a
-# directory, as :mod:`streamflow_io.files`: before that nothing in there is run, and nothing of another content.
-_CHECK = """
+# directory, as :mod:`streamflow_io.files`; `here` says it of the working directory, as it was told, too: links count.
+_WAYS = """
 set -f; umask 022; LC_ALL=C; export LC_ALL
 say() {{ printf 'sfio:%s=%s\\n' "$1" "$2"; }}
 say system "$(uname -s)"; say machine "$(uname -m)"
 me=$(id -u); set -- $(ls -ldn /); top=$3
-mounts=:; for mount in {mounts}; do mounts=$mounts$(cd "$mount" 2>/dev/null && pwd -P):; done
+mounts=:; for mount in {mounts}; do mount=$(cd "$mount" 2>/dev/null && pwd -P) && mounts=$mounts$mount:; done
 way() {{
     part=$1
     while :; do
-        case $mounts in *":$part:"*) return 0 ;; esac
+        case $mounts in *":$(cd "$part" 2>/dev/null && pwd -P):"*) return 0 ;; esac
         set -- $(ls -ldn "$part"); open="others may write to $part, which is not sticky"
         case $3 in 0 | "$me" | "$top" | {driver}) ;; *) echo "$part belongs to user $3"; return ;; esac
         case $1 in
+        l*) ;;
         ?????????[tT]*) ;;
         ????????w*) echo "$open"; return ;;
         ?????w*) test "$4 $(id -g)" = "$me $me" || {{ echo "$open"; return; }} ;;
@@ -43,6 +44,12 @@ way() {{
         part=${{part%/*}}; part=${{part:-/}}
     done
 }}
+here() {{ why=$(way "$(pwd -P)"); test -n "$why" || why=$(way "$(pwd -L)"); }}
+""".lstrip()
+# Nothing in a directory of others is run, and nothing of another content.
+_CHECK = (
+    _WAYS
+    + """
 for temporary in "${{TMPDIR:-/tmp}}" /tmp; do
     temporary=$(cd "$temporary" && pwd -P) && why=$(way "$temporary") && test -z "$why" && break
 done
@@ -52,13 +59,15 @@ name={name}; mode=755; test {driver} = none || {{ name=$name-$me; mode=711; }}
 test -d "$name" || mkdir -m $mode "$name" 2>/dev/null || test -d "$name" || mkdir -m $mode "$name" || exit 1
 cd "$name" || exit 1
 say directory "$(pwd -P)"
-why=$(way "$(pwd -P)"); test -n "$why" || test -O . || why="$(pwd -P) belongs to another user"
+here; test -n "$why" || test -O . || why="$(pwd -P) belongs to another user"
 if test -n "$why"; then say foreign "$why"; exit; fi
 if test -f {binary} && test -O {binary}; then
     sum=$(sha256sum < {binary} 2>/dev/null)
     if test "${{sum%% *}}" = {digest}; then say version "$(./{binary} --version 2>&1)"; fi
 fi
 """.strip()
+)
+_LOOK = _WAYS + 'mkdir -p {workdir} && cd {workdir} && here && say way "$why"'
 
 
 @dataclass(frozen=True)
@@ -185,10 +194,8 @@ async def _check(
     access: Access, workdir: str, binary: Binary, neighbours: Neighbours | None
 ) -> tuple[Binary, Delivered, str | None]:
     """The binary that is for there, where things are, and what `--version` prints if the binary is there."""
-    user, mounts = ("none", ()) if neighbours is None else (str(neighbours.user), neighbours.mounts)
-    words = {"workdir": workdir, "name": DIRECTORY, "binary": binary.name, "digest": binary.digest, "driver": user}
-    quoted = {word: shlex.quote(value) for word, value in words.items()}
-    text, code = await access.run(_CHECK.format(**quoted, mounts=shlex.join(mounts)))
+    words = {"workdir": workdir, "name": DIRECTORY, "binary": binary.name, "digest": binary.digest}
+    text, code = await access.run(_script(_CHECK, words, neighbours))
     said = dict(_SAID.findall(text))
     machine = f"{said.get('system')} {said.get('machine')}"
     if "machine" in said and (said["system"] != "Linux" or not binary.runs_on(said["machine"])):
@@ -204,8 +211,31 @@ async def _check(
         raise NodeRuntimeError(f"{access.name}: no directory for temporary files is safe: {said['open']}: set TMPDIR")
     needed = {"directory", "temporary"} if neighbours is None else {"directory"}
     if code != 0 or not needed <= said.keys():
-        why = "; ".join(line for line in text.splitlines() if not line.startswith("sfio:"))
-        raise NodeRuntimeError(f"{access.name}: {workdir} cannot be used: {why or f'exit code {code}'}")
+        raise _unusable(access, workdir, text, code)
     directory = PurePosixPath(said["directory"])
     where = Delivered(directory / binary.name, directory, PurePosixPath(said.get("temporary", "/tmp")))
     return binary, where, said.get("version")
+
+
+async def check_workdir(access: Access, workdir: str, neighbours: Neighbours | None) -> None:
+    """Make a work directory at a location, where it is missing, and look who could replace what is in it.
+
+    :raises NodeRuntimeError: if another user could, or if that cannot be told
+    """
+    text, code = await access.run(_script(_LOOK, {"workdir": workdir}, neighbours))
+    why = dict(_SAID.findall(text)).get("way")
+    if code != 0 or why is None:
+        raise _unusable(access, workdir, text, code)
+    if why:
+        raise unsafe_workdir(workdir, why)
+
+
+def _script(script: str, words: Mapping[str, str], neighbours: Neighbours | None) -> str:
+    user, mounts = ("none", ()) if neighbours is None else (str(neighbours.user), neighbours.mounts)
+    quoted = {word: shlex.quote(value) for word, value in {**words, "driver": user}.items()}
+    return script.format(**quoted, mounts=shlex.join(mounts))
+
+
+def _unusable(access: Access, workdir: str, text: str, code: int) -> NodeRuntimeError:
+    why = "; ".join(line for line in text.splitlines() if not line.startswith("sfio:"))
+    return NodeRuntimeError(f"{access.name}: {workdir} cannot be used: {why or f'exit code {code}'}")

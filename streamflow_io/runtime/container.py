@@ -83,7 +83,8 @@ class ContainerRuntime(LinkedRuntime):
         # The engine takes long to start anything: what is needed is brought there meanwhile.
         opening = asyncio.create_task(access.converse())
         try:
-            delivered = await deliver(access, workdir, binary, Neighbours(user, place.volumes))
+            neighbours = Neighbours(user, place.volumes)
+            delivered = await deliver(access, workdir, binary, neighbours)
             # Others, who may run as other users, must not guess it.
             name = f"streamflow-io-{os.getpid()}-{os.urandom(16).hex()}"
             conversation = await opening
@@ -94,6 +95,7 @@ class ContainerRuntime(LinkedRuntime):
             await asyncio.shield(_abandon(opening, cls.stop_seconds))
             raise
         runtime = cls(access, delivered, name, place, conversation, links)
+        runtime._workdir = workdir, neighbours
         runtime._listens(event)
         return runtime
 
@@ -133,7 +135,10 @@ class ContainerRuntime(LinkedRuntime):
         await self._send({"limit": job.identifier, "spec": json.loads(text)})
 
     async def close(self) -> None:
+        self._ends = True
         self._reassuring.cancel()
+        if self._clearing is not None:
+            await self._clearing
         await asyncio.shield(self._conversation.close(self.stop_seconds))
         await asyncio.wait({self._following}, timeout=self.stop_seconds)
         self._following.cancel()

@@ -69,7 +69,9 @@ class Deployments:
 
     def where(self, location: ExecutionLocation) -> str:
         """Where jobs of a location run, for people, with its preposition."""
-        name = None if location.local else self._container(location)
+        if location.local:
+            return "on the driver's node"
+        name = self._container(location)
         return f"on {location}" if name is None else f"in {name}"
 
     def _container(self, location: ExecutionLocation) -> str | None:

@@ -21,7 +21,7 @@ from streamflow_io.files import stranger
 from .binary import DIRECTORY
 from .build import other_build
 from .conversation import ProcessConversation, follow, ready
-from .node_runtime import ENDED, Made, NodeJob, NodeRuntime, NodeRuntimeError
+from .node_runtime import ENDED, Made, NodeJob, NodeRuntime, NodeRuntimeError, unsafe_workdir
 from .place import Place
 from .protocol import FileIdentity, FoundFile
 from .session_job import LocalSessionJob
@@ -60,7 +60,7 @@ class EmbeddedRuntime(NodeRuntime):
     def __init__(self, binary: Path, directory: Path, conversation: ProcessConversation) -> None:
         super().__init__("the driver's node", str(binary), directory)
         self._conversation = conversation
-        self._following = asyncio.create_task(follow(conversation, self, "sfio-node", ENDED))
+        self._following = asyncio.create_task(self._follow())
 
     @staticmethod
     def check_this_node() -> None:
@@ -119,6 +119,19 @@ class EmbeddedRuntime(NodeRuntime):
         # In place: to change threads takes longer than this one call, and every job waits for it.
         os.mkdir(job.directory, 0o700 if self.place is None else 0o711)
         return job
+
+    async def check_workdir(self, workdir: str) -> None:
+        def look() -> str | None:
+            directory = Path(workdir)
+            directory.mkdir(parents=True, exist_ok=True)
+            return stranger(directory, own_may_be_shared=True)
+
+        try:
+            why = await asyncio.to_thread(look)
+        except OSError as error:
+            raise NodeRuntimeError(f"the work directory {workdir} cannot be looked at: {error.strerror}") from error
+        if why is not None:
+            raise unsafe_workdir(workdir, why)
 
     async def write_spec(self, job: NodeJob, text: str) -> None:
         # In one go: aiofiles changes threads for each of its operations, and every job waits for this.
@@ -180,6 +193,11 @@ class EmbeddedRuntime(NodeRuntime):
                 await process.wait()
         assert process.returncode is not None
         return said.decode(errors="replace").strip(), process.returncode
+
+    async def _follow(self) -> None:
+        await follow(self._conversation, self, "sfio-node", ENDED)
+        if await aiofiles.os.path.exists(self.directory):
+            await self._clear()
 
     async def close(self) -> None:
         await self._conversation.close(self.stop_seconds)

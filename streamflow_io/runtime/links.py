@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from .access import Access
+from .binary import Neighbours, check_workdir
 from .certificate import Certificate
 from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from .protocol import ReadyEvent
@@ -47,13 +48,27 @@ class LinkedRuntime(NodeRuntime):
         self._access = access
         self._links = links
         self._admitting: asyncio.Task[None] | None = None
+        self._clearing: asyncio.Task[None] | None = None
+        self._ends = False
+        #: The work directory that the binary was brought to, and who sees it there: nobody else can change it.
+        self._workdir: tuple[str | None, Neighbours | None] = None, None
 
     async def has_events(self, job: NodeJob) -> bool:
         self.check()
         return await self._access.has_file(job.events_path, self.directory, self.ended)
 
+    async def check_workdir(self, workdir: str) -> None:
+        known, neighbours = self._workdir
+        if workdir != known:
+            await check_workdir(self._access, workdir, neighbours)
+
     async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
         return await self._access.call(words, seconds)
+
+    def lose(self, reason: str) -> None:
+        super().lose(reason)
+        if not self._ends and self._clearing is None:
+            self._clearing = asyncio.create_task(self._clear())
 
     def _listens(self, ready: ReadyEvent) -> None:
         """Take what `serve` has said of where it listens."""

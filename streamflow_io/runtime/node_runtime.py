@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import PurePath, PurePosixPath
 from typing import Literal, TypeVar, cast
 
+from streamflow_io.messages import Code, coded
+
 from .new_limits import NewLimits
 from .place import Place
 from .protocol import (
@@ -38,6 +40,8 @@ _REACH_SECONDS = 60.0
 _START_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 _ANSWER_SECONDS = 10.0
+# Jobs of a `serve` that was killed alone end within 10 s.
+_CLEAR_SECONDS = 20.0
 # How long a comparison may take: to begin, and in bytes per second.
 _COMPARE_SECONDS = 600.0
 _SLOWEST = 10_000_000
@@ -51,6 +55,15 @@ Made = TypeVar("Made", bound="NodeJob")
 
 class NodeRuntimeError(Exception):
     """The node runtime cannot be used; says why."""
+
+
+def unsafe_workdir(workdir: str, why: str) -> NodeRuntimeError:
+    """The error of a work directory in which another user could put files in the place of what streams.
+
+    :param why: as :func:`streamflow_io.files.stranger` says it
+    """
+    choose = "set another `workdir` for the deployment, or another TMPDIR where it has no `workdir`"
+    return NodeRuntimeError(coded(f"the work directory {workdir} is not safe: {why}: {choose}", Code.UNSAFE_WORKDIR))
 
 
 class AttemptLostError(NodeRuntimeError):
@@ -325,6 +338,13 @@ class NodeRuntime(ABC):
         """The file with the key of the run; there is one where there is an address."""
         return PurePosixPath(self.directory, "key")
 
+    @abstractmethod
+    async def check_workdir(self, workdir: str) -> None:
+        """Make a work directory of jobs if it is missing, and look who could replace what is in it.
+
+        :raises NodeRuntimeError: if another user could, with the reason, or if that cannot be told
+        """
+
     async def create_job(
         self,
         name: str,
@@ -544,6 +564,20 @@ class NodeRuntime(ABC):
             job.receive(event)
             if isinstance(event, ExitEvent):
                 del self._jobs[event.job]
+
+    async def _clear(self) -> None:
+        """End what is left of jobs when `serve` and all of `exec` were killed: nobody else can.
+
+        Where a container or a machine is gone, nothing is left.
+        """
+        words = [self.binary, "clear", "--directory", str(self.directory)]
+        try:
+            said, _ = await self.run(words, _CLEAR_SECONDS)
+        except NodeRuntimeError as error:
+            logger.debug(f"{self.directory} at {self.location} cannot be cleared: {error}")
+        else:
+            if said.startswith("sfio-node: "):
+                logger.warning(f"{self.location}: processes of jobs may be left: {said.removeprefix('sfio-node: ')}")
 
     def lose(self, reason: str) -> None:
         """Nothing more will come; no job can be created any more."""

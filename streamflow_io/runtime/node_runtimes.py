@@ -53,6 +53,7 @@ class NodeRuntimes:
         self._key = secrets.token_hex(32)
         self.deployments = Deployments(context, contained)
         self._runtimes: dict[str, asyncio.Task[NodeRuntime]] = {}
+        self._checks: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def at(self, location: ExecutionLocation, workdir: str | None = None) -> NodeRuntime:
         """The node runtime at a location.
@@ -64,6 +65,18 @@ class NodeRuntimes:
         if node not in self._runtimes:
             self._runtimes[node] = asyncio.create_task(self._start(location, workdir))
         return await asyncio.shield(self._runtimes[node])
+
+    async def for_streams_at(self, location: ExecutionLocation, workdir: str) -> NodeRuntime:
+        """The node runtime at a location where jobs may stream that have this work directory.
+
+        :raises NodeRuntimeError: also if another user could put files in the place of what streams
+        """
+        runtime = await self.at(location, workdir)
+        key = location_node(location), workdir
+        if key not in self._checks:
+            self._checks[key] = asyncio.create_task(runtime.check_workdir(workdir))
+        await asyncio.shield(self._checks[key])
+        return runtime
 
     async def close(self) -> None:
         """End all of them; nothing is left."""

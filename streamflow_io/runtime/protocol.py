@@ -309,6 +309,7 @@ class JobSpec(_Spec):
     :ivar seconds: it is ended after so many, without those in which it waited for a processor; None: it is not
     :ivar spare: it is ended when less than so many bytes are free where its first scratch directory is; None: it is not
     :ivar scratch: directories that are removed if it does not succeed; None: as an empty list
+    :ivar directories: of the job, in which others are not to change anything; None: as an empty list
     :ivar mounts: directories that it finds at other places, if that can be had; None: as an empty list
     :ivar excerpts: what tells them from their files is told; None: as an empty list
     :ivar confined: it can change nothing but what is there, where the kernel can see to that; None: it can
@@ -333,6 +334,7 @@ class JobSpec(_Spec):
     seconds: int | None = None
     spare: int | None = None
     scratch: tuple[Path, ...] | None = None
+    directories: tuple[Path, ...] | None = None
     mounts: tuple[Mount, ...] | None = None
     excerpts: tuple[Excerpt, ...] | None = None
     confined: Literal[True] | None = None

@@ -53,7 +53,6 @@ class RemoteRuntime(LinkedRuntime):
         self._shared = shared
         self._output: Output | None = None
         self._process: int | None = None
-        self._ends = False
         self._following: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -76,11 +75,13 @@ class RemoteRuntime(LinkedRuntime):
             them; None: its run directory is of no concern to others
         :raises NodeRuntimeError: if it cannot be started, with one reason; nothing is left but the binary
         """
-        delivered = await deliver(access, workdir, binary, None if place is None else Neighbours(_ROOT))
+        neighbours = None if place is None else Neighbours(_ROOT)
+        delivered = await deliver(access, workdir, binary, neighbours)
         parent = delivered.directory if shared or place is not None else delivered.temporary
         # Others, who may run as other users, must not guess it.
         directory = parent / f"streamflow-io-{os.getpid()}-{os.urandom(4 if place is None else 16).hex()}"
         runtime = cls(access, delivered.binary, directory, shared, links, place)
+        runtime._workdir = workdir, neighbours
         try:
             runtime._listens(await runtime._serve())
             await runtime._admit()
@@ -161,8 +162,10 @@ class RemoteRuntime(LinkedRuntime):
         for trying in self._tried.values():
             trying.cancel()
         directory = shlex.quote(str(self.directory))
+        self._ends = True
+        if self._clearing is not None:
+            await self._clearing
         if self._following is not None and not self._following.done():
-            self._ends = True
             with contextlib.suppress(NodeRuntimeError):
                 await self._access.run(f"test -d {directory} && : > {directory}/end", _ANSWER_SECONDS)
             await asyncio.wait({self._following}, timeout=self.stop_seconds)

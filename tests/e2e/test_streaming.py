@@ -330,6 +330,18 @@ def test_a_host_where_there_can_be_no_runtime(hosts: Site, without: str) -> None
     check_gone(place)
 
 
+def test_another_user_of_a_host_cannot_replace_a_stream(hosts: Site) -> None:
+    """StreamFlow makes the directories of jobs there for all users."""
+    place = apart(hosts)
+    other = "setpriv --reuid=65534 --regid=65534 --clear-groups mv"
+    attack = "".join(f'{other} "{above}" "{above}.moved" && note moved; ' for above in ("${file%/*}", "${file%/*/*}"))
+    ours = place.run(chain(read_while_written(), consumer(f"note began; {attack}{READER}")))
+    assert ours.ok, ours.errors
+    assert ours.time("first") < ours.time("end")
+    assert (len(ours.times("began")), ours.times("moved")) == (1, [])
+    check_gone(place)
+
+
 def test_a_job_that_slurm_has_killed_has_failed(slurm: Site) -> None:
     """Plain StreamFlow takes its outputs for complete."""
     run = interrupted(slurm, lambda _: slurm.cancel_jobs())
@@ -350,6 +362,27 @@ def test_nothing_is_left_when_the_driver_ends(place: Site, number: signal.Signal
     assert run.times("all") == []
     if place.is_slurm:
         wait_until(lambda: not place.queue(), "the end of jobs that were ended", 40)
+    check_gone(place)
+
+
+#: Shell: stops all of `sfio-node` on a host, so that none can do anything about the death of another, and kills them.
+KILL_ALL = (
+    "for number in STOP KILL; do for p in /proc/[0-9]*; do "
+    "case $(readlink $p/exe) in *sfio-node*) kill -$number ${p#/proc/};; esac; done; done; true"
+)
+
+
+def test_nothing_is_left_where_all_of_the_node_runtime_was_killed_at_once(hosts: Site) -> None:
+    """What the shell of a job has started waits at a FIFO for ever."""
+    place = apart(hosts)
+    reader = f"note first; {{ {wait_for('killed')}cat $file; }} & wait; touch copy.txt host.txt"
+    path = place.write(chain(read_while_written(wait_for("killed")), consumer(reader)), {}, io=True)
+    driver = place.start(path)
+    until(lambda: "first" in (path.parent / "trace").read_text(), path)
+    login(place.laboratory, ADDRESSES[1], KILL_ALL)
+    ours = place.finish(driver, path, 60)
+    assert not ours.ok
+    assert "sfio-node serve has ended at " in ours.log
     check_gone(place)
 
 

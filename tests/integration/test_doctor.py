@@ -53,6 +53,16 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     assert "--workdir" in str(found["jobs"]["otherwise"])
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a directory away")
+def test_a_work_directory_of_another_user(tmp_path: Path) -> None:
+    """That below TMPDIR is the one of jobs that have no other."""
+    (theirs := tmp_path / "streamflow").mkdir()
+    os.chown(theirs, 65534, -1)
+    code, found = doctor(tmp_path, TMPDIR=str(tmp_path))
+    assert (code, found["work directory"]["works"]) == (1, False)
+    assert found["work directory"]["detail"] == f"{theirs} belongs to user 65534"
+
+
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
 def test_a_data_directory_that_cannot_be_written(tmp_path: Path) -> None:
     tmp_path.joinpath("data").mkdir(mode=0o500)

@@ -224,3 +224,26 @@ def test_nothing_is_left_when_the_node_runtime_is_killed(bench: Bench, victim: s
     run = bench.finish(process, path)
     assert not run.ok
     wait_for(lambda: bench.leftovers() == [])
+
+
+def kill_all(pids: list[int]) -> None:
+    """Kill processes so that none of them can do anything about the death of another."""
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            os.kill(pid, number)
+
+
+@pytest.mark.parametrize("retries", [False, True])
+def test_nothing_is_left_when_all_of_the_node_runtime_is_killed_at_once(bench: Bench, retries: bool) -> None:
+    """Nobody but the driver lives then. What a shell has started is about to wait at a FIFO for ever."""
+    reader = 'note read; { until [ -e "$TRACE.killed" ]; do sleep 0.01; done; cat $file; } & wait'
+    document = pipeline("note start; while true; do echo line; sleep 0.1; done", reader)
+    path = bench.write(document, {}, io=True, **(RETRY if retries else {}))
+    process = bench.start(path)
+    wait_for(noted(path, "read"))
+    kill_all([int(line.split()[1].rstrip(":")) for line in bench.leftovers() if "sfio-node " in line])
+    path.with_name("trace.killed").touch()
+    run = bench.finish(process, path)
+    assert not run.ok
+    assert "sfio-node serve has ended" in run.log
+    assert bench.leftovers() == []

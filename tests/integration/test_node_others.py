@@ -114,6 +114,85 @@ def test_events_that_others_may_not_read(place: Path) -> None:
         assert job.wait() != 0
 
 
+def jobs_for_all(base: Path) -> Path:
+    """Directories of a job as StreamFlow makes them on hosts, whatever the mask is."""
+    for directory in (job := base / "job", job / "one"):
+        directory.mkdir()
+        directory.chmod(0o777)
+    return job
+
+
+@needs_root
+def test_nobody_puts_anything_in_the_place_of_a_stream(place: Path) -> None:
+    """Where directories of jobs are made for all."""
+    job = jobs_for_all(place)
+    with node(place) as running:
+        (running.base / "out").mkdir()
+        fifo, go = job / "one" / "f", running.base / "go"
+        stream = running.stream("p", running.base / "out" / "p", fifo)
+        script = f"until [ -e {go} ]; do sleep 0.01; done; cat {fifo} > {running.base}/copy"
+        reader = running.shell("c", script, inputs=[stream], directories=[str(job)])
+        reader.wait_for("started")
+        assert fifo.is_fifo()
+        assert as_stranger("mv", fifo, fifo.with_name("moved")).returncode != 0
+        assert as_stranger("mv", fifo.parent, job / "moved").returncode != 0
+        go.touch()
+        written = output(running.base / "out", "p")
+        assert running.shell("p", f"echo ours > {running.base}/out/p", outputs=[written]).wait() == 0
+        assert reader.wait() == 0
+        assert (running.base / "copy").read_text() == "ours\n"
+
+
+@needs_root
+def test_a_directory_that_another_user_has_put_there_gets_no_stream(place: Path) -> None:
+    job = jobs_for_all(place)
+    (job / "one").rename(job / "moved")
+    as_stranger("mkdir", "-m", "777", job / "one")
+    with node(place) as running:
+        stream = running.stream("p", place / "p", job / "one" / "f")
+        reader = running.shell("c", "exit 0", inputs=[stream], directories=[str(job)], stderr=subprocess.DEVNULL)
+        assert reader.wait() != 0
+        assert reader.exit()["message"] == f"{job}/one: user {STRANGER} has put a directory there [SFIO-S027]"
+        assert os.listdir(job / "one") == []
+
+
+@pytest.mark.parametrize("ends", ["exit 0", "rm {fifo}", "head -c 1 {fifo}"])
+def test_a_command_need_not_read_its_stream(runtime: Node, ends: str) -> None:
+    (place := runtime.base / "in" / "one").mkdir()
+    (runtime.base / "out" / "p").touch()
+    runtime.shell("p", f"echo ours > {runtime.base}/out/p", outputs=[output(runtime.base / "out", "p")])
+    stream = runtime.stream("p", runtime.base / "out" / "p", place / "f")
+    reader = runtime.shell("c", ends.format(fifo=place / "f"), inputs=[stream])
+    assert (reader.wait(), reader.exit()["success"]) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "replaced",
+    [
+        "mv one moved; mkdir one; echo theirs > one/f",
+        "mv one/f moved; echo theirs > one/f",
+        "mv one/f moved; mkfifo one/f; touch ../go; echo theirs > one/f",
+        "mv one moved",
+    ],
+)
+def test_what_was_read_in_the_place_of_a_stream_does_not_count(runtime: Node, replaced: str) -> None:
+    """Whoever has put it there."""
+    (place := runtime.base / "in" / "one").mkdir()
+    stream = runtime.stream("p", runtime.base / "out" / "p", place / "f")
+    reader = runtime.shell(
+        "c", f"until [ -e {runtime.base}/go ]; do sleep 0.01; done; cat {place}/f; true", inputs=[stream]
+    )
+    reader.wait_for("started")
+    attack = subprocess.Popen(["sh", "-c", f"cd {runtime.base}/in; {replaced}; touch ../go"])
+    assert reader.wait() != 0
+    message = f"input in: nobody has opened the stream {place}/f, and something else is in its place [SFIO-S027]"
+    assert (reader.exit()["success"], reader.exit()["message"]) == (False, message)
+    assert attack.wait(10) == 0
+    for moved in runtime.base.glob("in/**/*"):
+        if moved.is_fifo():
+            moved.unlink()  # Nobody else knows where it is.
+
+
 @needs_root
 def test_a_user_who_is_trusted(place: Path) -> None:
     """The driver owns what the serve of a container works in."""

@@ -15,6 +15,7 @@ from streamflow_io.learned.store import LearnedLimits
 from streamflow_io.telemetry.records import EndRecord
 from streamflow_io.telemetry.writer import TelemetryWriter
 from tests.cwl import Bench, streamable, tool, workflow
+from tests.integration.test_faults import noted, wait_for
 from tests.node_support import node_binary
 
 STRANGER = 65534
@@ -56,6 +57,10 @@ def test_who_is_a_stranger(place: Path) -> None:
     os.chown(ours, -1, STRANGER)
     ours.chmod(0o775)
     assert stranger(ours) == f"others may write to {ours}, which is not sticky"
+    # The user lets the group in; the group could not let itself in.
+    assert stranger(ours, own_may_be_shared=True) is None
+    ours.chmod(0o777)
+    assert stranger(ours, own_may_be_shared=True) == f"others may write to {ours}, which is not sticky"
 
 
 @needs_root
@@ -111,3 +116,57 @@ def test_telemetry_is_not_written_where_others_can_change_it(place: Path, caplog
     with TelemetryWriter(lambda: place / "runs" / "telemetry.jsonl") as writer:
         writer.write(EndRecord(time=1.0))
     assert os.listdir(place / "runs") == []
+
+
+#: Puts a file of its own in the place of the first FIFO that it finds below its working directory.
+ATTACK = """
+until fifo=$(find . -type p 2> /dev/null | head -n 1) && [ -n "$fifo" ]; do sleep 0.01; done
+job=${fifo#./}; mv "${job%%/*}" moved && mkdir -p "${fifo%/*}" && echo theirs > "$fifo"
+"""
+
+
+@needs_root
+def test_a_stranger_who_owns_the_work_directory_is_not_read(bench: Bench, place: Path) -> None:
+    """The other user has made it for all before the first run, and looks for streams in it."""
+    temporary = place / "tmp"
+    temporary.mkdir()
+    temporary.chmod(0o1777)
+    as_stranger("mkdir", "-m", "777", temporary / "streamflow")
+    producer = tool("echo ours; sleep 1", {}, {"out": streamable("stdout")}, stdout="out.txt")
+    waits = "i=0; while [ -p $file ] && [ $((i+=1)) -lt 30 ]; do sleep 0.1; done; cat $file"
+    consumer = tool(waits, {"file": streamable()}, {"read": "stdout"}, stdout="read.txt")
+    steps = {"a": {"run": producer, "in": {}}, "b": {"run": consumer, "in": {"file": "a/out"}}}
+    path = bench.write(workflow({}, steps, {"read": "b/read"}), {}, io=True)
+    theirs = temporary / "streamflow"
+    with subprocess.Popen(["sh", "-c", ATTACK], cwd=theirs, user=STRANGER, group=STRANGER, extra_groups=[]) as attack:
+        run = bench.finish(bench.start(path, TMPDIR=str(temporary)), path)
+        attack.kill()
+    assert run.ok, run.errors
+    assert run.files["read.txt"] == b"ours\n"
+    assert f": the work directory {theirs} is not safe: {theirs} belongs to user {STRANGER}: set another" in run.log
+    assert run.log.count("Nothing streams") == 1
+    assert bench.leftovers() == []
+
+
+@pytest.mark.parametrize("config", [{}, {"declarations": "strict"}])
+def test_a_job_that_has_read_something_else_than_its_stream_fails(bench: Bench, config: dict[str, str]) -> None:
+    """Whoever has put it there, and however it was declared: it is not tried with the file."""
+    waits = 'until [ -e "$TRACE.go" ]; do sleep 0.02; done'
+    producer = tool(f"echo ours; {waits}", {}, {"out": streamable("stdout")}, stdout="out.txt")
+    consumer = tool(f"note began; {waits}; cat $file", {"file": streamable()}, {"read": "stdout"}, stdout="read.txt")
+    steps = {"a": {"run": producer, "in": {}}, "b": {"run": consumer, "in": {"file": "a/out"}}}
+    path = bench.write(workflow({}, steps, {"read": "b/read"}), {}, io=True, config=config)
+    process = bench.start(path)
+    wait_for(noted(path, "began"))
+    (fifo,) = (file for file in path.parent.glob("tmp/streamflow/*/*/out.txt") if file.is_fifo())
+    fifo.parent.rename(moved := fifo.parent.with_name("moved"))
+    fifo.parent.mkdir()
+    fifo.write_text("theirs\n")
+    path.with_name("trace.go").touch()
+    run = bench.finish(process, path)
+    assert not run.ok
+    assert run.files == {}
+    assert f"nobody has opened the stream {fifo}, and something else is in its place [SFIO-S027]" in run.log
+    assert run.times("began") == run.times("began")[:1]
+    (moved / fifo.name).unlink()  # Nobody else knows where it is.
+    assert bench.leftovers() == []

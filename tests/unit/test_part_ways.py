@@ -58,7 +58,7 @@ class Setting:
     home: Runtime = field(default_factory=Runtime)
     readers: dict[str, Runtime | None] = field(default_factory=dict)
 
-    async def at(self, location: str, workdir: str) -> Runtime:
+    async def for_streams_at(self, location: str, workdir: str) -> Runtime:
         if (runtime := self.readers[location]) is None:
             raise NodeRuntimeError(f"no node runtime at {location}")
         return runtime
@@ -87,7 +87,7 @@ class Setting:
         return PartWays(
             cast(Any, plan),
             cast(Any, SimpleNamespace(deployment_manager=manager)),
-            cast(Any, SimpleNamespace(at=self.at, deployments=deployments)),
+            cast(Any, SimpleNamespace(for_streams_at=self.for_streams_at, deployments=deployments)),
             cast(Any, SimpleNamespace(of=lambda *_: self.storage)),
             {"/split/0": cast(Any, here)},
         )

@@ -20,7 +20,7 @@ from streamflow.core.deployment import ExecutionLocation
 
 from streamflow_io.runtime import remote
 from streamflow_io.runtime.access import Access, Output
-from streamflow_io.runtime.binary import Binary, deliver
+from streamflow_io.runtime.binary import Binary, Neighbours, check_workdir, deliver
 from streamflow_io.runtime.certificate import Certificate
 from streamflow_io.runtime.deployments import Manner
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
@@ -184,6 +184,36 @@ async def test_a_program_of_another_user_is_not_run(access: Access, workdir: Pat
     delivered = await deliver(access, str(workdir), stand_in())
     assert Path(delivered.binary).stat().st_uid == 0
     assert not ran.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
+async def test_each_work_directory_is_looked_at(access: Access, workdir: Path, tmp_path: Path) -> None:
+    """Jobs of one location may have several; all that is above them counts, links too."""
+    async with serving(access, workdir) as runtime:
+        await runtime.check_workdir(str(workdir))
+        await runtime.check_workdir(str(tmp_path / "made" / "now"))
+        assert (tmp_path / "made" / "now").is_dir()
+        (theirs := tmp_path / "theirs").mkdir()
+        os.chown(theirs, STRANGER, -1)
+        (link := tmp_path / "link").symlink_to(workdir)
+        os.lchown(link, STRANGER, -1)
+        for unsafe, above in [(theirs, theirs), (theirs / "ours", theirs), (link / "ours", link)]:
+            with pytest.raises(NodeRuntimeError, match=f"{above} belongs to user {STRANGER}: set another `workdir`"):
+                await runtime.check_workdir(str(unsafe))
+        os.lchown(link, 0, -1)
+        await runtime.check_workdir(str(link / "ours"))
+        with pytest.raises(NodeRuntimeError, match=r"/dev/null/x cannot be used: .*mkdir"):
+            await runtime.check_workdir("/dev/null/x")
+
+
+async def test_a_mount_of_containers_may_be_open(access: Access, workdir: Path) -> None:
+    (inner := workdir / "inner").mkdir(parents=True)
+    workdir.chmod(0o777)
+    with pytest.raises(NodeRuntimeError, match=f"others may write to {workdir}, which is not sticky: set another"):
+        await check_workdir(access, str(inner), Neighbours(0))
+    await check_workdir(access, str(inner), Neighbours(0, [str(workdir)]))
+    (link := workdir.parent / "link").symlink_to(workdir)
+    await check_workdir(access, str(link / "inner"), Neighbours(0, ["/nowhere", str(workdir)]))
 
 
 async def test_run_directories_are_where_others_cannot_replace_them(

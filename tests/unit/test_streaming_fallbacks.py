@@ -23,6 +23,7 @@ from streamflow_io.run.attempts import Attempt, ProducerFailedError, StreamingJo
 from streamflow_io.run.barrier import RewrittenError, check_parts
 from streamflow_io.run.connector import JobConnector
 from streamflow_io.run.inputs import gated_input, input_stream
+from streamflow_io.run.reach import Reach
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.run.transfer import StreamingTransferStep
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
@@ -489,3 +490,12 @@ async def test_files_that_cannot_be_read_say_nothing_of_a_link_nor_this_of_them(
     assert await reader.obstacle(producer) is None
     assert not reader.shares_files(producer)
     assert await reader.obstacle(producer, gate=True) == "sfio-node: serve is gone"
+
+
+def test_what_is_made_for_a_job_is_in_its_work_directory() -> None:
+    """Only that is closed to others: a `dockerOutputDirectory` may be a volume that all have."""
+    allocation = SimpleNamespace(target=SimpleNamespace(workdir="/work"))
+    reach = Reach(cast(Any, None), {"/a/0": cast(Any, allocation)}, cast(Any, None), cast(Any, None))
+    for output, made in [("/work/2", ("/work/1", "/work/2")), ("/data", ("/work/1",)), ("/work", ("/work/1",))]:
+        job = SimpleNamespace(name="/a/0", input_directory="/work/1", output_directory=output)
+        assert reach.made_for(cast(Any, job)) == made

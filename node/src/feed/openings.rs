@@ -59,6 +59,11 @@ impl Openings {
         }
     }
 
+    /// Whether it was opened, as far as is told.
+    pub fn were_any(&self) -> bool {
+        self.count > 0
+    }
+
     /// Whether it was opened before.
     pub fn is_again(&self) -> bool {
         self.count > 1

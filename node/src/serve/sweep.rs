@@ -1,26 +1,74 @@
 //! Run directories of which nobody is left: all that belonged to them was killed at once, as with a container or by a machine
 //! that has stopped.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
 use nix::unistd::Uid;
 
 use super::directory;
+use crate::event::Seen;
+use crate::feed::remove_inputs;
 use crate::job::{Job, Target};
 use crate::pipe::remove_fifo;
-use crate::{alive, threads};
+use crate::{alive, threads, tree};
 
 /// How often a `serve` changes its run directory: one on another machine that shares it does not see that it lives.
 const BEAT: Duration = Duration::from_secs(600);
 /// After so long without a change nobody is believed to be there.
 const LEFT: Duration = Duration::from_secs(3600);
+
+/// So long a job may take to end by itself, when `serve` alone was killed.
+const FAREWELL: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// `sfio-node clear`: of one that the driver knows to be left. Who lives of it cleans up by itself.
+pub fn clear(run: &Path) -> i32 {
+    match fs::canonicalize(run).and_then(|run| clear_now(&run, Instant::now() + FAREWELL)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            eprintln!("sfio-node: {}: {error}", run.display());
+            1
+        }
+        _ => 0,
+    }
+}
+
+fn clear_now(run: &Path, deadline: Instant) -> io::Result<()> {
+    // serve and each exec hold a shared lock as long as they live.
+    let mut opened = File::open(run)?;
+    let _lock = loop {
+        match Flock::lock(opened, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => break Some(lock),
+            // Nobody has one where there are none.
+            Err((_, errno)) if errno != Errno::EWOULDBLOCK => break None,
+            Err((_, errno)) if Instant::now() >= deadline => return Err(errno.into()),
+            Err((still, _)) => opened = still,
+        }
+        sleep(PAUSE);
+        fs::symlink_metadata(run)?;
+    };
+    let jobs = fs::read_dir(run.join("jobs")).into_iter().flatten().flatten().map(|job| job.path());
+    // What jobs that have ended left behind goes on, as without us.
+    let left: HashSet<PathBuf> = jobs.filter(|job| !has_ended(job)).collect();
+    tree::sweep("SFIO_JOB", |job| left.contains(job));
+    left.iter().for_each(|job| remove_inputs(job));
+    directory::remove(run)
+}
+
+fn has_ended(job: &Path) -> bool {
+    let events = fs::read(job.join("events.jsonl")).unwrap_or_default();
+    events.split(|byte| *byte == b'\n').filter_map(Seen::parse).any(|seen| seen.event == "exit")
+}
 
 /// Removes them beside a run directory, and shows from then on that this one is in use; in a thread of its own.
 pub fn start(run_directory: &Path) {
@@ -79,7 +127,6 @@ fn is_left(run: &Path, now: SystemTime) -> bool {
 mod tests {
     use super::*;
     use crate::pipe::make_fifo;
-    use std::path::PathBuf;
 
     /// A run directory with a job that reads a stream, as it was made a while ago.
     fn make(parent: &Path, name: &str, age: Duration) -> PathBuf {
@@ -94,6 +141,34 @@ mod tests {
         fs::write(job.join("job.json"), serde_json::json!({"name": "b", "inputs": [input]}).to_string()).unwrap();
         File::open(&run).unwrap().set_modified(SystemTime::now() - age).unwrap();
         run
+    }
+
+    #[test]
+    fn what_was_killed_at_once_is_cleared() {
+        let place = tempfile::tempdir().unwrap();
+        let fifo = |run: &Path| PathBuf::from(format!("{}.fifo", run.display()));
+        let [killed, ended, lives] = ["killed", "ended", "lives"].map(|name| make(place.path(), name, LEFT));
+        let mut process =
+            std::process::Command::new("sleep").arg("60").env("SFIO_JOB", killed.join("jobs/1")).spawn().unwrap();
+        assert_eq!(clear(&killed), 0);
+        assert!(!killed.exists() && !fifo(&killed).exists());
+        assert_eq!(process.wait().unwrap().code(), None, "it was killed");
+
+        let mut process =
+            std::process::Command::new("sleep").arg("60").env("SFIO_JOB", ended.join("jobs/1")).spawn().unwrap();
+        fs::write(ended.join("jobs/1/events.jsonl"), "{\"event\":\"exit\",\"success\":true}\n").unwrap();
+        assert_eq!(clear(&ended), 0);
+        assert!(!ended.exists() && fifo(&ended).exists(), "what a job has left is its own");
+        assert!(process.try_wait().unwrap().is_none());
+        process.kill().unwrap();
+        process.wait().unwrap();
+
+        let lock = Flock::lock(File::open(&lives).unwrap(), FlockArg::LockSharedNonblock).unwrap();
+        let soon = Instant::now() + 2 * PAUSE;
+        assert_eq!(clear_now(&lives, soon).unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert!(lives.exists() && fifo(&lives).exists());
+        drop(lock);
+        assert_eq!((clear(&lives), clear(&lives)), (0, 0), "also when it is gone");
     }
 
     #[test]

@@ -276,10 +276,13 @@ impl<'a> Inputs<'a> {
         self.feeders.iter_mut().filter(|feeder| feeder.streamed() > 0).for_each(Feeder::leave);
     }
 
-    /// The command has succeeded: leaves the files that its outputs may be links to.
+    /// The command has succeeded: looks whether it can have read its streams, and leaves the files that its outputs may be links to.
     pub fn leave_files(&mut self) -> Result<(), Fact> {
         for feeder in self.feeders.iter_mut() {
-            feeder.leave_file().map_err(|failure| failed(&feeder.input.name, failure))?;
+            feeder
+                .check_unopened()
+                .and_then(|()| feeder.leave_file())
+                .map_err(|failure| failed(&feeder.input.name, failure))?;
         }
         for placed in self.placed.iter_mut() {
             placed.leave_file().map_err(|failure| failed(placed.name(), failure))?;
