@@ -92,7 +92,7 @@ def _can_change(output: Output) -> bool:
 
 def _hands_on(route: Route) -> bool:
     """Whether nothing on the way depends on what comes: on the name of a file, or on whether there is one."""
-    return not route.needs_name and not any(hop.fills for hop in route.hops)
+    return not route.needs_name and not (route.output.optional and any(hop.fills for hop in route.hops))
 
 
 def _renamed(graph: IOGraph) -> set[str]:

@@ -13,7 +13,6 @@ from .sites import not_joined
 
 _NOT_EARLY_THROUGH = {
     HopKind.SCATTER: "a list is scattered as a whole here",
-    HopKind.PICK_VALUE: "pickValue looks at the value",
     HopKind.VALUE_FROM: "valueFrom computes a new value from it",
     HopKind.LOOP: "it enters a loop",
     HopKind.UNKNOWN: "it is not known what happens to it there",
@@ -26,7 +25,7 @@ def looked_at(hop: Hop) -> str | None:
     if hop.kind is HopKind.SCATTER or hop.kind not in _NOT_EARLY_THROUGH:
         return None
     code = Code.UNKNOWN_WAY if hop.kind in _NO_COMMIT_THROUGH else Code.VALUE_COMPUTED
-    return coded(f"{_NOT_EARLY_THROUGH[hop.kind]} ({hop.step})", code)
+    return coded(f"{_NOT_EARLY_THROUGH[hop.kind]} ({hop.place})", code)
 
 
 def plan_edges(routes: Iterable[Route], virtual: Collection[str] = ()) -> tuple[StreamEdge, ...]:
@@ -166,13 +165,13 @@ def _not_by_element(route: Route) -> str | None:
     if scatter is None:
         return None
     if scatter.obstacle is not None:
-        return coded(f"{scatter.obstacle} ({scatter.step})", Code.WHOLE_LIST)
+        return coded(f"{scatter.obstacle} ({scatter.place})", Code.WHOLE_LIST)
     before = route.hops[: route.hops.index(scatter)]
     gathers = [hop for hop in before if hop.kind is HopKind.GATHER]
     of_files = route.output.kind is OutputKind.FILES and not gathers
     reason = None
     if (between := next((hop for hop in before if hop.kind is not HopKind.GATHER), None)) is not None:
-        reason = f"{between.step} lies between the list and the scatter"
+        reason = f"{between.kind.value} at {between.place} lies between the list and the scatter"
     elif len(gathers) > 1:
         reason = "scatters are nested"
     elif not of_files and not gathers:
@@ -183,7 +182,7 @@ def _not_by_element(route: Route) -> str | None:
         reason = "a flat_crossproduct made the list"
     if reason is None:
         return None
-    return coded(f"{_NOT_EARLY_THROUGH[HopKind.SCATTER]} ({scatter.step}): {reason}", Code.WHOLE_LIST)
+    return coded(f"{_NOT_EARLY_THROUGH[HopKind.SCATTER]} ({scatter.place}): {reason}", Code.WHOLE_LIST)
 
 
 def _no_commit(route: Route) -> str | None:
@@ -272,7 +271,7 @@ def _without_mixed_hops(edges: Sequence[StreamEdge], routes: Sequence[Route]) ->
             target = "a workflow output" if other.consumer is None else other.consumer.name
             cannot = "cannot stream it" if edge.delivery is Delivery.STREAM else "needs it committed"
             at_commit = _at_commit(edge.route, rule, edge.by_element, edge.reordered)
-            why = f"{hop.step} hands the same file to {target}, which {cannot}"
+            why = f"{hop.place} hands the same file to {target}, which {cannot}"
             yield replace(at_commit, fallback=coded(why, Code.SHARED_TOKEN))
         else:
             yield edge

@@ -7,6 +7,7 @@ not delivered as asked, why.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
@@ -14,6 +15,14 @@ from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.models import StreamingRule
 
 from .sites import DRIVERS_NODE, Site
+
+# What StreamFlow puts behind the name of a step or an input, for a step of its own.
+_OWN = re.compile(
+    "-(token-transformer|value-from-transformer|(cmd|wf|step)-default-transformer|(input|output)-forward-transformer"
+    "|back-propagation-transformer|list-merge-combinator(-transformer|-list-to-element)?|combinator"
+    "|combinator-transformer|transformer|list-to-element|(empty-)?scatter(-condition|-combinator|-size-transformer)?"
+    "|gather(-[^/]*)?|dot-product-combinator|loop-[a-z-]+|when)$"
+)
 
 
 class OutputKind(str, Enum):
@@ -90,6 +99,7 @@ class Output:
     :ivar part_obstacle: why its files cannot be parts of another, if so; looked for where a rule asks for it
     :ivar globs: where it is, relative to the job's output directory; `*` where that is known only at run time
     :ivar site: where the jobs of the step run
+    :ivar optional: whether a job may succeed without a file for it
     """
 
     step: str
@@ -102,6 +112,7 @@ class Output:
     part_obstacle: str | None = None
     globs: tuple[str, ...] = ("*",)
     site: Site = DRIVERS_NODE
+    optional: bool = True
 
     @property
     def name(self) -> str:
@@ -154,6 +165,11 @@ class Hop:
     by_name: bool = False
     decides: bool = False
     fills: bool = False
+
+    @property
+    def place(self) -> str:
+        """For people: the input, output or step of the CWL document at which it is."""
+        return _OWN.sub("", self.step)
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ STREAMS = {
                 "Nothing to do: a whole list is delivered at commit.",
             ),
             Case(
-                "a list is scattered as a whole here (S): T lies between the list and the scatter",
+                "a list is scattered as a whole here (S): linkMerge at T lies between the list and the scatter",
                 "Scatter directly over the output, not behind a `linkMerge`, a subworkflow or a default.",
             ),
             Case(
@@ -186,10 +186,8 @@ STREAMS = {
     ),
     Code.VALUE_COMPUTED: Explanation(
         "Something looks at the value on its way",
-        "`pickValue` asks which of several values are there, `valueFrom` makes another one: both need to know what "
-        "the file is.",
+        "`valueFrom` makes another value of it, and needs to know what the file is.",
         (
-            Case("pickValue looks at the value (S)", "Take `pickValue` off that input."),
             Case("valueFrom computes a new value from it (S)", "Take `valueFrom` off that input."),
             Case(
                 "I is computed from it by valueFrom, which uses more than its name",

@@ -36,7 +36,7 @@ from streamflow_io.graph.io_graph import Hop, HopKind, Input, InputRoute, IOGrap
 from streamflow_io.graph.sites import Site, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.messages import Code, coded
-from streamflow_io.run.output_globs import file_processor, kind_of
+from streamflow_io.run.output_globs import collects_only_files, file_processor, kind_of
 
 from .known_jobs import known_globs
 from .obstacles import (
@@ -178,8 +178,9 @@ def _outputs(tool: CWLExecuteStep, step: graph.Step, hints: StepAnnotations, all
             name = port_path(tool.name, port)
             part_obstacle = parts_obstacle(collector, tool.command, name) or _fixed_directory(tool)
         globs = known_globs(tool, collector)
+        optional = collector is None or collector.optional or not collects_only_files(processor)
         yield Output(
-            tool.name, port, kind, rules, streamable, obstacle, stream_obstacle, part_obstacle, globs, step.site
+            tool.name, port, kind, rules, streamable, obstacle, stream_obstacle, part_obstacle, globs, step.site, optional
         )
 
 
@@ -293,6 +294,11 @@ def _passes(kind: HopKind) -> _HopOf:
     return lambda reader, name, _: (Hop(reader.name, name, kind), reader.get_output_port())
 
 
+def _picks(reader: Step, name: str, _: Readers) -> _Passed:
+    # Which one is there is known when the step has begun, or was skipped; where one is not, another goes on.
+    return Hop(reader.name, name, HopKind.PICK_VALUE, fills=True), reader.get_output_port()
+
+
 def _loops(reader: Step, name: str, _: Readers) -> _Passed:
     return Hop(reader.name, name, HopKind.LOOP), None
 
@@ -372,8 +378,8 @@ _HOPS: dict[type[Step], _HopOf] = {
     CWLConditionalStep: _when,
     transformer.ForwardTransformer: _forward,
     transformer.ListToElementTransformer: _passes(HopKind.LINK_MERGE),
-    transformer.FirstNonNullTransformer: _passes(HopKind.PICK_VALUE),
-    transformer.OnlyNonNullTransformer: _passes(HopKind.PICK_VALUE),
-    transformer.AllNonNullTransformer: _passes(HopKind.PICK_VALUE),
+    transformer.FirstNonNullTransformer: _picks,
+    transformer.OnlyNonNullTransformer: _picks,
+    transformer.AllNonNullTransformer: _picks,
     CombinatorStep: _combinator,
 }

@@ -126,6 +126,9 @@ class _Rewiring:
         for output in outputs:
             for name in output.ports:
                 new.add_early_port(name, self._workflow.create_port())
+            for delivery in output.deliveries:
+                name = early_port(delivery, output.port)
+                self._skip_also(new.get_output_port(output.port), f"{path}/{name}", new.get_output_port(name))
 
     def _streamable_parts(self, path: str) -> tuple[str, ...]:
         """The inputs of a step that read parts front to back."""
@@ -217,16 +220,18 @@ class _Rewiring:
         )
         clone.add_input_port(name, early)
         clone.add_output_port(next(iter(gather.output_ports)), self._workflow.create_port())
-        self._skip_also(gather, clone)
+        self._skip_also(gather.get_output_port(), clone.name, clone.get_output_port())
         # Others behind it, which take what the gather itself makes, may share what comes next.
         self._wire(gather.get_output_port(), {delivery: clone.get_output_port()}, behind, depth + 1)
 
-    def _skip_also(self, gather: GatherStep, clone: GatherStep) -> None:
-        """What puts a result where nothing is to be gathered, as for an empty list, puts it beside the second, too."""
-        port = gather.get_output_port().name
+    def _skip_also(self, regular: Port, name: str, early: Port) -> None:
+        """What puts a result on a port where no job runs, as for an empty list, or by `when`, puts it on another, too.
+
+        :param name: of the other port, among those of the step that puts it
+        """
         for step in self._workflow.steps.values():
-            if isinstance(step, CWLBaseConditionalStep) and port in step.skip_ports.values():
-                step.add_skip_port(clone.name, clone.get_output_port())
+            if isinstance(step, CWLBaseConditionalStep) and regular.name in step.skip_ports.values():
+                step.add_skip_port(name, early)
 
     def _move(self, step: Step, name: str, old: Port, new: Port) -> None:
         step.input_ports[name] = new.name
