@@ -36,6 +36,7 @@ class Prospect:
     :ivar runs: in how many jobs it has streamed
     :ivar excerpt: with so many first bytes of a file it was proven; None: with all of it
     :ivar bound: it is proven for files of up to so many bytes; None: for any
+    :ivar begins: of a reader of a whole list, what has to be so before it begins; None: it reads no such list
     """
 
     output: str
@@ -46,6 +47,7 @@ class Prospect:
     runs: int = 0
     excerpt: int | None = None
     bound: int | None = None
+    begins: str | None = None
 
 
 def prospects(plan: Plan) -> list[Prospect]:
@@ -69,10 +71,11 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
     if one.delivery is Delivery.STREAM:
         way = proven[0].way if proven else "pipe"
         runs = sum(proof.runs for proof in proven)
+        begins = next((edge.begins for edge in plan.edges if edge.delivery.joins and _is_between(edge, of, to)), None)
         if not proven:
-            return Prospect(of, to, "streams", way=way, runs=runs)
+            return Prospect(of, to, "streams", way=way, runs=runs, begins=begins)
         excerpt, bound = proven[0].excerpt, bound_of(proven[0].extents)
-        return Prospect(of, to, "streams", way=way, runs=runs, excerpt=excerpt, bound=bound)
+        return Prospect(of, to, "streams", way=way, runs=runs, excerpt=excerpt, bound=bound, begins=begins)
     if one.not_streamed is None and plan.proofs is None:
         return Prospect(of, to, "unknown", _UNREADABLE)
     if one.not_streamed is not None or (not is_candidate and not proven):
@@ -132,5 +135,9 @@ def prospects_table(found: Sequence[Prospect]) -> Table:
 def _why(one: Prospect) -> str:
     if one.state != "streams":
         return one.reason or ""
-    how = proven_how(one.excerpt, one.bound)
-    return f"{how}; it has streamed in {counted(one.runs, 'job')}" if one.runs else how
+    how = [proven_how(one.excerpt, one.bound)]
+    if one.runs:
+        how.append(f"it has streamed in {counted(one.runs, 'job')}")
+    if one.begins is not None:
+        how.append(f"its reader begins once {one.begins}")
+    return "; ".join(how)

@@ -242,6 +242,14 @@ class StreamEdge:
         return self.route.output.site.condition(consumer.site, gate=self.delivery is Delivery.GATE)
 
     @property
+    def begins(self) -> str | None:
+        """What has to be so before a reader that starts early has its whole list. None: it reads no such list."""
+        gathered = any(hop.kind is HopKind.GATHER for hop in self.route.hops)
+        if not self.delivery.joins or self.by_element or not gathered:
+            return None
+        return f"every job of {self.route.output.step} has opened its file"
+
+    @property
     def is_plain(self) -> bool:
         """Whether nothing about it differs from plain StreamFlow."""
         return self.delivery is Delivery.TERMINATION and not self.by_element

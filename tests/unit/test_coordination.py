@@ -257,6 +257,16 @@ def test_a_gather_serves_both() -> None:
     assert [edge.delivery for edge in edges] == [Delivery.STREAM]
 
 
+@pytest.mark.parametrize(
+    ("hops", "begins"),
+    [((), None), ((GATHER,), "every job of /a has opened its file"), ((GATHER, SCATTER), None)],
+)
+def test_when_the_reader_of_a_list_begins(hops: tuple[Hop, ...], begins: str | None) -> None:
+    edge = plan(output(rule("on_close", "no_update")), *hops)
+    assert (edge.delivery, edge.begins) == (Delivery.STREAM, begins)
+    assert plan(output(rule("on_close")), *hops).begins is None
+
+
 NAME = Hop("/b/name-value-from-transformer", "in", HopKind.VALUE_FROM, by_name=True)
 
 
