@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import StreamingRule
 from streamflow_io.messages import Code, coded
 
-from .io_graph import Delivery, Hop, HopKind, OutputKind, Route, StreamEdge
+from .io_graph import Delivery, Hop, HopKind, Input, OutputKind, Route, StreamEdge
 from .sites import not_joined
 
 _NOT_EARLY_THROUGH = {
@@ -44,6 +45,7 @@ def plan_edges(routes: Iterable[Route], virtual: Collection[str] = ()) -> tuple[
     ]
     edges = _in_order(edges)
     edges = [_not_before_its_values(edge, routes) for edge in edges]
+    edges = list(_with_their_records(edges, routes))
     return tuple(_without_mixed_hops(edges, routes))
 
 
@@ -190,9 +192,21 @@ def _no_commit(route: Route) -> str | None:
         return route.output.obstacle
     if route.output.site.unwatched is not None:
         return f"{route.output.step} {route.output.site.unwatched}"
+    if route.of_record and route.output.record_obstacle is not None:
+        return route.output.record_obstacle
     for hop in route.hops:
         if hop.kind in _NO_COMMIT_THROUGH:
             return looked_at(hop)
+        if hop.kind is HopKind.VALUE_FROM and route.output.record is not None:
+            return looked_at(hop)
+    return _in_a_list(route)
+
+
+def _in_a_list(route: Route) -> str | None:
+    """Why a field waits for others: records go on alone, and not element by element."""
+    for hop in route.hops if route.output.record is not None else ():
+        if hop.kind in (HopKind.GATHER, HopKind.SCATTER):
+            return coded(f"a list of records goes on as a whole ({hop.place})", Code.WHOLE_LIST)
     return None
 
 
@@ -258,6 +272,25 @@ def _scatter(edge: StreamEdge) -> Hop:
 def _step_of(hop: Hop) -> str:
     """The path of the step that is scattered, or whose outputs are gathered."""
     return hop.step.rpartition("/")[0]
+
+
+def _with_their_records(edges: Sequence[StreamEdge], routes: Sequence[Route]) -> Iterator[StreamEdge]:
+    """A record is one token: it is delivered as early as the last of its fields."""
+    deliveries = {edge.route: edge.delivery for edge in edges}
+    records = grouped((route for route in routes if route.of_record), _record_of)
+    for edge in edges:
+        fields = records[_record_of(edge.route)] if edge.route.of_record else [edge.route]
+        found = {deliveries.get(route, Delivery.TERMINATION): route.output.name for route in fields}
+        last = Delivery.TERMINATION if Delivery.TERMINATION in found else Delivery.COMMIT
+        if len(found) == 1 or edge.delivery is last:
+            yield edge
+        else:
+            why = f"{found[last]} is a field of the same record, and comes no earlier"
+            yield replace(edge, delivery=last, fallback=coded(why, Code.SHARED_TOKEN))
+
+
+def _record_of(route: Route) -> tuple[tuple[str, str], tuple[Hop, ...], Input | None]:
+    return route.output.whole, route.hops, route.consumer
 
 
 def _without_mixed_hops(edges: Sequence[StreamEdge], routes: Sequence[Route]) -> Iterator[StreamEdge]:

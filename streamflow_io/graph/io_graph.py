@@ -48,6 +48,7 @@ class HopKind(str, Enum):
     PICK_VALUE = "pickValue"
     VALUE_FROM = "valueFrom"
     LOOP = "loop"
+    FIELD = "field"
     UNKNOWN = "unknown"
 
 
@@ -90,7 +91,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Output:
-    """An output of a step.
+    """An output of a step, or a field of one that is a record: `record.field`.
 
     :ivar rules: the Streaming rules that hold for it
     :ivar streamable: written front to back
@@ -100,6 +101,8 @@ class Output:
     :ivar globs: where it is, relative to the job's output directory; `*` where that is known only at run time
     :ivar site: where the jobs of the step run
     :ivar optional: whether a job may succeed without a file for it
+    :ivar record: the output that it is a field of
+    :ivar record_obstacle: why that record as a whole is known only when the job has ended, if so
     """
 
     step: str
@@ -113,10 +116,17 @@ class Output:
     globs: tuple[str, ...] = ("*",)
     site: Site = DRIVERS_NODE
     optional: bool = True
+    record: str | None = None
+    record_obstacle: str | None = None
 
     @property
     def name(self) -> str:
         return port_path(self.step, self.port)
+
+    @property
+    def whole(self) -> tuple[str, str]:
+        """The step, and its output of which this is all or a field."""
+        return self.step, self.record or self.port
 
 
 @dataclass(frozen=True)
@@ -155,6 +165,7 @@ class Hop:
     :ivar by_name: no more of the file goes on from here than its name, as part of another value
     :ivar decides: what happens here depends on the file, and so on its name
     :ivar fills: where no file comes, something else goes on
+    :ivar field: no more of a record goes on from here than this field
     """
 
     step: str
@@ -165,6 +176,7 @@ class Hop:
     by_name: bool = False
     decides: bool = False
     fills: bool = False
+    field: str | None = None
 
     @property
     def place(self) -> str:
@@ -187,6 +199,11 @@ class Route:
     def by_name(self) -> bool:
         """Whether no more than the name of the file arrives."""
         return any(hop.by_name for hop in self.hops)
+
+    @property
+    def of_record(self) -> bool:
+        """Whether a record arrives of which the output is a field."""
+        return self.output.record is not None and not any(hop.kind is HopKind.FIELD for hop in self.hops)
 
     @property
     def needs_name(self) -> bool:

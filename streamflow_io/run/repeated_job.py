@@ -19,7 +19,6 @@ from streamflow.core.utils import random_name
 from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.processor import CWLOutputJSONCommandOutput
-from streamflow.workflow.token import ListToken
 
 from streamflow_io._streamflow import prepare_work_dir
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
@@ -37,7 +36,7 @@ from .same_outputs import Places, first_difference
 from .shadow import shadow_of
 from .steps import StreamingExecuteStep
 from .tasks import to_the_end
-from .tokens import file_value
+from .tokens import file_value, inner_tokens, with_inner_tokens
 from .wants import is_want
 
 _ASK_SECONDS = 60.0
@@ -369,8 +368,10 @@ class RepeatedJob:
 
 def _moved(token: Token, paths: Iterator[str], is_stream: bool) -> Token:
     """The same files at other paths."""
-    if isinstance(token, ListToken):
-        moved = token.update([_moved(element, paths, is_stream) for element in token.value])
+    if inner_tokens(token):
+        moved = with_inner_tokens(token, lambda inner: _moved(inner, paths, is_stream))
+    elif not isinstance(token.value, Mapping) or token.value.get("class") not in ("File", "Directory"):
+        return token
     elif is_stream:
         value = file_value(next(paths)) | {name: token.value[name] for name in ("format",) if name in token.value}
         moved = Token(value, tag=token.tag)
