@@ -1,4 +1,4 @@
-"""Steps with `when`, and what `pickValue` makes of their outputs: it is known before a job starts whether there is one."""
+"""Steps with `when`, and what `pickValue` makes of their outputs: before a job starts it is known whether they are there."""
 
 from __future__ import annotations
 
