@@ -41,7 +41,7 @@ class Type:
 
 def record(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The type of a record."""
-    return {"type": "record", "fields": [{"name": name, **field} for name, field in fields.items()]}
+    return {"type": "record", "name": "pair", "fields": [{"name": name, **field} for name, field in fields.items()]}
 
 
 @dataclass(frozen=True)
