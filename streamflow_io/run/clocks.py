@@ -126,9 +126,9 @@ def _moments(text: str, offsets: Sequence[int]) -> Iterator[float]:
         yield float(epoch)
         return
     month = _MONTHS.index(fields["month"]) + 1 if fields.get("month") else int(fields["digits"])
-    numbers = (int(fields[name]) for name in ("day", "hour", "minute", "second"))
+    day, hour, minute, second = (int(fields[name]) for name in ("day", "hour", "minute", "second"))
     try:
-        written = datetime(int(fields["year"]), month, *numbers, tzinfo=timezone.utc)
+        written = datetime(int(fields["year"]), month, day, hour, minute, second, tzinfo=timezone.utc)
     except ValueError:
         return
     for offset in _offsets(fields.get("zone"), offsets):

@@ -1,4 +1,4 @@
-"""Steps with `when`, and what `pickValue` makes of their outputs: before a job starts it is known whether they are there."""
+"""Steps with `when`, and `pickValue` behind them: whether there is an output is known before its job starts."""
 
 from __future__ import annotations
 
