@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich.table import Table
@@ -13,6 +13,7 @@ from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.learned.extents import bound_of
 from streamflow_io.learned.proofs import Proof, Way
+from streamflow_io.messages import Code, coded
 from streamflow_io.run.plan import Plan
 from streamflow_io.wording import counted
 
@@ -22,6 +23,14 @@ from .learned_proofs import proven_how
 _UNKNOWN = "not yet tried: its job runs once more on an idle core when it has succeeded"
 _UNREADABLE = "what earlier runs have proven cannot be read"
 _LEFT = "its name, or whether it is there, decides something else"
+_REFUSED = "it was tried, and does not stream"
+# For reasons that have none of their own.
+_CODES = {"refused": Code.NOT_PROVEN, "unknown": Code.NOT_TRIED, "impossible": Code.VALUE_COMPUTED}
+# What is not looked at by what is proven.
+_SAID = {
+    "hinted": "hints say how; the table of edges has it",
+    "by element": "each element goes on when its job has ended",
+}
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,14 @@ class Prospect:
 
 def prospects(plan: Plan) -> list[Prospect]:
     """Those of all ways of files in a workflow, as far as `streaming: auto` is asked for."""
-    return [_prospect(plan, one) for one in plan.possible] if plan.is_auto else []
+    return [_with_code(_prospect(plan, one)) for one in plan.possible] if plan.is_auto else []
+
+
+def _with_code(found: Prospect) -> Prospect:
+    """With a reason and its code, if it does not stream."""
+    if (code := _CODES.get(found.state)) is None:
+        return found
+    return replace(found, reason=coded(found.reason or _REFUSED, code))
 
 
 def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
@@ -81,7 +97,8 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
     if one.not_streamed is not None or (not is_candidate and not proven):
         return Prospect(of, to, "impossible", one.not_streamed or _LEFT)
     if proven:
-        return Prospect(of, to, "impossible", "another reader of the same file cannot read it so")
+        mixed = "another reader of the same file cannot read it so"
+        return Prospect(of, to, "impossible", coded(mixed, Code.SHARED_TOKEN))
     if known:
         return Prospect(of, to, "refused", max(known, key=lambda proof: proof.found).reason)
     if candidate is not None and candidate.once is not None:
@@ -134,7 +151,7 @@ def prospects_table(found: Sequence[Prospect]) -> Table:
 
 def _why(one: Prospect) -> str:
     if one.state != "streams":
-        return one.reason or ""
+        return one.reason or _SAID[one.state]
     how = [proven_how(one.excerpt, one.bound)]
     if one.runs:
         how.append(f"it has streamed in {counted(one.runs, 'job')}")

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.models import StreamingRule
+from streamflow_io.messages import Code, coded
 
 from .edges import plan_edges
 from .io_graph import Delivery, HopKind, OutputKind, Route, StreamEdge
@@ -74,7 +75,8 @@ def _possible(
         route = committed.route
         not_streamed = streamed.fallback
         if is_directory:
-            not_streamed = f"{route.output.name} is a Directory: only a File has bytes to stream"
+            why = f"{route.output.name} is a Directory: only a File has bytes to stream"
+            not_streamed = coded(why, Code.NO_BYTES)
         yield PossibleRoute(
             output=route.output.name,
             input=_input(route),

@@ -40,6 +40,7 @@ class Code(str, Enum):
     ONE_END = "SFIO-S023"
     ASKS_BY_PATH = "SFIO-S024"
     RULE_UNMET = "SFIO-S025"
+    NO_BYTES = "SFIO-S026"
 
     NO_GATE = "SFIO-N001"
     NO_INOTIFY = "SFIO-N002"
@@ -53,6 +54,8 @@ class Code(str, Enum):
     NO_MEMORY = "SFIO-B006"
 
     STORE_NOT_USED = "SFIO-L001"
+    NOT_PROVEN = "SFIO-L002"
+    NOT_TRIED = "SFIO-L003"
 
     PARTS_WRITTEN = "SFIO-P001"
     REFUTED = "SFIO-P002"

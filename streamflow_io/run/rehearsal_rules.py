@@ -201,6 +201,8 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
         *before, (streaming, streamed), _ = so_far
         if streamed.succeeded and ran.succeeded and differ_only_in_times(streamed.unlike, ran.unlike):
             return next_manner([*before, (streaming, _like_the_job(streamed))], size, cpu)
+        if streaming == "pipe":
+            return _with_a_pipe(so_far[0][1], streamed, cpu)
         return _with_the_file_again(streamed, ran)
     if manner == "twin":
         return _with_its_twin(so_far, size, cpu)
@@ -209,6 +211,8 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
     if ran.succeeded and ran.difference is not None and ran.is_elsewhere and not ran.asked:
         return "twin"
     if manner == "pipe":
+        if ran.succeeded and ran.unlike is not None:
+            return "file"
         return _with_a_pipe(so_far[0][1], ran, cpu)
     if waits_for_more(ran, size) or (ran.is_equal and is_dear(ran.cpu, cpu)):
         return "pipe" if size > SMALL else unknown("the file is too small to tell")
