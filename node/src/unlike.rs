@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
+use std::str::from_utf8;
 
 use flate2::read::GzDecoder;
 use serde::Serialize;
@@ -135,7 +136,7 @@ fn compare(
         if lines.len() == MOST_LINES {
             return Ok(Some("too many lines differ"));
         }
-        let (Ok(one), Ok(other)) = (str::from_utf8(&ours), str::from_utf8(&theirs)) else {
+        let (Ok(one), Ok(other)) = (from_utf8(&ours), from_utf8(&theirs)) else {
             return Ok(Some("something that is no text differs"));
         };
         lines.push(Line { at: format!("{block}:{number}"), one: one.into(), other: other.into() });

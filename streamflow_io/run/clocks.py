@@ -17,9 +17,9 @@ the file itself, too. It cannot be a duration, a size, a number of bytes or a pr
 from __future__ import annotations
 
 import re
+from calendar import timegm
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 
 #: A moment is written to the second, and so may seem to be before the start.
 _RESOLUTION = 1.0
@@ -29,7 +29,7 @@ _MONTH = f"(?P<month>{'|'.join(_MONTHS)})"
 _CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,]\d{1,9})?"
 _ZONE = r"(?: ?(?P<zone>UTC|GMT|Z|[+-]\d\d:?\d\d))?"
 _FORMS = tuple(
-    re.compile(rf"(?<![\w.:-]){form}(?![\w:]|[.,-]\d)")
+    re.compile(rf"(?<![\w.:-]){form}(?![\w:]|[.,-]\d)", re.ASCII)
     for form in (
         # `ctime`, and `date`; HTTP and mail; ISO 8601, with `/` as well; seconds since the epoch, and what is finer.
         rf"{_DAY} {_MONTH} (?P<day>[ \d]\d) {_CLOCK}{_ZONE} (?P<year>\d{{4}})",
@@ -127,12 +127,11 @@ def _moments(text: str, offsets: Sequence[int]) -> Iterator[float]:
         return
     month = _MONTHS.index(fields["month"]) + 1 if fields.get("month") else int(fields["digits"])
     day, hour, minute, second = (int(fields[name]) for name in ("day", "hour", "minute", "second"))
-    try:
-        written = datetime(int(fields["year"]), month, day, hour, minute, second, tzinfo=timezone.utc)
-    except ValueError:
-        return
-    for offset in _offsets(fields.get("zone"), offsets):
-        yield (written - timedelta(seconds=offset)).timestamp()
+    year = int(fields["year"])
+    if year > 0 and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 60:
+        written = timegm((year, month, day, hour, minute, second))
+        for offset in _offsets(fields.get("zone"), offsets):
+            yield written - offset
 
 
 def _offsets(zone: str | None, offsets: Sequence[int]) -> Sequence[int]:
