@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use self::compressed::LONGEST_LINE;
+pub use self::compressed::{block_at, Block};
 use crate::json;
 
 /// Exit codes.

@@ -64,6 +64,7 @@ mod test_random;
 mod threads;
 mod token;
 mod tree;
+mod unlike;
 mod usage;
 mod verify;
 mod vitals;
@@ -163,6 +164,15 @@ enum Command {
         /// The directory of the parts
         #[arg(long, value_name = "DIRECTORY")]
         compare: Option<PathBuf>,
+    },
+    /// Say which lines of two files differ, of text and of what bgzip has made of it: exit code 1 if something else does
+    Unlike {
+        /// The one file
+        #[arg(long, value_name = "PATH")]
+        one: PathBuf,
+        /// The other file
+        #[arg(long, value_name = "PATH")]
+        other: PathBuf,
     },
     /// Say by which rule a split may have cut a file into parts that are there: exit code 1 if there is none
     Propose {
@@ -282,6 +292,7 @@ fn main() -> ExitCode {
         Command::Compare { file, part } => verify::compare(&file, &part),
         Command::Cut { of, rule, compare } => cut::run(&of, &rule, compare.as_deref()),
         Command::Propose { of, directory, names, first, count } => cut::propose(&of, &directory, &names, first, count),
+        Command::Unlike { one, other } => unlike::run(&one, &other),
         Command::Programs { words } => programs::run(&words),
         Command::Identity { of, is } => identity::run(&of, is.as_deref()),
         Command::Excerpt { of, to, bytes } => excerpt::run(&of, &to, bytes),

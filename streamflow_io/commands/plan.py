@@ -350,6 +350,7 @@ def _edge_to_json(edge: StreamEdge) -> dict[str, Any]:
         "delivery": edge.delivery.value,
         "byElement": edge.by_element,
         "condition": edge.condition,
+        "begins": edge.begins,
         "fallback": edge.fallback,
     }
 
@@ -423,9 +424,10 @@ def _delivered(plan: Plan, edge: StreamEdge) -> Text:
     if edge.delivery is Delivery.STREAM and edge.rule.stream_bw is not None:
         bandwidth = f", streamBW: {edge.rule.stream_bw}"
     by_element = ", by element" if edge.by_element else ""
+    begins = f" once {edge.begins}" if edge.begins else ""
     known = declared(plan, edge) if edge.delivery is Delivery.STREAM else None
     declaration = "" if known is None else f"; declared, {known}"
-    return Text.assemble(_DELIVERY[edge.delivery], by_element, bandwidth, condition, declaration)
+    return Text.assemble(_DELIVERY[edge.delivery], by_element, begins, bandwidth, condition, declaration)
 
 
 def _partitions(partitions: tuple[Partition, ...]) -> Table:

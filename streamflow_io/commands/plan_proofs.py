@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich.table import Table
@@ -13,6 +13,7 @@ from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.learned.extents import bound_of
 from streamflow_io.learned.proofs import Proof, Way
+from streamflow_io.messages import Code, coded
 from streamflow_io.run.plan import Plan
 from streamflow_io.wording import counted
 
@@ -22,6 +23,14 @@ from .learned_proofs import proven_how
 _UNKNOWN = "not yet tried: its job runs once more on an idle core when it has succeeded"
 _UNREADABLE = "what earlier runs have proven cannot be read"
 _LEFT = "its name, or whether it is there, decides something else"
+_REFUSED = "it was tried, and does not stream"
+# For reasons that have none of their own.
+_CODES = {"refused": Code.NOT_PROVEN, "unknown": Code.NOT_TRIED, "impossible": Code.VALUE_COMPUTED}
+# What is not looked at by what is proven.
+_SAID = {
+    "hinted": "hints say how; the table of edges has it",
+    "by element": "each element goes on when its job has ended",
+}
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,7 @@ class Prospect:
     :ivar runs: in how many jobs it has streamed
     :ivar excerpt: with so many first bytes of a file it was proven; None: with all of it
     :ivar bound: it is proven for files of up to so many bytes; None: for any
+    :ivar begins: of a reader of a whole list, what has to be so before it begins; None: it reads no such list
     """
 
     output: str
@@ -46,11 +56,19 @@ class Prospect:
     runs: int = 0
     excerpt: int | None = None
     bound: int | None = None
+    begins: str | None = None
 
 
 def prospects(plan: Plan) -> list[Prospect]:
     """Those of all ways of files in a workflow, as far as `streaming: auto` is asked for."""
-    return [_prospect(plan, one) for one in plan.possible] if plan.is_auto else []
+    return [_with_code(_prospect(plan, one)) for one in plan.possible] if plan.is_auto else []
+
+
+def _with_code(found: Prospect) -> Prospect:
+    """With a reason and its code, if it does not stream."""
+    if (code := _CODES.get(found.state)) is None:
+        return found
+    return replace(found, reason=coded(found.reason or _REFUSED, code))
 
 
 def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
@@ -69,16 +87,18 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
     if one.delivery is Delivery.STREAM:
         way = proven[0].way if proven else "pipe"
         runs = sum(proof.runs for proof in proven)
+        begins = next((edge.begins for edge in plan.edges if edge.delivery.joins and _is_between(edge, of, to)), None)
         if not proven:
-            return Prospect(of, to, "streams", way=way, runs=runs)
+            return Prospect(of, to, "streams", way=way, runs=runs, begins=begins)
         excerpt, bound = proven[0].excerpt, bound_of(proven[0].extents)
-        return Prospect(of, to, "streams", way=way, runs=runs, excerpt=excerpt, bound=bound)
+        return Prospect(of, to, "streams", way=way, runs=runs, excerpt=excerpt, bound=bound, begins=begins)
     if one.not_streamed is None and plan.proofs is None:
         return Prospect(of, to, "unknown", _UNREADABLE)
     if one.not_streamed is not None or (not is_candidate and not proven):
         return Prospect(of, to, "impossible", one.not_streamed or _LEFT)
     if proven:
-        return Prospect(of, to, "impossible", "another reader of the same file cannot read it so")
+        mixed = "another reader of the same file cannot read it so"
+        return Prospect(of, to, "impossible", coded(mixed, Code.SHARED_TOKEN))
     if known:
         return Prospect(of, to, "refused", max(known, key=lambda proof: proof.found).reason)
     if candidate is not None and candidate.once is not None:
@@ -131,6 +151,10 @@ def prospects_table(found: Sequence[Prospect]) -> Table:
 
 def _why(one: Prospect) -> str:
     if one.state != "streams":
-        return one.reason or ""
-    how = proven_how(one.excerpt, one.bound)
-    return f"{how}; it has streamed in {counted(one.runs, 'job')}" if one.runs else how
+        return one.reason or _SAID[one.state]
+    how = [proven_how(one.excerpt, one.bound)]
+    if one.runs:
+        how.append(f"it has streamed in {counted(one.runs, 'job')}")
+    if one.begins is not None:
+        how.append(f"its reader begins once {one.begins}")
+    return "; ".join(how)

@@ -56,12 +56,13 @@ def candidate_inputs(graph: IOGraph, excluded: Collection[str] = ()) -> dict[str
     renamed = _renamed(graph)
     readers = (route.consumer for route in graph.routes if route.consumer is not None)
     declared = {(reader.step, reader.port) for reader in readers if reader.streamable}
-    for output, same in grouped(graph.routes, lambda route: route.output).items():
-        if output.step in excluded or not _can_change(output) or output.name in renamed:
-            continue
-        for edge in with_rule(same, _READ):
+    for (step, _), same in grouped(graph.routes, lambda route: route.output.whole).items():
+        able = {output.name for output in (route.output for route in same) if _can_change(output)} - renamed
+        for edge in with_rule(same, _READ) if able and step not in excluded else ():
             reader = edge.route.consumer
             if reader is None or reader.step in excluded or (reader.step, reader.port) in declared:
+                continue
+            if edge.route.output.name not in able:
                 continue
             if edge.delivery is Delivery.STREAM and _hands_on(edge.route):
                 found[reader.step][reader.port] = None
@@ -92,7 +93,7 @@ def _can_change(output: Output) -> bool:
 
 def _hands_on(route: Route) -> bool:
     """Whether nothing on the way depends on what comes: on the name of a file, or on whether there is one."""
-    return not route.needs_name and not any(hop.fills for hop in route.hops)
+    return not route.needs_name and not (route.output.optional and any(hop.fills for hop in route.hops))
 
 
 def _renamed(graph: IOGraph) -> set[str]:

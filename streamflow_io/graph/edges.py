@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import StreamingRule
 from streamflow_io.messages import Code, coded
 
-from .io_graph import Delivery, Hop, HopKind, OutputKind, Route, StreamEdge
+from .io_graph import Delivery, Hop, HopKind, Input, OutputKind, Route, StreamEdge
 from .sites import not_joined
 
 _NOT_EARLY_THROUGH = {
     HopKind.SCATTER: "a list is scattered as a whole here",
-    HopKind.PICK_VALUE: "pickValue looks at the value",
     HopKind.VALUE_FROM: "valueFrom computes a new value from it",
     HopKind.LOOP: "it enters a loop",
     HopKind.UNKNOWN: "it is not known what happens to it there",
@@ -26,7 +26,7 @@ def looked_at(hop: Hop) -> str | None:
     if hop.kind is HopKind.SCATTER or hop.kind not in _NOT_EARLY_THROUGH:
         return None
     code = Code.UNKNOWN_WAY if hop.kind in _NO_COMMIT_THROUGH else Code.VALUE_COMPUTED
-    return coded(f"{_NOT_EARLY_THROUGH[hop.kind]} ({hop.step})", code)
+    return coded(f"{_NOT_EARLY_THROUGH[hop.kind]} ({hop.place})", code)
 
 
 def plan_edges(routes: Iterable[Route], virtual: Collection[str] = ()) -> tuple[StreamEdge, ...]:
@@ -45,6 +45,7 @@ def plan_edges(routes: Iterable[Route], virtual: Collection[str] = ()) -> tuple[
     ]
     edges = _in_order(edges)
     edges = [_not_before_its_values(edge, routes) for edge in edges]
+    edges = list(_with_their_records(edges, routes))
     return tuple(_without_mixed_hops(edges, routes))
 
 
@@ -166,13 +167,13 @@ def _not_by_element(route: Route) -> str | None:
     if scatter is None:
         return None
     if scatter.obstacle is not None:
-        return coded(f"{scatter.obstacle} ({scatter.step})", Code.WHOLE_LIST)
+        return coded(f"{scatter.obstacle} ({scatter.place})", Code.WHOLE_LIST)
     before = route.hops[: route.hops.index(scatter)]
     gathers = [hop for hop in before if hop.kind is HopKind.GATHER]
     of_files = route.output.kind is OutputKind.FILES and not gathers
     reason = None
     if (between := next((hop for hop in before if hop.kind is not HopKind.GATHER), None)) is not None:
-        reason = f"{between.step} lies between the list and the scatter"
+        reason = f"{between.kind.value} at {between.place} lies between the list and the scatter"
     elif len(gathers) > 1:
         reason = "scatters are nested"
     elif not of_files and not gathers:
@@ -183,7 +184,7 @@ def _not_by_element(route: Route) -> str | None:
         reason = "a flat_crossproduct made the list"
     if reason is None:
         return None
-    return coded(f"{_NOT_EARLY_THROUGH[HopKind.SCATTER]} ({scatter.step}): {reason}", Code.WHOLE_LIST)
+    return coded(f"{_NOT_EARLY_THROUGH[HopKind.SCATTER]} ({scatter.place}): {reason}", Code.WHOLE_LIST)
 
 
 def _no_commit(route: Route) -> str | None:
@@ -191,9 +192,21 @@ def _no_commit(route: Route) -> str | None:
         return route.output.obstacle
     if route.output.site.unwatched is not None:
         return f"{route.output.step} {route.output.site.unwatched}"
+    if route.of_record and route.output.record_obstacle is not None:
+        return route.output.record_obstacle
     for hop in route.hops:
         if hop.kind in _NO_COMMIT_THROUGH:
             return looked_at(hop)
+        if hop.kind is HopKind.VALUE_FROM and route.output.record is not None:
+            return looked_at(hop)
+    return _in_a_list(route)
+
+
+def _in_a_list(route: Route) -> str | None:
+    """Why a field waits for others: records go on alone, and not element by element."""
+    for hop in route.hops if route.output.record is not None else ():
+        if hop.kind in (HopKind.GATHER, HopKind.SCATTER):
+            return coded(f"a list of records goes on as a whole ({hop.place})", Code.WHOLE_LIST)
     return None
 
 
@@ -261,6 +274,25 @@ def _step_of(hop: Hop) -> str:
     return hop.step.rpartition("/")[0]
 
 
+def _with_their_records(edges: Sequence[StreamEdge], routes: Sequence[Route]) -> Iterator[StreamEdge]:
+    """A record is one token: it is delivered as early as the last of its fields."""
+    deliveries = {edge.route: edge.delivery for edge in edges}
+    records = grouped((route for route in routes if route.of_record), _record_of)
+    for edge in edges:
+        fields = records[_record_of(edge.route)] if edge.route.of_record else [edge.route]
+        found = {deliveries.get(route, Delivery.TERMINATION): route.output.name for route in fields}
+        last = Delivery.TERMINATION if Delivery.TERMINATION in found else Delivery.COMMIT
+        if len(found) == 1 or edge.delivery is last:
+            yield edge
+        else:
+            why = f"{found[last]} is a field of the same record, and comes no earlier"
+            yield replace(edge, delivery=last, fallback=coded(why, Code.SHARED_TOKEN))
+
+
+def _record_of(route: Route) -> tuple[tuple[str, str], tuple[Hop, ...], Input | None]:
+    return route.output.whole, route.hops, route.consumer
+
+
 def _without_mixed_hops(edges: Sequence[StreamEdge], routes: Sequence[Route]) -> Iterator[StreamEdge]:
     """A hop delivers one token to all behind it: an early one passes only if all of them are served alike."""
     deliveries = {edge.route: edge.delivery for edge in edges}
@@ -272,7 +304,7 @@ def _without_mixed_hops(edges: Sequence[StreamEdge], routes: Sequence[Route]) ->
             target = "a workflow output" if other.consumer is None else other.consumer.name
             cannot = "cannot stream it" if edge.delivery is Delivery.STREAM else "needs it committed"
             at_commit = _at_commit(edge.route, rule, edge.by_element, edge.reordered)
-            why = f"{hop.step} hands the same file to {target}, which {cannot}"
+            why = f"{hop.place} hands the same file to {target}, which {cannot}"
             yield replace(at_commit, fallback=coded(why, Code.SHARED_TOKEN))
         else:
             yield edge

@@ -7,6 +7,7 @@ not delivered as asked, why.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
@@ -14,6 +15,14 @@ from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.models import StreamingRule
 
 from .sites import DRIVERS_NODE, Site
+
+# What StreamFlow puts behind the name of a step or an input, for a step of its own.
+_OWN = re.compile(
+    "-(token-transformer|value-from-transformer|(cmd|wf|step)-default-transformer|(input|output)-forward-transformer"
+    "|back-propagation-transformer|list-merge-combinator(-transformer|-list-to-element)?|combinator"
+    "|combinator-transformer|transformer|list-to-element|(empty-)?scatter(-condition|-combinator|-size-transformer)?"
+    "|gather(-[^/]*)?|dot-product-combinator|loop-[a-z-]+|when)$"
+)
 
 
 class OutputKind(str, Enum):
@@ -39,6 +48,7 @@ class HopKind(str, Enum):
     PICK_VALUE = "pickValue"
     VALUE_FROM = "valueFrom"
     LOOP = "loop"
+    FIELD = "field"
     UNKNOWN = "unknown"
 
 
@@ -81,7 +91,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Output:
-    """An output of a step.
+    """An output of a step, or a field of one that is a record: `record.field`.
 
     :ivar rules: the Streaming rules that hold for it
     :ivar streamable: written front to back
@@ -90,6 +100,9 @@ class Output:
     :ivar part_obstacle: why its files cannot be parts of another, if so; looked for where a rule asks for it
     :ivar globs: where it is, relative to the job's output directory; `*` where that is known only at run time
     :ivar site: where the jobs of the step run
+    :ivar optional: whether a job may succeed without a file for it
+    :ivar record: the output that it is a field of
+    :ivar record_obstacle: why that record as a whole is known only when the job has ended, if so
     """
 
     step: str
@@ -102,10 +115,18 @@ class Output:
     part_obstacle: str | None = None
     globs: tuple[str, ...] = ("*",)
     site: Site = DRIVERS_NODE
+    optional: bool = True
+    record: str | None = None
+    record_obstacle: str | None = None
 
     @property
     def name(self) -> str:
         return port_path(self.step, self.port)
+
+    @property
+    def whole(self) -> tuple[str, str]:
+        """The step, and its output of which this is all or a field."""
+        return self.step, self.record or self.port
 
 
 @dataclass(frozen=True)
@@ -144,6 +165,7 @@ class Hop:
     :ivar by_name: no more of the file goes on from here than its name, as part of another value
     :ivar decides: what happens here depends on the file, and so on its name
     :ivar fills: where no file comes, something else goes on
+    :ivar field: no more of a record goes on from here than this field
     """
 
     step: str
@@ -154,6 +176,12 @@ class Hop:
     by_name: bool = False
     decides: bool = False
     fills: bool = False
+    field: str | None = None
+
+    @property
+    def place(self) -> str:
+        """For people: the input, output or step of the CWL document at which it is."""
+        return _OWN.sub("", self.step)
 
 
 @dataclass(frozen=True)
@@ -171,6 +199,11 @@ class Route:
     def by_name(self) -> bool:
         """Whether no more than the name of the file arrives."""
         return any(hop.by_name for hop in self.hops)
+
+    @property
+    def of_record(self) -> bool:
+        """Whether a record arrives of which the output is a field."""
+        return self.output.record is not None and not any(hop.kind is HopKind.FIELD for hop in self.hops)
 
     @property
     def needs_name(self) -> bool:
@@ -224,6 +257,14 @@ class StreamEdge:
         if consumer is None or not self.delivery.joins:
             return None
         return self.route.output.site.condition(consumer.site, gate=self.delivery is Delivery.GATE)
+
+    @property
+    def begins(self) -> str | None:
+        """What has to be so before a reader that starts early has its whole list. None: it reads no such list."""
+        gathered = any(hop.kind is HopKind.GATHER for hop in self.route.hops)
+        if not self.delivery.joins or self.by_element or not gathered:
+            return None
+        return f"every job of {self.route.output.step} has opened its file"
 
     @property
     def is_plain(self) -> bool:

@@ -9,7 +9,9 @@ from types import MappingProxyType
 from pydantic import BaseModel, ConfigDict, Field
 
 from streamflow_io.grouping import grouped
+from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.models import StreamingRule
+from streamflow_io.messages import Code, coded
 
 from .edges import plan_edges
 from .io_graph import Delivery, HopKind, OutputKind, Route, StreamEdge
@@ -49,12 +51,12 @@ def possible_routes(
     :param written: why the files of an output could not be parts of an input, that nobody writes
     """
     deliveries = {(edge.route.output.name, _input(edge.route)): edge.delivery for edge in edges}
-    of_output = grouped(routes, lambda route: route.output.name)
+    of_output = grouped(routes, lambda route: route.output.whole)
     possible = {
-        output: _possible(same, deliveries, output in standard_outputs, written.get(output))
+        output: _possible(same, deliveries, port_path(*output) in standard_outputs, written.get(port_path(*output)))
         for output, same in of_output.items()
     }
-    return tuple(next(possible[route.output.name]) for route in routes if route.consumer is not None)
+    return tuple(next(possible[route.output.whole]) for route in routes if route.consumer is not None)
 
 
 def _possible(
@@ -73,7 +75,8 @@ def _possible(
         route = committed.route
         not_streamed = streamed.fallback
         if is_directory:
-            not_streamed = f"{route.output.name} is a Directory: only a File has bytes to stream"
+            why = f"{route.output.name} is a Directory: only a File has bytes to stream"
+            not_streamed = coded(why, Code.NO_BYTES)
         yield PossibleRoute(
             output=route.output.name,
             input=_input(route),

@@ -268,7 +268,14 @@ class _Walker:
                 source = self.source(position.below(field, name))
                 streamable = Located(name, Level.TOOL, f"{field}.{name}.streamable", source)
             types = frozenset(_types(parameter.type_))
-            yield Parameter(name, types, streamable, tuple(_globs(process, parameter)))
+            source = self.source(position.below(field, name))
+            fields = {
+                file: Located(f"{name}.{file}", Level.TOOL, f"{field}.{name}.type.fields.{file}.streamable", source)
+                if is_streamable
+                else None
+                for file, is_streamable in _files_of_record(parameter.type_).items()
+            }
+            yield Parameter(name, types, streamable, tuple(_globs(process, parameter)), fields)
 
 
 def _classes(element: CWLObject) -> frozenset[str]:
@@ -367,13 +374,28 @@ def _types(type_: CWLObject) -> Iterator[str]:
         for item in _types(type_.items):
             yield {"File": "File[]", "Directory": "Directory[]", "Any": "Any"}.get(item, "other")
     else:
-        yield "other"
+        yield "record" if _files_of_record(type_) else "other"
+
+
+def _members(type_: CWLObject) -> list[CWLObject]:
+    """The types of a union; another type alone."""
+    return list(type_) if isinstance(type_, Sequence) and not isinstance(type_, str) else [type_]
+
+
+def _files_of_record(type_: CWLObject) -> dict[str, bool]:
+    """The fields of a record that are files, and whether each is streamable; none: the type is something else."""
+    records = [each for each in _members(type_) if each != "null"]
+    if len(records) != 1 or not hasattr(records[0], "fields"):
+        return {}
+    files = (each for each in records[0].fields or () if "File" in _types(each.type_))
+    return {str(each.name).rpartition("/")[2].rpartition("#")[2]: bool(each.streamable) for each in files}
 
 
 def _globs(process: CWLObject, parameter: CWLObject) -> Iterator[str]:
     if parameter.type_ in ("stdout", "stderr"):
         globs = [getattr(process, parameter.type_)]
     else:
-        glob = getattr(getattr(parameter, "outputBinding", None), "glob", None)
-        globs = [glob] if isinstance(glob, str) else list(glob or ())
+        fields = [field for type_ in _members(parameter.type_) for field in getattr(type_, "fields", None) or ()]
+        found = [getattr(getattr(each, "outputBinding", None), "glob", None) for each in (parameter, *fields)]
+        globs = [glob for each in found for glob in ([each] if isinstance(each, str) else each or ())]
     return (glob for glob in globs if isinstance(glob, str) and "$" not in glob)

@@ -18,7 +18,7 @@ from .sessions import SessionRule
 
 H = TypeVar("H", IOTask, StorageBandwidth)
 R = TypeVar("R", StreamingRule, SessionRule)
-STREAMABLE_TYPES = frozenset({"File", "File[]", "Directory", "Any"})
+STREAMABLE_TYPES = frozenset({"File", "File[]", "Directory", "record", "Any"})
 SEVERAL_FILES = frozenset({"File[]", "Directory", "Any"})
 
 
@@ -26,15 +26,24 @@ SEVERAL_FILES = frozenset({"File[]", "Directory", "Any"})
 class Parameter:
     """An input or output parameter of a tool.
 
-    :param types: of `File`, `Directory`, `File[]`, `Directory[]`, `Any` (cannot be known) and `other`
+    :param types: of `File`, `Directory`, `File[]`, `Directory[]`, `record` (with files), `Any` (cannot be known) and
+        `other`
     :param streamable: where CWL's `streamable: true` was written; None if it was not
     :param globs: the globs of an output that are no expressions
+    :param fields: those of a record that are files, and where `streamable: true` was written for each
     """
 
     name: str
     types: frozenset[str]
     streamable: Located[str] | None = None
     globs: tuple[str, ...] = ()
+    fields: Mapping[str, Located[str] | None] = field(default_factory=dict)
+
+    def streamables(self) -> Iterator[tuple[str, Located[str] | None]]:
+        """What of it can be streamable, and where that was written: itself, and its fields, as `record.field`."""
+        yield self.name, self.streamable
+        for name, position in self.fields.items():
+            yield f"{self.name}.{name}", position
 
 
 @dataclass(frozen=True)
@@ -233,11 +242,19 @@ def fits(step: Step, rule: SessionRule) -> bool:
 
 
 def _streamable(step: str, parameters: Mapping[str, Parameter], annotations: Annotations) -> dict[str, Located[str]]:
-    found = {name: p.streamable for name, p in parameters.items() if p.streamable is not None}
+    everything = [(name, position) for each in parameters.values() for name, position in each.streamables()]
+    found = {name: position for name, position in everything if position is not None}
     for entry in annotations.streamable:
-        for name in parameters:
+        for name, _ in everything:
             if entry.value == port_path(step, name):
                 found[name] = entry
+    for parameter in parameters.values():
+        # A record is streamable if all of its files are, and these are if it is.
+        (whole, _), *fields = parameter.streamables()
+        if whole in found:
+            found |= {name: found.get(name, found[whole]) for name, _ in fields}
+        elif fields and all(name in found for name, _ in fields):
+            found[whole] = found[fields[0][0]]
     return found
 
 

@@ -155,7 +155,8 @@ def _check_addresses(
     for entry in annotations.steps:
         if entry.value not in paths:
             yield entry.error(_unknown("step", entry.value), listed(paths))
-    ports = {port_path(step.path, name) for step in steps for name in (*step.inputs, *step.outputs)}
+    parameters = ((step, each) for step in steps for each in (*step.inputs.values(), *step.outputs.values()))
+    ports = {port_path(step.path, name) for step, each in parameters for name, _ in each.streamables()}
     for entry in annotations.streamable:
         if entry.value not in ports:
             yield entry.error(_unknown("port", entry.value), listed(ports))

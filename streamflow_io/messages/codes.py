@@ -42,6 +42,7 @@ class Code(str, Enum):
     RULE_UNMET = "SFIO-S025"
     UNSAFE_WORKDIR = "SFIO-S026"
     STREAM_REPLACED = "SFIO-S027"
+    NO_BYTES = "SFIO-S028"
 
     NO_GATE = "SFIO-N001"
     NO_INOTIFY = "SFIO-N002"
@@ -56,6 +57,8 @@ class Code(str, Enum):
     OVERSTAYS = "SFIO-B007"
 
     STORE_NOT_USED = "SFIO-L001"
+    NOT_PROVEN = "SFIO-L002"
+    NOT_TRIED = "SFIO-L003"
 
     PARTS_WRITTEN = "SFIO-P001"
     REFUTED = "SFIO-P002"

@@ -111,6 +111,43 @@ RESOURCES = {
         ),
         "storage.md",
     ),
+    Code.NOT_PROVEN: Explanation(
+        "Nothing has proven that the tool does the same with a stream",
+        "With `streaming: auto` only what is proven streams: a job runs once more, with the input as a stream, and its "
+        "outputs have to be the same. They may differ in the time of day, in text and in what bgzip makes of text.",
+        (
+            Case(
+                "its outputs differ from run to run: FILE",
+                "The tool writes something else each time, as a random number, a duration or a process number; or a "
+                "date into a file that gzip compresses as a whole. If it reads the input front to back, declare the "
+                "input `streamable`.",
+            ),
+            Case("its outputs differ when it reads a stream: FILE", "Nothing to do: it asks for more than bytes."),
+            Case(
+                "its outputs differ when it reads a short stream: FILE",
+                "Nothing to do: the tool does something else where its file is short.",
+            ),
+            Case("it does not run twice: ...", "A tool that fails when it runs again cannot be rehearsed."),
+            Case("it seeks in it", "Nothing to do: the tool needs a file."),
+            Case(
+                "it has NetworkAccess, and does not run twice",
+                "Declare the input `streamable`, if the tool reads it front to back.",
+            ),
+        ),
+        "streaming-without-hints.md",
+    ),
+    Code.NOT_TRIED: Explanation(
+        "It is not known yet whether the tool does the same with a stream",
+        "That is found out beside a run, on an idle core. Runs that end soon may leave it to the next one.",
+        (
+            Case(
+                "not yet tried: its job runs once more on an idle core when it has succeeded",
+                "Run the workflow again, or write `rehearse: wait` into the scheduler's config.",
+            ),
+            Case("what earlier runs have proven cannot be read", "A warning says why the store is not used."),
+        ),
+        "streaming-without-hints.md",
+    ),
     Code.TELEMETRY_ENDS: Explanation(
         "The telemetry of a run is not complete",
         "A run never waits for its telemetry. Where that cannot be written, the run goes on without.",

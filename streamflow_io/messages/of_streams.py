@@ -71,6 +71,8 @@ STREAMS = {
             ),
             Case("X has no glob", "Give it a `glob`."),
             Case("X is no File, File[] or Directory", "Nothing to do: only files are committed."),
+            Case("X is no File", "Take the files of the record apart, by a `valueFrom: $(self.field)` for each."),
+            Case("X may be missing at the end", "Make the field of the record a `File`, and no `File?`."),
             Case("X is bound to another location in the StreamFlow file", "Drop the binding of the port."),
         ),
     ),
@@ -162,7 +164,7 @@ STREAMS = {
                 "Nothing to do: a whole list is delivered at commit.",
             ),
             Case(
-                "a list is scattered as a whole here (S): T lies between the list and the scatter",
+                "a list is scattered as a whole here (S): linkMerge at T lies between the list and the scatter",
                 "Scatter directly over the output, not behind a `linkMerge`, a subworkflow or a default.",
             ),
             Case(
@@ -179,6 +181,10 @@ STREAMS = {
                 "its elements are in commit order and S pairs them with another list",
                 "Behind another scatter: scatter over one list, or `committed: on_termination`.",
             ),
+            Case(
+                "a list of records goes on as a whole (S)",
+                "Put the steps that make and read the record into a subworkflow, and scatter that.",
+            ),
             Case("flat_crossproduct needs the whole list", "`dotproduct`, or one list."),
             Case("nested_crossproduct needs the whole list", "`dotproduct`, or one list."),
         ),
@@ -186,17 +192,24 @@ STREAMS = {
     ),
     Code.VALUE_COMPUTED: Explanation(
         "Something looks at the value on its way",
-        "`pickValue` asks which of several values are there, `valueFrom` makes another one: both need to know what "
-        "the file is.",
+        "`valueFrom` makes another value of it, and needs to know what the file is.",
         (
-            Case("pickValue looks at the value (S)", "Take `pickValue` off that input."),
             Case("valueFrom computes a new value from it (S)", "Take `valueFrom` off that input."),
+            Case(
+                "its name, or whether it is there, decides something else",
+                "A `glob` that is no pattern, or an output that is not optional.",
+            ),
             Case(
                 "I is computed from it by valueFrom, which uses more than its name",
                 "Let that `valueFrom` use only `basename`, `nameroot`, `nameext`: a name comes with its file, "
                 "before the commit.",
             ),
         ),
+    ),
+    Code.NO_BYTES: Explanation(
+        "A Directory is not one sequence of bytes",
+        "Its files go on as they are committed, with `start: producer`.",
+        (Case("X is a Directory: only a File has bytes to stream", _AS_IT_SAYS),),
     ),
     Code.UNKNOWN_WAY: Explanation(
         "The way of the file through the workflow is not known before the run",
@@ -216,6 +229,11 @@ STREAMS = {
                 "Make T `streamable`, or give it the file by an input of its own.",
             ),
             Case("S hands the same file to T, which needs it committed", "Give T the file by an input of its own."),
+            Case(
+                "X is a field of the same record, and comes no earlier",
+                "Let X stream, too, or take the files of the record apart.",
+            ),
+            Case("another reader of the same file cannot read it so", "Give that reader an input of its own."),
         ),
     ),
     Code.DIRECTORY_NOT_CLOSED: Explanation(

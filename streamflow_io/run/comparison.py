@@ -39,14 +39,14 @@ class Comparison(Rehearsal):
     async def _tried(self) -> Finding:
         ran: list[tuple[Manner, Ran]] = []
         while isinstance(following := next_of_declared(ran), str):
-            ran.append((following, await self._run(following, [each.made for _, each in ran])))
+            ran.append((following, await self._run(following, [each for _, each in ran])))
         return await self._with_output(following)
 
-    async def _run(self, manner: Manner, made: Sequence[Mapping[str, Any] | None]) -> Ran:
-        """:param made: by the runs before"""
+    async def _run(self, manner: Manner, ran: Sequence[Ran]) -> Ran:
+        """:param ran: the runs before"""
         if manner == "file":
             return await self.job.run(manner, None)
-        before = None if len(made) == 1 else made[2] if manner == "again" else made[1]
+        before = None if len(ran) == 1 else ran[2] if manner == "again" else ran[1]
         return await self.job.run_apart(manner, before)
 
     async def _refuted_by(self, short: Sequence[int], way: Way) -> Finding | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from streamflow.core.utils import get_tag
 from streamflow.core.workflow import Job, Token, Workflow
 from streamflow.log_handler import logger
-from streamflow.workflow.token import JobToken, ListToken
+from streamflow.workflow.token import JobToken, ListToken, ObjectToken
 
 from streamflow_io.capio_cl.applications import KnownJobs
 from streamflow_io.capio_cl.dependencies import resolved
@@ -19,6 +19,7 @@ from streamflow_io.files import write_atomically
 from streamflow_io.graph.io_graph import Output
 from streamflow_io.telemetry.runs import COORDINATION_FILE
 
+from .output_globs import field_port
 from .plan import Plan
 
 
@@ -68,10 +69,13 @@ def _jobs(workflow: Workflow, step: str) -> Iterator[JobToken]:
 
 def _paths(workflow: Workflow, output: Output, jobs: dict[str, Job]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Where an output was, by the tag of its job, relative to the job's output directory."""
-    for token in workflow.steps[output.step].get_output_port(output.port).token_list:
+    path, port = output.whole
+    for token in workflow.steps[path].get_output_port(port).token_list:
         if (job := jobs.get(token.tag)) is None:
             continue
         elements = token.value if isinstance(token, ListToken) else [token]
+        if isinstance(token, ObjectToken):
+            elements = [field for name, field in token.value.items() if field_port(port, name) == output.port]
         paths = tuple(_relative(element, job.output_directory) for element in elements if isinstance(element, Token))
         if all(path is not None for path in paths):
             yield token.tag, tuple(path for path in paths if path is not None)

@@ -14,7 +14,7 @@ from streamflow.core.utils import get_tag, make_future
 from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.processor import CWLCommandOutput, CWLOutputJSONCommandOutput
 from streamflow.log_handler import logger
-from streamflow.workflow.token import ListToken
+from streamflow.workflow.token import ListToken, ObjectToken
 
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.bandwidth import as_written
@@ -41,7 +41,7 @@ from .delivery import (
     Succeeded,
 )
 from .delivery import Event as DeliveryEvent
-from .output_globs import certain_path, collects_only_files, file_processor, with_format
+from .output_globs import certain_path, collects_only_files, field_port, file_processor, output_processor, with_format
 from .outputs import early_port, element_port, is_early_port, order_port, relative_or_absolute
 from .part_lists import list_with_parts
 from .paths import NoChecksumsError, checksums_below, job_path
@@ -78,7 +78,7 @@ class Deliverer:
 
         :param globs: where its outputs are found, relative to that
         """
-        places = {port: certain_path(self._step.output_processors[port], found) for port, found in globs.items()}
+        places = {port: certain_path(output_processor(self._step, port), found) for port, found in globs.items()}
         certain = {port: path for port, path in places.items() if path is not None}
         self._delivery.handle(Begun(self._job.output_directory, globs, certain))
         self._attempt, attempt.committed = attempt, self._delivery.committed
@@ -157,7 +157,8 @@ class Deliverer:
             unchanged = {port: Token(made.get(port), tag=self._tag) for port in others if not is_early_port(port)}
         for source in [] if isinstance(output, CWLOutputJSONCommandOutput) else self._delivery.unchanged():
             token = self._tokens.get(source)
-            if token is not None and await self._is_unchanged(source, token):
+            is_field = self._outputs[source.port].record is not None
+            if token is not None and not is_field and await self._is_unchanged(source, token):
                 unchanged[source.port] = token.update(dict(token.value))
         for port in self._outputs:
             if parts := {name: self._part_token(port, name) for name in self._delivery.parts(port)}:
@@ -168,7 +169,7 @@ class Deliverer:
         path = job_path(self._step.workflow.context, self._job, f"{self._job.output_directory}/{source.path}")
         return (
             not is_pattern(str(source.path))
-            and collects_only_files(self._step.output_processors[source.port])
+            and collects_only_files(output_processor(self._step, source.port))
             and token.value["path"] == str(path)  # in a later attempt it is not
             and not await path.is_symlink()
             and token.value["checksum"] == f"sha1${await path.checksum()}"
@@ -180,15 +181,27 @@ class Deliverer:
         :raises CommitChangedError: if something that was delivered or committed is not the same any more
         """
         values = {}
-        for port in filter(tokens.__contains__, self._outputs):
-            value = self._value(tokens[port])
+        found = {port: token for port in self._outputs if (token := self._output_of(port, tokens)) is not None}
+        for port, output in found.items():
+            value = self._value(output)
             values[port] = await self._with_checksums(value) if port in self._delivery.summed else value
-            self._tokens[Source(port, stage="final")] = tokens[port]
-            for item, token in zip(value.items, file_tokens(tokens[port]), strict=True):
+            self._tokens[Source(port, stage="final")] = output
+            for item, token in zip(value.items, file_tokens(output), strict=True):
                 self._tokens.setdefault(Source(port, item.path, "final"), token)
         await self._handle(Succeeded(values))
         await self._step.deliver_regular(self._job, tokens)
         await self._handle("published")
+
+    def _output_of(self, port: str, tokens: Mapping[str, Token]) -> Token | None:
+        """An output, or a field of one that is a record; None: there is none.
+
+        :param tokens: the outputs of the job
+        """
+        if (record := self._outputs[port].record) is None:
+            return tokens.get(port)
+        fields = tokens[record].value if isinstance(tokens.get(record), ObjectToken) else {}
+        field: Token | None = next((token for name, token in fields.items() if field_port(record, name) == port), None)
+        return field
 
     def replacement(self, port: str, path: str) -> Token | None:
         """What an output is in the end, when the job has ended, where others have begun to read another file.
@@ -315,7 +328,7 @@ class Deliverer:
 
     async def _process(self, source: Source) -> Token:
         """The token of one file, or of an output as a whole, made as StreamFlow makes it at the end of the job."""
-        processor = self._step.output_processors[source.port]
+        processor = output_processor(self._step, source.port)
         if source.path is not None:
             processor = copy(file_processor(processor))
             assert processor is not None, "only outputs with files are delivered early"

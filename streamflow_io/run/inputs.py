@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from streamflow.core.workflow import Token
-from streamflow.workflow.token import ListToken
 
 from streamflow_io.hints.bandwidth import StaticConstraint, StreamBW, parse_stream_bw
 from streamflow_io.hints.config import SchedulerConfig
@@ -15,7 +14,7 @@ from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import GatedInput, InputStream, Link, PartInput, StreamLimit
 
 from .attempts import Attempt
-from .tokens import PartToken, StreamToken, parts_of, stream_tokens
+from .tokens import PartToken, StreamToken, inner_tokens, parts_of, stream_tokens, with_inner_tokens
 
 _MB = 10**6
 
@@ -149,14 +148,13 @@ async def place_inputs(inputs: Mapping[str, Token], producers: Producers, reader
 
 
 def _placed(token: Token, paths: Mapping[int, PurePosixPath]) -> Token:
-    value: object
     if (path := paths.get(id(token))) is not None:
         value = {**token.value, "path": str(path), "location": f"file://{path}", "dirname": str(path.parent)}
-    elif isinstance(token, ListToken):
-        value = [_placed(element, paths) for element in token.value]
+        placed = token.update(value)
+    elif inner_tokens(token):
+        placed = with_inner_tokens(token, lambda inner: _placed(inner, paths))
     else:
         return token
-    placed = token.update(value)
     placed.persistent_id = token.persistent_id
     return placed
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import MutableSequence
+from collections.abc import Mapping, MutableSequence
 from typing import Any
 
 from cwl_utils.types import CWLParameterContext
@@ -14,11 +14,38 @@ from streamflow.core.processor import (
 )
 from streamflow.core.workflow import Job
 from streamflow.cwl import utils
-from streamflow.cwl.processor import CWLCommandOutputProcessor
+from streamflow.cwl.processor import CWLCommandOutputProcessor, CWLObjectCommandOutputProcessor
 from streamflow.cwl.step import CWLExecuteStep
 
 from streamflow_io.graph.io_graph import OutputKind
 from streamflow_io.hints.globs import is_pattern
+
+
+def output_processor(step: CWLExecuteStep, port: str) -> CommandOutputProcessor:
+    """The processor of an output of a step, or of a field of one that is a record: `record.field`."""
+    if port in step.output_processors:
+        return step.output_processors[port]
+    return next(
+        field
+        for record, processor in step.output_processors.items()
+        for name, field in record_fields(processor).items()
+        if field_port(record, name) == port
+    )
+
+
+def field_port(record: str, field: str) -> str:
+    """What a field of an output is called."""
+    return f"{record}.{field}"
+
+
+def record_fields(processor: CommandOutputProcessor) -> Mapping[str, CommandOutputProcessor]:
+    """The processors of the fields of an output that is a record, each of which is collected by itself; else none."""
+    processors = processor.processors if isinstance(processor, UnionCommandOutputProcessor) else [processor]
+    # StreamFlow adds to each what reads it from `cwl.output.json`.
+    records = [each for each in processors if not isinstance(each, PopCommandOutputProcessor)]
+    if len(records) != 1 or not isinstance(record := records[0], CWLObjectCommandOutputProcessor):
+        return {}
+    return dict(record.processors) if record.single and not record.output_eval and record.target is None else {}
 
 
 def file_processor(processor: CommandOutputProcessor) -> CWLCommandOutputProcessor | None:
@@ -50,7 +77,7 @@ def collects_only_files(processor: CommandOutputProcessor) -> bool:
 
 def output_globs(step: CWLExecuteStep, job: Job, port: str) -> tuple[str, ...]:
     """The globs of an output, with expressions evaluated, relative to the output directory of the job."""
-    processor = file_processor(step.output_processors[port])
+    processor = file_processor(output_processor(step, port))
     assert processor is not None, "only outputs with files have globs"
     context = expression_context(step, job)
 
@@ -73,7 +100,7 @@ def with_format(step: CWLExecuteStep, job: Job, port: str, value: dict[str, Any]
 
     Whatever an expression raises is raised.
     """
-    processor = file_processor(step.output_processors[port])
+    processor = file_processor(output_processor(step, port))
     if processor is None or not processor.file_format:
         return value
     options = {"full_js": processor.full_js, "expression_lib": processor.expression_lib}

@@ -53,6 +53,7 @@ class EarlyOutput(BaseModel):
     :ivar declared: where it cuts, if its program does not say it
     :ivar fixed_name: more depends on its name than those that read it before its job has ended
     :ivar fixed: more depends on whether there is one
+    :ivar record: the output that it is a field of
     :ivar when_proven: it streams only when it is proven, while the run goes on, that its readers can read it so
     """
 
@@ -68,6 +69,7 @@ class EarlyOutput(BaseModel):
     declared: Declaration | None = None
     fixed_name: bool = False
     fixed: bool = False
+    record: str | None = None
     when_proven: bool = False
 
     @property

@@ -14,7 +14,9 @@ from streamflow.core.workflow import Job, Token
 from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.runtime.node_runtime import NodeRuntime
+from streamflow_io.runtime.protocol import ExitEvent
 
+from .clocks import Span
 from .paths import checksums_below, job_path
 from .same_outputs import Places
 from .steps import StreamingExecuteStep
@@ -28,11 +30,18 @@ class Result:
     :ivar outputs: as StreamFlow has made them
     :ivar seconds: that its command took
     :ivar cpu: seconds of CPU time, with those of its node runtime
+    :ivar span: when its command began and ended, by the clock of its host, in seconds since the epoch
     """
 
     outputs: Mapping[str, Token]
     seconds: float
     cpu: float
+    span: Span = (0.0, 0.0)
+
+
+def span_of(exit_event: ExitEvent) -> Span:
+    """When a command began and ended, by the clock of its host."""
+    return exit_event.started or 0.0, exit_event.ended or 0.0
 
 
 @dataclass(frozen=True, eq=False)

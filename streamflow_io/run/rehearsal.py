@@ -161,7 +161,7 @@ class Rehearsal:
     async def _run_until_known(self) -> Finding:
         ran: list[tuple[Manner, Ran]] = []
         while not isinstance(following := next_manner(ran, self.size, self.performance.cpu), Finding):
-            before = ran[-1][1].made if following in ("twin", "again") else None
+            before = ran[-1][1] if following in ("twin", "again") else None
             ran.append((following, await self.job.run(following, before)))
         # What has failed for want of space says nothing of the program.
         if following.way is None and following.is_known and (lack := await self._lack_of_room()) is not None:
@@ -203,7 +203,7 @@ class Rehearsal:
                     # Nothing is left of a job that has failed, but all of one that had ended well when it was given up.
                     await self.job.remove((directory,))
                     excerpts = await self.job.make_excerpts(directory, most, look_whole=look_whole)
-                before = ran[0][1].made if ran else None
+                before = ran[0][1] if ran else None
                 ran.append((following, await self.job.run_with(excerpts, following, before)))
             return following, ran[0][1].made or {}
         finally:

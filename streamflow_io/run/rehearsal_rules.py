@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 from streamflow_io.learned.proofs import Way
 
+from .clocks import Span, Unlike, differ_only_in_times
+
 #: So much is in a pipe before it is read: a program may have tried to seek in a file that was there as a whole.
 SMALL = 2**16
 # Part of the file that is read as a stream, at least: else little is gained.
@@ -79,6 +81,8 @@ class Ran:
     :ivar cpu: seconds of CPU time, with those of its node runtime
     :ivar is_elsewhere: it has had other paths than the job, which it may have written into its outputs
     :ivar made: its outputs, as in CWL
+    :ivar span: when it has run, by the clock of its host
+    :ivar unlike: in which lines of its files it differs from the job, or from the run before; None: in something else
     """
 
     succeeded: bool
@@ -93,6 +97,8 @@ class Ran:
     cpu: float = 0.0
     is_elsewhere: bool = False
     made: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    unlike: Unlike | None = field(default=None, compare=False, repr=False)
+    span: Span = field(default=(0.0, 0.0), compare=False, repr=False)
 
     @property
     def fed(self) -> int:
@@ -192,7 +198,12 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
     if shows_nothing(manner, ran):
         return unknown(ran.said or ran.ended)
     if manner == "file":
-        return _with_the_file_again(so_far[-2][1], ran)
+        *before, (streaming, streamed), _ = so_far
+        if streamed.succeeded and ran.succeeded and differ_only_in_times(streamed.unlike, ran.unlike):
+            return next_manner([*before, (streaming, _like_the_job(streamed))], size, cpu)
+        if streaming == "pipe":
+            return _with_a_pipe(so_far[0][1], streamed, cpu)
+        return _with_the_file_again(streamed, ran)
     if manner == "twin":
         return _with_its_twin(so_far, size, cpu)
     if manner == "again":
@@ -200,6 +211,8 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
     if ran.succeeded and ran.difference is not None and ran.is_elsewhere and not ran.asked:
         return "twin"
     if manner == "pipe":
+        if ran.succeeded and ran.unlike is not None:
+            return "file"
         return _with_a_pipe(so_far[0][1], ran, cpu)
     if waits_for_more(ran, size) or (ran.is_equal and is_dear(ran.cpu, cpu)):
         return "pipe" if size > SMALL else unknown("the file is too small to tell")
@@ -224,8 +237,8 @@ def next_with_short(so_far: Sequence[tuple[Manner, Ran]], way: Way) -> Manner | 
     do something else where it is short, which a stream never is: `wc` aligns its numbers so, and `brotli` chooses its
     window.
 
-    :param so_far: how it has gone, in order: with a short file, and with the same bytes as a stream. Of the second
-        run `difference` says what is not as in the first one
+    :param so_far: how it has gone, in order: with a short file, with the same bytes as a stream, and, where something
+        differs, with the short file again. Of all but the first `difference` says what is not as in that one
     :param way: as it is proven
     """
     if not so_far:
@@ -233,13 +246,18 @@ def next_with_short(so_far: Sequence[tuple[Manner, Ran]], way: Way) -> Manner | 
     manner, ran = so_far[-1]
     if shows_nothing(manner, ran):
         return unknown(ran.said or ran.ended)
-    if manner == "file":
+    if len(so_far) == 1:
         return way if ran.is_equal else None  # Many formats have an end, which is cut off.
-    if ran.is_equal:
+    streamed = so_far[1][1]
+    if streamed.is_equal:
         return None
-    if not ran.succeeded:
-        return Finding(None, f"{ran.said} when it reads a short stream", has_failed=True)
-    return Finding(None, f"its outputs differ when it reads a short stream: {ran.difference}")
+    if not streamed.succeeded:
+        return Finding(None, f"{streamed.said} when it reads a short stream", has_failed=True)
+    if manner != "file" and streamed.unlike is not None:
+        return "file"
+    if differ_only_in_times(streamed.unlike, ran.unlike):
+        return None
+    return Finding(None, f"its outputs differ when it reads a short stream: {streamed.difference}")
 
 
 def waits_for_more(ran: Ran, size: int) -> bool:
@@ -293,14 +311,18 @@ def _with_its_twin(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) 
         return Finding(None, f"it does not run twice: {twin.said}", has_failed=True)
     if twin.difference is not None:
         return "again"
-    return next_manner([*before, (manner, replace(streamed, difference=None))], size, cpu)
+    return next_manner([*before, (manner, _like_the_job(streamed))], size, cpu)
+
+
+def _like_the_job(ran: Ran) -> Ran:
+    return replace(ran, difference=None, unlike=None)
 
 
 def _with_the_file_again(streamed: Ran, ran: Ran) -> Finding:
     """What a job shows by itself which has made something else of a stream than of the file."""
     if not ran.succeeded:
         return Finding(None, f"it does not run twice: {ran.said}", has_failed=True)
-    if ran.difference is not None:
+    if ran.difference is not None and not (streamed.succeeded and differ_only_in_times(ran.unlike, ran.unlike)):
         return Finding(None, f"its outputs differ from run to run: {ran.difference}")
     if not streamed.succeeded:
         return Finding(None, f"{streamed.said} when it reads a stream", has_failed=True)

@@ -36,7 +36,7 @@ from .attempts import ProducerFailedError, StreamingJobs
 from .comparison import Comparison
 from .job_spec import is_whole_file
 from .learned_streams import not_as_declared
-from .performance import Performance, Result
+from .performance import Performance, Result, span_of
 from .plan import Plan
 from .programs import Programs
 from .proof_key import OtherPrograms, proof_key
@@ -271,8 +271,8 @@ class Rehearsals:
         """
         self._places.pop(job.name, None)
         if (performance := self._performances.pop(job.name, None)) is not None:
-            seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
-            performance.result.set_result(Result(outputs, seconds, exit_event.usage.cpu))
+            span = span_of(exit_event)
+            performance.result.set_result(Result(outputs, span[1] - span[0], exit_event.usage.cpu, span))
             if (reading := self._reading.pop(job.name, None)) is not None:
                 self._start_adding(reading())
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import posixpath
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -19,32 +20,37 @@ from streamflow.core.utils import random_name
 from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.processor import CWLOutputJSONCommandOutput
-from streamflow.workflow.token import ListToken
 
 from streamflow_io._streamflow import prepare_work_dir
-from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.protocol import ExitEvent, InputStream, JobSpec, Mount
 
+from .clocks import Line, Span, Unlike
 from .connector import JobConnector, exit_event_of
 from .excerpts import Excerpts, make_excerpts
 from .job_spec import job_spec, paths_of
 from .output_globs import expression_context
 from .paths import job_path
-from .performance import Performance, described
+from .performance import Performance, described, span_of
 from .rehearsal_events import Seen
 from .rehearsal_rules import Manner, Ran, seconds_for
-from .same_outputs import Places, first_difference
+from .same_outputs import Places, first_difference, unlike_files
 from .shadow import shadow_of
 from .steps import StreamingExecuteStep
 from .tasks import to_the_end
-from .tokens import file_value
+from .tokens import file_value, inner_tokens, with_inner_tokens
 from .wants import is_want
 
 _ASK_SECONDS = 60.0
 # How long it may take to end one that nobody waits for any more.
 _END_SECONDS = 20.0
 
-_Compare = Callable[[Mapping[str, Any]], Awaitable[str | None]]
+# More files are not looked into.
+_MOST_FILES = 16
+
+# What differs first of what was made within a span, and in which lines, if nothing else does.
+_Compared = tuple[str | None, Unlike | None]
+_Compare = Callable[[Mapping[str, Any], Span], Awaitable[_Compared]]
 
 
 class NoGateError(Exception):
@@ -103,7 +109,7 @@ class RepeatedJob:
         free, _ = await self.performance.runtime.run(["df", "-Pk", directory], _ASK_SECONDS)
         return int(free.splitlines()[-1].split()[3]) << 10
 
-    async def run(self, manner: Manner, before: Mapping[str, Any] | None) -> Ran:
+    async def run(self, manner: Manner, before: Ran | None) -> Ran:
         """Run the job once more, where the paths are those of before if that can be had, and then does no harm.
 
         :param before: what the run before has made, if it had the same paths
@@ -115,14 +121,14 @@ class RepeatedJob:
         except _NotDisguisedError:
             return await self._run_at(manner, None, is_disguised=False)
 
-    async def run_apart(self, manner: Manner, before: Mapping[str, Any] | None) -> Ran:
+    async def run_apart(self, manner: Manner, before: Ran | None) -> Ran:
         """Run the job once more, where all such runs have the same paths.
 
         :param before: what one of them has made; None: it is compared with the job
         """
         return await self._run_at(manner, before, is_disguised=False)
 
-    async def run_with(self, excerpts: Excerpts, manner: Manner, before: Mapping[str, Any] | None) -> Ran:
+    async def run_with(self, excerpts: Excerpts, manner: Manner, before: Ran | None) -> Ran:
         """Run the job once more, with the first bytes of its files; the first such run is compared with nothing.
 
         :param before: what the first run has made; None: this is it
@@ -170,7 +176,7 @@ class RepeatedJob:
     async def _run_at(
         self,
         manner: Manner,
-        before: Mapping[str, Any] | None,
+        before: Ran | None,
         *,
         is_disguised: bool,
         excerpts: Excerpts | None = None,
@@ -208,12 +214,15 @@ class RepeatedJob:
                 spec = spec.model_copy(update={"mounts": self._mounts(job, manner, files, streams)})
             compare: _Compare = partial(self._differs_from_the_job, there)
             if before is not None:
-                compare = partial(_differs, before, there)
+                compare = partial(self._differs_from, before, there, excerpts)
             elif excerpts is not None:
                 compare = _no_difference
             # Nothing follows from it how much of a short file somebody reads as a stream.
             size = sum(self.sizes) if excerpts is None else excerpts.bytes if excerpts.look_whole else None
-            return await self._perform(job, spec, size, compare)
+            ran = await self._perform(job, spec, size, compare)
+            if excerpts is not None and not excerpts.look_whole and before is None and ran.succeeded:
+                await self._keep(job.output_directory, _kept(excerpts))
+            return ran
         finally:
             await self.remove(directories)
 
@@ -264,8 +273,10 @@ class RepeatedJob:
                 return seen.ran(exit_event, False, "its outputs are not complete")
             its = await to_the_end(described(step, job, tokens))
             self.is_compared = True
-            ran = seen.ran(exit_event, True, said, await compare(its))
-            return replace(ran, is_elsewhere=is_elsewhere, made=its)
+            span = span_of(exit_event)
+            difference, unlike = await compare(its, span)
+            ran = seen.ran(exit_event, True, said, difference)
+            return replace(ran, is_elsewhere=is_elsewhere, made=its, unlike=unlike, span=span)
         finally:
             self.is_compared = False
             await to_the_end(_end(node_job, execution, following))
@@ -306,9 +317,53 @@ class RepeatedJob:
         if exit_event.is_not_apart:
             raise NotApartError
 
-    async def _differs_from_the_job(self, there: Places, its: Mapping[str, Any]) -> str | None:
-        """What differs first of what the job itself makes, when it has ended well."""
-        return first_difference(await self.plain_outputs(), self._here, its, there)
+    async def _differs_from_the_job(self, there: Places, its: Mapping[str, Any], span: Span) -> _Compared:
+        """What differs of what the job itself makes, when it has ended well."""
+        plain, ended = await self.plain_outputs(), await self.performance.ended()
+        if (difference := first_difference(plain, self._here, its, there)) is None:
+            return None, None
+        return difference, await self._unlike(unlike_files(plain, self._here, its, there), ended.span, span)
+
+    async def _differs_from(
+        self, before: Ran, places: Places, excerpts: Excerpts | None, its: Mapping[str, Any], span: Span
+    ) -> _Compared:
+        """What differs of what a run before has made, which had the same paths.
+
+        :param excerpts: what both have read instead of their files
+        """
+        made = before.made or {}
+        if (difference := first_difference(made, places, its, places)) is None:
+            return None, None
+        if excerpts is None or excerpts.look_whole:
+            return difference, None
+        outputs = self._names[self.performance.job.output_directory]
+        pairs = unlike_files(made, places, its, places) or ()
+        kept = [(path.replace(outputs, _kept(excerpts), 1), other) for path, other in pairs]
+        return difference, await self._unlike(kept or None, before.span, span)
+
+    async def _unlike(self, pairs: Sequence[tuple[str, str]] | None, job: Span, span: Span) -> Unlike | None:
+        """In which lines files differ; None: in something else, or that cannot be told.
+
+        :param pairs: the paths of a file of the job, and of that of another run
+        """
+        if pairs is None or len(pairs) > _MOST_FILES:
+            return None
+        lines: dict[str, Sequence[Line]] = {}
+        for path, other in pairs:
+            try:
+                found = await self.performance.runtime.unlike(path, other)
+            except (NodeRuntimeError, ValueError):
+                return None
+            if found is None:
+                return None
+            lines[path] = found
+        return Unlike(lines, job, span, tuple({0, time.localtime(span[1]).tm_gmtoff}))
+
+    async def _keep(self, directory: str, at: str) -> None:
+        """Put what a run has made aside, so that others can be compared with it."""
+        said, code = await self.performance.runtime.run(["mv", directory, at], _ASK_SECONDS)
+        if code != 0:
+            raise OSError(said)
 
     async def plain_outputs(self) -> Mapping[str, Any]:
         return await to_the_end(self.performance.described())
@@ -369,8 +424,10 @@ class RepeatedJob:
 
 def _moved(token: Token, paths: Iterator[str], is_stream: bool) -> Token:
     """The same files at other paths."""
-    if isinstance(token, ListToken):
-        moved = token.update([_moved(element, paths, is_stream) for element in token.value])
+    if inner_tokens(token):
+        moved = with_inner_tokens(token, lambda inner: _moved(inner, paths, is_stream))
+    elif not isinstance(token.value, Mapping) or token.value.get("class") not in ("File", "Directory"):
+        return token
     elif is_stream:
         value = file_value(next(paths)) | {name: token.value[name] for name in ("format",) if name in token.value}
         moved = Token(value, tag=token.tag)
@@ -380,12 +437,13 @@ def _moved(token: Token, paths: Iterator[str], is_stream: bool) -> Token:
     return moved
 
 
-async def _differs(before: Mapping[str, Any], places: Places, its: Mapping[str, Any]) -> str | None:
-    return first_difference(before, places, its, places)
+async def _no_difference(its: Mapping[str, Any], span: Span) -> _Compared:
+    return None, None
 
 
-async def _no_difference(its: Mapping[str, Any]) -> None:
-    return None
+def _kept(excerpts: Excerpts) -> str:
+    """Where that is which the first run with excerpts has made."""
+    return posixpath.join(excerpts.directory, "made")
 
 
 class _NotDisguisedError(Exception):

@@ -53,6 +53,43 @@ def first_difference(
     return None
 
 
+def unlike_files(
+    plain: Mapping[str, Any], its_places: Places, again: Mapping[str, Any], places: Places
+) -> list[tuple[str, str]] | None:
+    """The paths of the files that differ in the outputs of two runs of a job; None: something else differs, too.
+
+    :param plain: by output, as in CWL, of the one run
+    :param again: of the other one
+    """
+    found = list[tuple[str, str]]()
+    same = plain.keys() == again.keys() and all(
+        _but_for_contents(plain[name], its_places, again[name], places, found) for name in plain
+    )
+    return found if same else None
+
+
+def _but_for_contents(plain: Any, its: Places, again: Any, places: Places, found: list[tuple[str, str]]) -> bool:
+    """Whether two values are the same but for the contents of files.
+
+    :param found: gets the paths of these
+    """
+    if isinstance(plain, list) and isinstance(again, list):
+        pairs = zip(plain, again, strict=False)
+        return len(plain) == len(again) and all(_but_for_contents(a, its, b, places, found) for a, b in pairs)
+    if not isinstance(plain, dict) or not isinstance(again, dict) or plain.keys() != again.keys():
+        return _is_same(_known(plain, its), _known(again, places))
+    kind = plain.get("class")
+    contents = {"checksum", "size"} if kind == "File" else {"checksums"} if kind == "Directory" else set()
+    if kind == "File" and plain.get("checksum") != again.get("checksum"):
+        found.append((plain["path"], again["path"]))
+    if kind == "Directory":
+        one, other = plain.get("checksums", {}), again.get("checksums", {})
+        if one.keys() != other.keys():
+            return False
+        found += [(f"{plain['path']}/{f}", f"{again['path']}/{f}") for f in one if one[f] != other[f]]
+    return all(_but_for_contents(plain[key], its, again[key], places, found) for key in plain.keys() - contents)
+
+
 def first_unlike(plain: Mapping[str, Any], again: Mapping[str, Any]) -> str | None:
     """Which output of a job is of another kind, when it has read less; None: none is.
 

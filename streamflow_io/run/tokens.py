@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.workflow import Token
-from streamflow.workflow.token import ListToken
+from streamflow.workflow.token import ListToken, ObjectToken
 from typing_extensions import Self
 
 if TYPE_CHECKING:
@@ -169,6 +169,20 @@ class ScatterSize(Token):  # type: ignore[misc]
         return ScatterSize(self.order, tag=self.tag)
 
 
+def inner_tokens(token: Token) -> list[Token]:
+    """The tokens in that of a list or a record, in order; none in another one."""
+    if isinstance(token, ListToken):
+        return list(token.value)
+    return list(token.value.values()) if isinstance(token, ObjectToken) else []
+
+
+def with_inner_tokens(token: Token, change: Callable[[Token], Token]) -> Token:
+    """The token of a list or a record, with others in it."""
+    if isinstance(token, ObjectToken):
+        return token.update({name: change(inner) for name, inner in token.value.items()})
+    return token.update([change(inner) for inner in token.value])
+
+
 def with_own_value(token: Token) -> Token:
     """The same token, with a value that can be changed in place."""
     value: Any = token.value
@@ -195,8 +209,8 @@ def with_files(token: Token, files: Mapping[int, Token]) -> Token:
     """
     if isinstance(token, StreamToken):
         return files.get(id(token), token)
-    if isinstance(token, ListToken) and next(stream_tokens(token), None) is not None:
-        return token.update([with_files(element, files) for element in token.value])
+    if next(stream_tokens(token), None) is not None:
+        return with_inner_tokens(token, lambda inner: with_files(inner, files))
     return token
 
 
@@ -208,10 +222,9 @@ def part_tokens(token: Token | None) -> Iterator[PartToken]:
 def _tokens(token: Token, kind: type[T]) -> Iterator[T]:
     if isinstance(token, kind):
         yield token
-    elif isinstance(token.value, MutableSequence):
-        for element in token.value:
-            if isinstance(element, Token):
-                yield from _tokens(element, kind)
+    else:
+        for inner in inner_tokens(token):
+            yield from _tokens(inner, kind)
 
 
 def streams_of(inputs: Mapping[str, Token]) -> list[StreamToken]:
@@ -231,8 +244,7 @@ def file_bytes(inputs: Mapping[str, Token]) -> int:
 
 def file_tokens(token: Token | None) -> Iterator[Token]:
     """All files and Directories in a token, in order."""
-    if isinstance(token, ListToken):
-        for element in token.value:
-            yield from file_tokens(element)
-    elif token is not None and isinstance(token.value, Mapping) and token.value.get("class") in ("File", "Directory"):
+    for inner in inner_tokens(token) if token is not None else ():
+        yield from file_tokens(inner)
+    if token is not None and isinstance(token.value, Mapping) and token.value.get("class") in ("File", "Directory"):
         yield token

@@ -14,14 +14,14 @@ from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.step import CWLTransferStep
 from streamflow.cwl.workflow import CWLWorkflow
 from streamflow.workflow.port import JobPort
-from streamflow.workflow.token import ListToken
+from streamflow.workflow.token import ObjectToken
 
 from .attempts import ProducerFailedError, StreamingJobs
 from .awaited_streams import AwaitedStreams
 from .early_inputs import EarlyInputToken
 from .paths import job_path
 from .reach import Reach
-from .tokens import PartToken, StreamToken, file_tokens, stream_tokens
+from .tokens import PartToken, StreamToken, file_tokens, inner_tokens, stream_tokens
 
 Placed = TypeVar("Placed", StreamToken, PartToken)
 _OURS = (StreamToken, PartToken, EarlyInputToken)
@@ -77,8 +77,9 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
             return await self._place(job, token)
         if isinstance(token, EarlyInputToken):
             return await self._transfer_early(job, token)
-        if isinstance(token, ListToken) and any(isinstance(each, _OURS) for each in file_tokens(token)):
-            return token.update([await self.transfer(job, element) for element in token.value])
+        if any(isinstance(each, _OURS) for each in file_tokens(token)):
+            moved = [await self.transfer(job, inner) for inner in inner_tokens(token)]
+            return token.update(dict(zip(token.value, moved, strict=True)) if isinstance(token, ObjectToken) else moved)
         return cast(Token, await super().transfer(job, token))
 
     async def _transfer_early(self, job: Job, token: EarlyInputToken) -> Token:

@@ -44,6 +44,7 @@ _ANSWER_SECONDS = 10.0
 _CLEAR_SECONDS = 20.0
 # How long a comparison may take: to begin, and in bytes per second.
 _COMPARE_SECONDS = 600.0
+_UNLIKE_SECONDS = 600.0
 _SLOWEST = 10_000_000
 # Bytes of a line that a message shows.
 _SHOWN = 1000
@@ -507,6 +508,19 @@ class NodeRuntime(ABC):
                 f"{part.path} at {self.location} cannot be compared with what was read of it: {said}"
             )
         return code == 0
+
+    async def unlike(self, one: str, other: str) -> list[tuple[str, str, str]] | None:
+        """In which lines two files differ: where each is, and both.
+
+        :return: None: in something else, or too much of them differs
+        :raises NodeRuntimeError: if that cannot be told
+        """
+        words = [self.binary, "unlike", "--one", one, "--other", other]
+        said, code = await self.run(words, _UNLIKE_SECONDS)
+        if code not in (0, 1):
+            raise NodeRuntimeError(f"{self.location}: {one} cannot be compared with {other}: {said}")
+        lines = json.loads(said) if code == 0 else []
+        return [(line["at"], line["one"], line["other"]) for line in lines] if code == 0 else None
 
     async def find(self, path: PurePath | str) -> FoundFile:
         """Which file a path is.

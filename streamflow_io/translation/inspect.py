@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from streamflow.core.config import BindingConfig
+from streamflow.core.processor import CommandOutputProcessor
 from streamflow.core.workflow import Port, Step, Workflow
 from streamflow.cwl import transformer
 from streamflow.cwl.combinator import ListMergeCombinator
@@ -32,11 +34,11 @@ from streamflow.workflow.step import (
 )
 
 from streamflow_io.graph import io_graph as graph
-from streamflow_io.graph.io_graph import Hop, HopKind, Input, InputRoute, IOGraph, Output, Route
+from streamflow_io.graph.io_graph import Hop, HopKind, Input, InputRoute, IOGraph, Output, OutputKind, Route
 from streamflow_io.graph.sites import Site, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.messages import Code, coded
-from streamflow_io.run.output_globs import file_processor, kind_of
+from streamflow_io.run.output_globs import collects_only_files, field_port, file_processor, kind_of, record_fields
 
 from .known_jobs import known_globs
 from .obstacles import (
@@ -44,14 +46,20 @@ from .obstacles import (
     SAFE_FIELDS,
     early_obstacle,
     expressions,
+    is_word_of,
     output_obstacle,
+    own_expressions,
     parts_obstacle,
     processor_obstacle,
+    record_names,
+    record_obstacle,
+    taken_field,
     uses_only_name,
     whole_file_use,
     whole_self_use,
-    with_inner,
     with_library,
+    without_fields,
+    words_of,
 )
 from .ports import Readers, readers_of
 
@@ -100,8 +108,9 @@ def io_graph(
     for tool in tools:
         for output in _outputs(tool, steps[tool.name], hints[tool.name], all_obstacles):
             outputs.append(output)
-            found = _follow(tool.get_output_port(output.port), readers, inputs)
-            routes += [Route(output, hops, consumer) for hops, consumer in found]
+            _, port = output.whole
+            found = _follow(tool.get_output_port(port), readers, inputs, record=output.record is not None)
+            routes += [Route(output, hops, consumer) for hops, consumer in found if _has_field(output, hops)]
     return IOGraph(
         steps,
         tuple(outputs),
@@ -109,6 +118,11 @@ def io_graph(
         tuple(route for route in routes if route.by_name),
         tuple(_input_routes(workflow, readers, inputs, site_of)) if all_parts else (),
     )
+
+
+def _has_field(output: Output, hops: Iterable[Hop]) -> bool:
+    """Whether an output goes this way: of a record that is taken apart on it, the field that is taken."""
+    return all(hop.field is None or field_port(str(output.record), hop.field) == output.port for hop in hops)
 
 
 def _input_routes(
@@ -163,10 +177,10 @@ def _step(tool: CWLExecuteStep, site_of: Callable[[BindingConfig], Site]) -> gra
 def _outputs(tool: CWLExecuteStep, step: graph.Step, hints: StepAnnotations, all_obstacles: bool) -> Iterator[Output]:
     if not isinstance(tool.command, CWLCommand):
         return
-    for port, processor in tool.output_processors.items():
+    for port, record, processor in _with_fields(tool):
         collector = file_processor(processor)
         kind = kind_of(collector)
-        rules = tuple(rule.value for rule in hints.streaming.get(port, ()))
+        rules = tuple(rule.value for rule in hints.streaming.get(record or port, ()))
         streamable = port in hints.streamable_outputs
         obstacle = stream_obstacle = part_obstacle = None
         if rules or streamable or all_obstacles:
@@ -174,13 +188,33 @@ def _outputs(tool: CWLExecuteStep, step: graph.Step, hints: StepAnnotations, all
             obstacle = output_obstacle(collector, kind, rules, name) or _fixed_directory(tool)
             if obstacle is None and collector is not None:
                 stream_obstacle = early_obstacle(collector, kind, tool.command, name)
+            if obstacle is None and record is not None and collector is not None and collector.optional:
+                obstacle = coded(f"{name} may be missing at the end", Code.KNOWN_AT_THE_END)
         if port in hints.partitions:
             name = port_path(tool.name, port)
             part_obstacle = parts_obstacle(collector, tool.command, name) or _fixed_directory(tool)
         globs = known_globs(tool, collector)
+        optional = collector is None or collector.optional or not collects_only_files(processor)
+        of_record = None if record is None else record_obstacle(tool.output_processors[record], record)
         yield Output(
-            tool.name, port, kind, rules, streamable, obstacle, stream_obstacle, part_obstacle, globs, step.site
-        )
+            tool.name, port, kind, rules, streamable, obstacle, stream_obstacle, part_obstacle, globs, step.site,
+            optional, record, of_record,
+        )  # fmt: skip
+
+
+def _with_fields(tool: CWLExecuteStep) -> Iterator[tuple[str, str | None, CommandOutputProcessor]]:
+    """The outputs of a tool with their processors; instead of one that is a record its files, with its name."""
+    for port, processor in tool.output_processors.items():
+        files = {
+            name: field
+            for name, field in record_fields(processor).items()
+            if kind_of(file_processor(field)) is OutputKind.FILE
+            and field_port(port, name) not in tool.output_processors
+        }
+        for name, field in files.items():
+            yield field_port(port, name), port, field
+        if not files:
+            yield port, None, processor
 
 
 def _inputs(
@@ -192,9 +226,11 @@ def _inputs(
     all_parts: bool,
 ) -> Iterator[Input]:
     @cache
-    def used() -> tuple[str, ...]:
+    def used() -> tuple[tuple[str, bool], ...]:
+        words = {} if not isinstance(tool.command, CWLCommand) else words_of(tool.command)
         everything = [tool.command, _schedule_step(tool.get_job_port()).hardware_requirement, tool.output_processors]
-        return with_library(expressions(everything), tool.command)
+        others = with_library(expressions(everything, set(words)), tool.command)
+        return (*((text, False) for text in others), *((text, True) for text in words.values()))
 
     for name in tool.input_ports:
         if name != "__job__":
@@ -209,12 +245,12 @@ def _input_obstacle(
     tool: CWLExecuteStep,
     step: graph.Step,
     name: str,
-    used: Callable[[], tuple[str, ...]],
+    used: Callable[[], tuple[tuple[str, bool], ...]],
     known: Container[str] = SAFE_FIELDS,
 ) -> str | None:
     """Why an input needs its whole file, if so.
 
-    :param used: all expressions of the tool
+    :param used: all expressions of the tool, and whether no more than a word of its command line is made of them
     :param known: what is known without it
     """
     shown = port_path(tool.name, name)
@@ -231,14 +267,18 @@ def _input_obstacle(
     processor = reader.processor if isinstance(reader, transformer.CWLTokenTransformer) else None
     if (obstacle := processor_obstacle(processor, shown)) is not None:
         return obstacle
-    for binding in (inner for processor in tool.command.processors for inner in with_inner(processor)):
-        expression = getattr(binding, "expression", None)
-        if getattr(binding, "name", None) == name and isinstance(expression, str) and whole_self_use(expression, known):
+    fields = record_names(processor)
+    for expression in own_expressions(tool.command, name):
+        if not is_word_of("self", expression, fields) and whole_self_use(
+            without_fields("self", expression, fields), known
+        ):
             return coded(
                 f"{shown} is used in the expression {expression!r}, which needs the whole file", Code.EXPRESSION
             )
-    for expression in used():
-        if (what := whole_file_use(expression, name, known)) is not None:
+    for expression, is_word in used():
+        if is_word and is_word_of(f"inputs.{name}", expression, fields):
+            continue
+        if (what := whole_file_use(without_fields(f"inputs.{name}", expression, fields), name, known)) is not None:
             return coded(f"{shown} is used in the expression {what!r}, which needs the whole file", Code.EXPRESSION)
     return None
 
@@ -256,8 +296,13 @@ def _follow(
     inputs: Mapping[tuple[str, str], Input],
     hops: tuple[Hop, ...] = (),
     seen: frozenset[str] = frozenset(),
+    *,
+    record: bool = False,
 ) -> Iterator[tuple[tuple[Hop, ...], Input | None]]:
-    """The hops that a token on a port takes, and the input that it reaches; none: a workflow output."""
+    """The hops that a token on a port takes, and the input that it reaches; none: a workflow output.
+
+    :param record: it is a record, of which fields may go their own ways
+    """
     if port.name in seen:
         return
     seen |= {port.name}
@@ -268,10 +313,16 @@ def _follow(
             yield hops, consumer
         elif (found := _hop(reader, name, readers)) is not None:
             hop, next_port = found
+            if record and hop.kind is HopKind.VALUE_FROM:
+                field = None if hops else taken_field(reader, name)
+                kind = HopKind.VALUE_FROM if field is None else HopKind.FIELD
+                hop, taken = replace(hop, kind=kind, by_name=False, field=field), field is not None
+            else:
+                taken = False
             if next_port is None:
                 yield (*hops, hop), Input(posixpath.dirname(reader.name) or "/", name)
             else:
-                yield from _follow(next_port, readers, inputs, (*hops, hop), seen)
+                yield from _follow(next_port, readers, inputs, (*hops, hop), seen, record=record and not taken)
 
 
 def _consumer(reader: Step, name: str, inputs: Mapping[tuple[str, str], Input]) -> Input | None:
@@ -291,6 +342,11 @@ def _hop(reader: Step, name: str, readers: Readers) -> _Passed | None:
 
 def _passes(kind: HopKind) -> _HopOf:
     return lambda reader, name, _: (Hop(reader.name, name, kind), reader.get_output_port())
+
+
+def _picks(reader: Step, name: str, _: Readers) -> _Passed:
+    # Which one is there is known when the step has begun, or was skipped; where one is not, another goes on.
+    return Hop(reader.name, name, HopKind.PICK_VALUE, fills=True), reader.get_output_port()
 
 
 def _loops(reader: Step, name: str, _: Readers) -> _Passed:
@@ -372,8 +428,8 @@ _HOPS: dict[type[Step], _HopOf] = {
     CWLConditionalStep: _when,
     transformer.ForwardTransformer: _forward,
     transformer.ListToElementTransformer: _passes(HopKind.LINK_MERGE),
-    transformer.FirstNonNullTransformer: _passes(HopKind.PICK_VALUE),
-    transformer.OnlyNonNullTransformer: _passes(HopKind.PICK_VALUE),
-    transformer.AllNonNullTransformer: _passes(HopKind.PICK_VALUE),
+    transformer.FirstNonNullTransformer: _picks,
+    transformer.OnlyNonNullTransformer: _picks,
+    transformer.AllNonNullTransformer: _picks,
     CombinatorStep: _combinator,
 }

@@ -17,7 +17,7 @@ from streamflow.cwl.step import CWLExecuteStep
 
 from streamflow_io.capio_cl.applications import MOST_INSTANCES, KnownJobs
 from streamflow_io.graph.io_graph import Output
-from streamflow_io.run.output_globs import file_processor, relative_glob
+from streamflow_io.run.output_globs import file_processor, output_processor, relative_glob
 
 from .known_tokens import KnownTokens, UnknownValue, is_open
 
@@ -55,7 +55,7 @@ def known_jobs(tokens: KnownTokens, workflow: Workflow, outputs: Iterable[Output
     globs = {}
     for output in outputs if evaluate_globs else ():
         step = workflow.steps[output.step]
-        processor = file_processor(step.output_processors[output.port])
+        processor = file_processor(output_processor(step, output.port))
         if not any(utils.is_expression(glob) for glob in _globs(processor)):
             continue
         known = tags[output.step]

@@ -6,9 +6,9 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping, MutableSequence
 from typing import Any
 
-from streamflow.core.processor import TokenProcessor
+from streamflow.core.processor import CommandOutputProcessor, ObjectTokenProcessor, TokenProcessor
 from streamflow.core.workflow import Step, Workflow
-from streamflow.cwl.command import CWLCommand
+from streamflow.cwl.command import CWLCommand, CWLCommandTokenProcessor
 from streamflow.cwl.processor import CWLCommandOutputProcessor, CWLTokenProcessor
 from streamflow.cwl.step import CWLConditionalStep
 from streamflow.cwl.transformer import ValueFromTransformer
@@ -17,6 +17,7 @@ from streamflow.cwl.utils import LoadListing, is_expression
 from streamflow_io.graph.io_graph import OutputKind
 from streamflow_io.hints.models import StreamingRule
 from streamflow_io.messages import Code, coded
+from streamflow_io.run.output_globs import collects_only_files, field_port, file_processor, kind_of, record_fields
 
 # A list has its length when all of its elements have names.
 _NAME_FIELDS = {"basename", "nameroot", "nameext", "class", "format", "length"}
@@ -31,6 +32,7 @@ _USES = re.compile(rf"\binputs\b{_FIELD}{_OF_A_FILE}")
 # The library counts only where it is called; a base command is a literal.
 _NO_EXPRESSIONS = {"expression_lib", "base_command", "step", "workflow"}
 _EXPRESSION = re.compile(r"\$[({]")
+_TAKES = re.compile(r"""\s*\$\(\s*(self|inputs\.\w+)(?:\.(\w+)|\[(?:'([^'"]*)')\])\s*\)\s*""")
 _REFERENCE = re.compile(r"""\$\(\s*\w+(?:\.\w+|\[\s*(?:'[^']*'|"[^"]*"|\d+)\s*\])*\s*\)""")
 
 
@@ -54,6 +56,20 @@ def output_obstacle(
         )
     if processor.target is not None:
         return coded(f"{name} is bound to another location in the StreamFlow file", Code.KNOWN_AT_THE_END)
+    return None
+
+
+def record_obstacle(processor: CommandOutputProcessor, record: str) -> str | None:
+    """Why a record is known only when its job has ended, if so: it has something else than files, or not all come.
+
+    :param record: the output, for people
+    """
+    for name, field in record_fields(processor).items():
+        collector = file_processor(field)
+        if collector is None or kind_of(collector) is not OutputKind.FILE or not collects_only_files(field):
+            return coded(f"{field_port(record, name)} is no File", Code.KNOWN_AT_THE_END)
+        if collector.optional:
+            return coded(f"{field_port(record, name)} may be missing at the end", Code.KNOWN_AT_THE_END)
     return None
 
 
@@ -124,7 +140,9 @@ def _types(processor: CWLTokenProcessor) -> list[str]:
 def with_inner(value: Any) -> Iterator[Any]:
     """A processor and those in it."""
     yield value
-    for inner in (getattr(value, "processor", None), *getattr(value, "processors", ())):
+    inners = getattr(value, "processors", ())
+    # Those of a record by its fields.
+    for inner in (getattr(value, "processor", None), *(inners.values() if isinstance(inners, Mapping) else inners)):
         if inner is not None and not isinstance(inner, str):
             yield from with_inner(inner)
 
@@ -163,6 +181,57 @@ def whole_self_use(expression: str, known: Container[str] = SAFE_FIELDS) -> bool
     return _self_use_beyond(known, expression)
 
 
+def record_names(transformer: TokenProcessor | None) -> frozenset[str]:
+    """The fields of an input that is a record; none: it is none."""
+    records = (each for each in with_inner(transformer) if isinstance(each, ObjectTokenProcessor))
+    return frozenset(name for record in records for name in record.processors)
+
+
+def without_fields(value: str, expression: str, fields: Iterable[str]) -> str:
+    """An expression as if a record were each of its fields.
+
+    :param value: what is the record, as `self` or `inputs.NAME`
+    """
+    names = "|".join(map(re.escape, fields))
+    if not names:
+        return expression
+    root, _, name = value.partition(".")
+    record = rf"\b{root}\b" + (
+        rf"\s*(?:\.\s*{re.escape(name)}\b|\[\s*['\"]{re.escape(name)}['\"]\s*\])" if name else ""
+    )
+    field = rf"\s*(?:\.\s*(?:{names})\b|\[\s*['\"](?:{names})['\"]\s*\])"
+    return re.sub(record + field, value, expression)
+
+
+def is_word_of(value: str, expression: str, fields: Iterable[str]) -> bool:
+    """Whether an expression is no more than a reference to an input, or to a field of it: in a command line its path.
+
+    :param value: the input, as for :func:`without_fields`
+    """
+    plain = without_fields(value, expression, fields)
+    is_field = plain != expression or not [*fields]
+    return is_field and re.fullmatch(rf"\s*\$\(\s*{re.escape(value)}\s*\)\s*", plain) is not None
+
+
+def words_of(command: CWLCommand) -> dict[int, str]:
+    """The expressions that are words of a command line, by the identity of what makes these."""
+    bindings = (binding for processor in command.processors for binding in with_inner(processor))
+    return {
+        id(binding): binding.expression
+        for binding in bindings
+        if isinstance(binding, CWLCommandTokenProcessor)
+        and isinstance(binding.expression, str)
+        and not is_expression(binding.position)
+    }
+
+
+def own_expressions(command: CWLCommand, name: str) -> list[str]:
+    """The expressions by which an input, or a field of it, is put into the command line."""
+    own = (processor for processor in command.processors if getattr(processor, "name", None) == name)
+    inner = (getattr(binding, "expression", None) for processor in own for binding in with_inner(processor))
+    return [expression for expression in inner if isinstance(expression, str)]
+
+
 def uses_only_name(transformer: ValueFromTransformer, port: str) -> bool:
     """Whether a `valueFrom` needs no more of an input than name and format: then its value is that of the final file.
 
@@ -175,6 +244,19 @@ def uses_only_name(transformer: ValueFromTransformer, port: str) -> bool:
     return not any(
         _use_beyond(_NAME_FIELDS, text, port) or (is_self and _self_use_beyond(_NAME_FIELDS, text)) for text in texts
     ) and not (is_self and processor_obstacle(transformer.processor, port))
+
+
+def taken_field(reader: Step, port: str) -> str | None:
+    """The field of a record of which a `valueFrom` makes a value, and does nothing else. None: it does more.
+
+    :param port: the port of the reader at which the record arrives
+    """
+    if type(reader) is not ValueFromTransformer or (found := _TAKES.fullmatch(reader.value_from)) is None:
+        return None
+    if list(reader.input_ports) != [port]:
+        return None
+    record, field = found[1], found[2] or found[3]
+    return field if (record == "self" and reader.port_name == port) or record == f"inputs.{port}" else None
 
 
 def looks_at_file(texts: Iterable[str], own: Iterable[str], name: str) -> bool:

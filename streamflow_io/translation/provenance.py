@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import MutableMapping, MutableSequence
+from contextvars import ContextVar
 from importlib.metadata import version
 from typing import Any
 
@@ -12,11 +13,15 @@ from streamflow.core.persistence import DatabaseLoadingContext
 from streamflow.core.utils import get_job_step_name, get_job_tag
 from streamflow.core.workflow import Port, Token, Workflow
 from streamflow.provenance.run_crate import CWLRunCrateProvenanceManager
+from streamflow.workflow.token import ObjectToken
 
+from streamflow_io.run.output_globs import field_port
 from streamflow_io.run.scheduler import IOAwareScheduler
-from streamflow_io.run.tokens import StreamSource, StreamToken, file_tokens
+from streamflow_io.run.tokens import StreamSource, StreamToken, file_tokens, stream_tokens
 
 _DISTRIBUTION = "streamflow-io"
+# The workflow of the list or record that is looked into.
+_read_in: ContextVar[Workflow | None] = ContextVar("read_in", default=None)
 
 
 class StreamedRunCrate(CWLRunCrateProvenanceManager):  # type: ignore[misc]
@@ -42,9 +47,13 @@ class StreamedRunCrate(CWLRunCrateProvenanceManager):  # type: ignore[misc]
             self._name_the_plugin()
 
     async def get_property_value(self, name: str, token: Token) -> MutableMapping[str, Any] | None:
-        if isinstance(token, StreamToken):
+        workflow = _read_in.get()
+        if workflow is None and next(stream_tokens(token), None) is not None:
             if (workflow := await self._workflow_of(token)) is None:
                 return None
+            # What is in a list or a record has no port of its own.
+            _read_in.set(workflow)
+        if isinstance(token, StreamToken) and workflow is not None:
             self._name_the_plugin()
             self._list_streamed(workflow, name)
             # A job that has failed has no output, as with plain StreamFlow.
@@ -82,8 +91,13 @@ class StreamedRunCrate(CWLRunCrateProvenanceManager):  # type: ignore[misc]
 
     async def _final(self, workflow: Workflow, source: StreamSource) -> Token | None:
         """The file that a job has written in the end. None: the job has not succeeded."""
-        port = workflow.steps[get_job_step_name(source.job)].get_output_port(source.port)
+        step = workflow.steps[get_job_step_name(source.job)]
+        record = next((output.record for output in step.early_outputs if output.port == source.port), None)
+        port = step.get_output_port(record or source.port)
         token = (await self._tokens_of(port)).get(get_job_tag(source.job))
+        if record is not None and isinstance(token, ObjectToken):
+            fields = (field for name, field in token.value.items() if field_port(record, name) == source.port)
+            token = next(fields, None)
         files = list(file_tokens(token))
         # A single file may have had another name while it was written.
         same = [each for each in files if each.value["path"].endswith(f"/{source.path}")] or files

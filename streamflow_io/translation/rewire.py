@@ -22,9 +22,10 @@ from streamflow_io.grouping import grouped
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.run.collection import confirm_results
 from streamflow_io.run.defaults import DefaultByTagTransformer
-from streamflow_io.run.output_globs import file_processor
+from streamflow_io.run.output_globs import field_port, file_processor, output_processor, record_fields
 from streamflow_io.run.outputs import EarlyOutput, early_port
 from streamflow_io.run.plan import Plan
+from streamflow_io.run.records import FieldTransformer, RecordTransformer
 from streamflow_io.run.steps import ObservedExecuteStep, StreamingExecuteStep
 from streamflow_io.run.transfer import StreamingTransferStep
 
@@ -95,7 +96,7 @@ class _Rewiring:
         early: dict[str, list[EarlyOutput]] = defaultdict(list)
         for (step, port), edges in outputs.items():
             if (output := _early_output(edges, self._parts.get((step, port)))) is not None:
-                processor = file_processor(self._workflow.steps[step].output_processors[port])
+                processor = file_processor(output_processor(self._workflow.steps[step], port))
                 secondary = tuple(file.pattern for file in processor.secondary_files) if processor else ()
                 declared = self._declared.get((step, port)) if output.of is not None else None
                 is_awaited = port_path(step, port) in self._awaited
@@ -109,7 +110,7 @@ class _Rewiring:
             self._replace_transfers(path)
         elements = ElementWiring(self._workflow, self._readers)
         elements.wire(self._edges.values())
-        for edges in outputs.values():
+        for edges in grouped(self._edges.values(), lambda edge: edge.route.output.whole).values():
             self._wire_output(edges)
         elements.finish(self._edges.values())
         confirm_results(self._workflow, readers_of(self._workflow))
@@ -126,6 +127,11 @@ class _Rewiring:
         for output in outputs:
             for name in output.ports:
                 new.add_early_port(name, self._workflow.create_port())
+            for delivery in output.deliveries:
+                name = early_port(delivery, output.port)
+                self._skip_also(
+                    new.get_output_port(output.record or output.port), f"{path}/{name}", new.get_output_port(name)
+                )
 
     def _streamable_parts(self, path: str) -> tuple[str, ...]:
         """The inputs of a step that read parts front to back."""
@@ -138,12 +144,48 @@ class _Rewiring:
             replace_transfer(self._workflow, self._readers, name)
 
     def _wire_output(self, edges: Sequence[StreamEdge]) -> None:
-        output = edges[0].route.output
-        step = self._workflow.steps[output.step]
-        regular = step.get_output_port(output.port)
+        path, port = edges[0].route.output.whole
+        step = self._workflow.steps[path]
+        regular = step.get_output_port(port)
         ports = step.get_output_ports()
-        early = {d: ports[name] for d in Delivery if (name := early_port(d, output.port)) in ports}
-        self._wire(regular, early, [route for route in self._routes if route.output == output], 0)
+        for output in dict.fromkeys(edge.route.output for edge in edges):
+            early = {d: ports[name] for d in Delivery if (name := early_port(d, output.port)) in ports}
+            routes = [route for route in self._routes if route.output == output and not route.of_record]
+            self._wire(regular, early, routes, 0)
+            self._take_fields(regular, routes)
+        of_record = [edge for edge in edges if edge.route.of_record]
+        early = {d: self._record(step, port, d) for d in Delivery if any(edge.delivery is d for edge in of_record)}
+        if early:
+            output = of_record[0].route.output
+            routes = [route for route in self._routes if route.output == output and route.of_record]
+            self._wire(regular, early, routes, 0)
+
+    def _record(self, step: Step, port: str, delivery: Delivery) -> Port:
+        """Where a record comes as soon as all of its fields have come."""
+        record = self._workflow.create_step(
+            cls=RecordTransformer, name=posixpath.join(step.name, early_port(delivery, port))
+        )
+        for field in record_fields(step.output_processors[port]):
+            record.add_input_port(field, step.get_output_port(early_port(delivery, field_port(port, field))))
+            self._readers[record.input_ports[field]].append((record, field))
+        record.add_output_port(port, self._workflow.create_port())
+        return record.get_output_port()
+
+    def _take_fields(self, regular: Port, routes: Sequence[Route]) -> None:
+        """What takes a field of a record gets the field alone now, if it gets it early."""
+        for hop in dict.fromkeys(route.hops[0] for route in routes if route.output.record is not None):
+            old = self._workflow.steps[hop.step]
+            if old.input_ports[hop.port] != regular.name and not isinstance(old, FieldTransformer):
+                new = FieldTransformer(
+                    old.name,
+                    old.workflow,
+                    old.port_name,
+                    old.processor,
+                    old.value_from,
+                    old.expression_lib,
+                    old.full_js,
+                )
+                replace_step(self._readers, old, new)
 
     def _wire(self, port: Port, early: Mapping[Delivery, Port], routes: Sequence[Route], depth: int) -> None:
         """Let the readers of a port read what is early instead, as far as all behind them can.
@@ -217,16 +259,18 @@ class _Rewiring:
         )
         clone.add_input_port(name, early)
         clone.add_output_port(next(iter(gather.output_ports)), self._workflow.create_port())
-        self._skip_also(gather, clone)
+        self._skip_also(gather.get_output_port(), clone.name, clone.get_output_port())
         # Others behind it, which take what the gather itself makes, may share what comes next.
         self._wire(gather.get_output_port(), {delivery: clone.get_output_port()}, behind, depth + 1)
 
-    def _skip_also(self, gather: GatherStep, clone: GatherStep) -> None:
-        """What puts a result where nothing is to be gathered, as for an empty list, puts it beside the second, too."""
-        port = gather.get_output_port().name
+    def _skip_also(self, regular: Port, name: str, early: Port) -> None:
+        """What puts a result on a port where no job runs, as for an empty list, or by `when`, puts it on another, too.
+
+        :param name: of the other port, among those of the step that puts it
+        """
         for step in self._workflow.steps.values():
-            if isinstance(step, CWLBaseConditionalStep) and port in step.skip_ports.values():
-                step.add_skip_port(clone.name, clone.get_output_port())
+            if isinstance(step, CWLBaseConditionalStep) and regular.name in step.skip_ports.values():
+                step.add_skip_port(name, early)
 
     def _move(self, step: Step, name: str, old: Port, new: Port) -> None:
         step.input_ports[name] = new.name
@@ -256,6 +300,7 @@ def _early_output(edges: Sequence[StreamEdge], of: str | None) -> EarlyOutput | 
         of=of,
         fixed_name=any(route.needs_name for route in joining),
         fixed=any(hop.fills for route in joining for hop in route.hops),
+        record=output.record,
     )
     return early if early.deliveries or of else None
 

@@ -183,7 +183,7 @@ def test_what_is_planned(proving: Proving, monkeypatch: pytest.MonkeyPatch) -> N
     assert state() == ("streams", None)
     plan = plan_file(path).plans["main"]
     asyncio.run(proving.remember(Proof(ProofKey(plan.contents["/a"], "writes", "out"), "/a", 1.0, reason="was cut")))
-    assert state() == ("refused", "/a/out was cut")
+    assert state() == ("refused", "/a/out was cut [SFIO-L002]")
 
 
 @pytest.mark.parametrize(("way", "excerpt"), [("net", None), ("pipe", 6)])

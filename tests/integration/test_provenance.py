@@ -51,11 +51,22 @@ def everything() -> Document:
 
 
 def streams() -> Document:
-    """A workflow with streams into a tool, into a standard input and into each job of a scatter, and with the gate."""
+    """A workflow with streams into a tool, into each job of a scatter, as a list and as a record, and with the gate."""
     wrote = tool("echo $name; echo $name", {"name": "string"}, {"out": streamable("stdout")}, stdout="$(inputs.name)")
     read = tool("cat $file; echo", {"file": streamable()}, {"out": "stdout"}, stdout="read")
     rule = streaming({"port": "all", "committed": "on_close", "start": "producer"})
     filled = tool("mkdir all; echo 1 > all/1; echo 2 > all/2", {}, {"all": found("all", "Directory")}, [rule])
+    pair = {"type": "record", "name": "pair"}
+    made = {name: found(name, streamable=True) for name in ("left", "right")}
+    taken = {name: streamable() for name in made}
+    paired = tool("echo l > left; echo r > right", {}, {"pair": {"type": {**pair, "fields": made}}})
+    both = {
+        **tool("cat $0 $1", {}, {"out": "stdout"}, stdout="both"),
+        "arguments": ["$(inputs.p.left)", "$(inputs.p.right)"],
+    }
+    both["inputs"] = {"p": {"type": {**pair, "fields": taken}}, "trace": "string"}
+    each = {**tool('cat "$@"', {}, {"out": "stdout"}, stdout="each"), "arguments": ["sh"]}
+    each["inputs"] = {"files": streamable("File[]", inputBinding={"position": 1}), "trace": "string"}
     listed = tool("cat $all/1 $all/2", {"all": "Directory"}, {"out": "stdout"}, stdout="listed")
     steps = {
         "a": {"run": wrote, "in": {"name": {"default": "one"}}},
@@ -64,8 +75,11 @@ def streams() -> Document:
         "d": {"run": read, "in": {"file": "c/out"}, "scatter": "file"},
         "e": {"run": filled, "in": {}},
         "f": {"run": listed, "in": {"all": "e/all"}},
+        "g": {"run": paired, "in": {}},
+        "h": {"run": both, "in": {"p": "g/pair"}},
+        "i": {"run": each, "in": {"files": "c/out"}},
     }
-    return workflow({}, steps, {"b": "b/out", "d": "d/out", "f": "f/out"})
+    return workflow({}, steps, {name: f"{name}/out" for name in "bdfhi"})
 
 
 def crate_of(path: Path, name: str) -> list[dict[str, Any]]:
@@ -105,7 +119,8 @@ def test_the_crate_of_a_run_that_streams_is_that_of_plain_streamflow(bench: Benc
     (plugin,) = (entity for entity in ours if entity["@id"] == "#streamflow-io")
     assert plugin["softwareVersion"] == version("streamflow-io")
     (streamed,) = (entity for entity in ours if entity.get("name") == "streamed inputs")
-    assert sorted(streamed["value"]) == ["b/run/file", "d/run/file", "f/run/all"]
+    names = ["b/run/file", "d/run/file", "f/run/all", "h/run/p/left", "h/run/p/right", "i/run/files"]
+    assert sorted(streamed["value"]) == names
     (engine,) = (entity for entity in ours if "softwareAddOn" in entity)
     assert engine.pop("softwareAddOn") == {"@id": plugin["@id"]}
     (action,) = (entity for entity in ours if "additionalProperty" in entity)

@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import sys
@@ -160,6 +161,39 @@ def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:
     assert {name: (proof.way, proof.reason) for name, proof in proofs().items()} == {
         name: (None, reason) for name, reason in expected.items()
     }
+
+
+def test_who_writes_the_date_is_proven(bench: Bench) -> None:
+    """What it makes of a stream is the same but for moments of its own run, also in blocks of bgzip."""
+    date, size = "$(date +%Y-%m-%dT%H:%M:%S.%N)", f"{sys.executable} -ISc 'import os; print(os.fstat(0).st_size)'"
+    tools = {
+        "text": reader(f'{{ echo "##Date={date}"; cat "$text"; }} > out'),
+        "sized": reader(f'{{ echo "##Date={date}"; {size}; cat; }} > out', stdin="$(inputs.text.path)"),
+        "whole": reader(f'{{ echo "##Date={date}"; cat "$text"; }} | gzip -c > out'),
+    }
+    if bgzip := shutil.which("bgzip"):
+        tools["blocks"] = reader(f'{{ echo "##Date={date}"; cat "$text"; }} | {bgzip} -c > out')
+    making = tool(f"seq {LINES} > out.txt", {}, {"text": found("out.txt")})
+    if bcftools := shutil.which("bcftools"):
+        header = "##fileformat=VCFv4.2\n##contig=<ID=1>\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO"
+        variants = f'seq {LINES} | awk \'{{print "1\\t" $1 "\\t.\\tA\\tC\\t.\\tPASS\\t."}}\''
+        making = tool(f"{{ printf '{header}\\n'; {variants}; }} > out.txt", {}, {"text": found("out.txt")})
+        views = {
+            "view": reader(f'sleep 1; {bcftools} view "$text" -o out'),
+            "norm": reader(f'sleep 1; {bcftools} view -Oz "$text" -o out'),
+        }
+        tools |= views
+    document = consumers(bench, tools)
+    document["steps"]["make"]["run"] = making
+    ended = bench.finish(*start(bench, document))
+    assert ended.ok, ended.errors
+    reasons = {name: reason for name, (_, reason) in rehearsed(bench).items() if reason is not None}
+    assert reasons == {
+        "sized": "its outputs differ when it reads a stream: out",
+        "whole": "its outputs differ from run to run: out",
+    }
+    assert {name for name, (way, _) in rehearsed(bench).items() if way is not None} == tools.keys() - reasons.keys()
+    assert bench.leftovers() == []
 
 
 def test_one_that_hangs_is_ended_and_proves_nothing(bench: Bench) -> None:

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-Kind = Literal["File", "Directory", "int", "string"]
+Kind = Literal["File", "Directory", "int", "string", "pair"]
 Merge = Literal["", "merge_nested", "merge_flattened"]
 Wrap = Literal["", "workflow", "inside", "loop", "expression"]
 Method = Literal["", "dotproduct", "flat_crossproduct", "nested_crossproduct"]
 SHARED: Final = "/shared"
+#: The fields of a `pair`, which is a record of two files.
+FIELDS: Final = ("a", "b")
 
 
 @dataclass(frozen=True)
@@ -27,13 +29,19 @@ class Type:
 
     @property
     def cwl(self) -> Any:
-        described: Any = ["null", self.kind] if self.optional else self.kind
+        kind: Any = record({name: {"type": "File"} for name in FIELDS}) if self.kind == "pair" else self.kind
+        described: Any = ["null", kind] if self.optional else kind
         for _ in range(self.depth):
             described = {"type": "array", "items": described}
         return described
 
     def deeper(self, levels: int = 1) -> Type:
         return replace(self, depth=self.depth + levels)
+
+
+def record(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The type of a record."""
+    return {"type": "record", "name": "pair", "fields": [{"name": name, **field} for name, field in fields.items()]}
 
 
 @dataclass(frozen=True)

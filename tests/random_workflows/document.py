@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.cwl import REQUIREMENTS, Document, streaming
 
-from .blueprint import Blueprint, Step, link_type
+from .blueprint import FIELDS, Blueprint, Step, Type, link_type
 from .programs import WRITERS
 from .tools import container, tool
 
@@ -37,6 +37,8 @@ def _given(value: Any, directory: Path) -> Any:
         return [_given(element, directory) for element in value]
     if not isinstance(value, dict):
         return value
+    if value.keys() == {*FIELDS}:
+        return {name: _given(file, directory) for name, file in value.items()}
     if value.get("class") == "Directory":
         return value
     path = directory / value["name"]
@@ -104,6 +106,8 @@ def _workflow(step: Step, run: Document, scattering: Document) -> Document:
     levels = len(lists) if step.method == "nested_crossproduct" else min(1, len(lists))
     names = [name for name, _ in step.links]
     types = {name: _type(run["inputs"][name]) for name in names}
+    if step.type == Type("pair"):
+        types["i"] = step.type.cwl
     return {
         "class": "Workflow",
         "requirements": [*REQUIREMENTS],

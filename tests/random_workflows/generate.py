@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final, TypeVar
 
-from .blueprint import Blueprint, Given, Link, Merge, Method, Output, Step, Type, Wrap, without_unused
-from .programs import CUTS, DECLARED, EVERY, JSON, LINES, PARTS, READERS, REFUSES, SPLIT, WHOLE, WRITERS
+from .blueprint import FIELDS, Blueprint, Given, Link, Merge, Method, Output, Step, Type, Wrap, without_unused
+from .programs import CUTS, DECLARED, EVERY, JSON, LINES, PAIR, PARTS, READERS, REFUSES, SPLIT, WHOLE, WRITERS
 
 T = TypeVar("T")
 _FILE: Final = Type("File")
@@ -42,7 +42,7 @@ class _Value:
     longest: int
 
 
-_PURPOSES: Final = ("", ":split", ":declared", ":limited", ":shared", ":dead")
+_PURPOSES: Final = ("", ":split", ":declared", ":limited", ":shared", ":dead", ":paired")
 
 
 @dataclass
@@ -54,6 +54,7 @@ class _Draft:
     limiting: Random
     sharing: Random
     dying: Random
+    pairing: Random
     given: dict[str, Given] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
@@ -154,7 +155,7 @@ def _add_step(draft: _Draft, name: str) -> None:
     links = {"i": link}
     extras = _extras(draft, value, kind, scatter, links, named, inside=wrap == "inside")
     wide = "j" in scatter or "name" in extras
-    outputs = _outputs(draft, wide)
+    outputs = _with_pair(draft, _outputs(draft, wide))
     when = draft.choose((True, False)) if draft.chance(0.12) and not wrap else None
     step = Step(
         name, reader, kind, tuple(links.items()), outputs, tuple(extras), scatter, method, when, wrap, named,
@@ -253,6 +254,8 @@ def _main_input(draft: _Draft) -> tuple[_Value, Link, Type]:
                 return merged, Link((value.source, other.source), pick="first_non_null"), _FILE
             listed = replace(merged, shape=f"picked {value.source} {other.source}")
             return listed, Link((value.source, other.source), pick="all_non_null"), _FILES
+    if kind == Type("pair") and draft.pairing.random() < 0.5:
+        return value, replace(link, value_from=f"$(self.{draft.pairing.choice(FIELDS)})"), _FILE
     if kind.depth == 2 and draft.chance(0.5):
         flat = replace(value, shape=f"flat {value.source}")
         return flat, Link((value.source,), merge="merge_flattened"), replace(kind, depth=1)
@@ -321,7 +324,7 @@ def _outputs(draft: _Draft, wide: bool) -> tuple[Output, ...]:
     writers = [
         name
         for name, writer in WRITERS.items()
-        if name not in (JSON, SPLIT, DECLARED, LINES) and not (wide and writer.type.depth)
+        if name not in (JSON, SPLIT, DECLARED, LINES, PAIR) and not (wide and writer.type.depth)
     ]
     chosen = [draft.choose(writers) for _ in range(count)]
     if count == 1 and draft.chance(0.05):
@@ -331,6 +334,16 @@ def _outputs(draft: _Draft, wide: bool) -> tuple[Output, ...]:
         # StreamFlow writes standard error there, too, and then waits for nothing that goes on in the background.
         unique = [writer for writer in unique if writer != "background"]
     return tuple(_output(draft, f"o{index}", writer) for index, writer in enumerate(unique))
+
+
+def _with_pair(draft: _Draft, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
+    """Now and then the first output, if it is a file, is a record of two."""
+    first, *others = outputs
+    random = draft.pairing
+    if WRITERS[first.writer].type != _FILE or first.writer == JSON or random.random() > 0.25:
+        return outputs
+    rule = random.choice(WRITERS[PAIR].rules) if random.random() < 0.4 else {}
+    return (Output(first.port, PAIR, random.random() < 0.7, tuple(rule.items())), *others)
 
 
 def _output(draft: _Draft, port: str, name: str) -> Output:

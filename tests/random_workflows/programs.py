@@ -81,6 +81,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "all": Reader(
         'for k in "$@"; do echo "${k##*/}"; head -c 3000 "$k"; done', accepts=(("File", 1), ("File", 2)), optional=True
     ),
+    "pair": Reader('cat "$1" "$2"', accepts=(("pair", 0),), once=True),
     "numbers": Reader('for k in "$@"; do seq "$k"; done', accepts=(("int", 0), ("int", 1)), optional=True),
 }
 
@@ -160,12 +161,15 @@ WRITERS: Final[Mapping[str, Writer]] = {
         _GROW, "{n}.d", (_DEFAULT, _GATE, _CLOSE_GATE, _ALL_LEAVES, {**_ALL_LEAVES, "start": "producer"}),
         Type("Directory"),
     ),
+    "pair": Writer(f'{{ {_SLOWLY}; }} | tee "$N.a" | tr a-z A-Z > "$N.b"', "{n}", _ONCE, Type("pair"), once=True),
     "named": Writer('cat > "$N.out"', "{n}.out", ()),
     "count": Writer(
         'cat > "$N.size"', "{n}.size", (), Type("int"),
         binding={"loadContents": True, "outputEval": "$(self[0].contents.length % 5)"},
     ),
 }  # fmt: skip
+#: This one writes the two files of a record.
+PAIR: Final = "pair"
 #: This one is named by `cwl.output.json`, too.
 JSON: Final = "named"
 #: This one writes parts of the input `i`, a file that it may read several times, or says them.

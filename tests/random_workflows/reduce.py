@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from .blueprint import Blueprint, Given, Link, Output, Step, Type, without_unused
+from .blueprint import FIELDS, Blueprint, Given, Link, Output, Step, Type, without_unused
 
 
 def reduce(blueprint: Blueprint, shows: Callable[[Blueprint], bool]) -> Blueprint:
@@ -84,6 +84,8 @@ def _literal(name: str, kind: Type) -> object:
     if kind.depth:
         inner = replace(kind, depth=kind.depth - 1)
         return [_literal(f"{name}-{index}", inner) for index in range(2)]
+    if kind.kind == "pair":
+        return {field: _literal(f"{name}-{field}", Type("File")) for field in FIELDS}
     if kind.kind == "int":
         return sum(map(ord, name)) % 5
     if kind.kind == "Directory":

@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.e2e.container_support import BUSYBOX
 
-from .blueprint import Container, Output, Step
-from .programs import EXTRAS, JSON, LINES, READERS, WRITERS
+from .blueprint import FIELDS, Container, Output, Step, record
+from .programs import EXTRAS, JSON, LINES, PAIR, READERS, WRITERS
 
 
 def tool(step: Step, hints: list[Any]) -> dict[str, Any]:
@@ -40,7 +40,9 @@ def tool(step: Step, hints: list[Any]) -> dict[str, Any]:
         ],
         "hints": [*hints, *more_hints],
         "inputs": {
-            "i": {"type": declared, "streamable": step.streamable}
+            "i": _pair(step)
+            if step.reader == PAIR
+            else {"type": declared, "streamable": step.streamable}
             | ({} if reader.stdin else {"inputBinding": dict(reader.binding)}),
             **{name: kind for extra in extras.values() for name, kind in extra.inputs.items()},
         },
@@ -48,6 +50,12 @@ def tool(step: Step, hints: list[Any]) -> dict[str, Any]:
         **({"stdin": "$(inputs.i.path)"} if reader.stdin else {}),
         **({"stdout": standard_output[0]} if standard_output else {}),
     }
+
+
+def _pair(step: Step) -> dict[str, Any]:
+    """The input of a tool that reads both files of a record; each is an argument."""
+    file = {"type": "File", "streamable": step.streamable}
+    return {"type": record({name: {**file, "inputBinding": {"position": n}} for n, name in enumerate(FIELDS, 1)})}
 
 
 def container(declared: Container | None, listed: str) -> list[Any]:
@@ -84,6 +92,10 @@ def _write(output: Output) -> str:
 def _output(step: Step, output: Output) -> dict[str, Any]:
     writer = WRITERS[output.writer]
     found: dict[str, Any] = {"type": "stdout"}
+    if output.writer == PAIR:
+        file = {"type": "File", "streamable": output.streamable}
+        globs = {name: {"glob": f"{_glob(step, output)}.{name}"} for name in FIELDS}
+        return {"type": record({name: {**file, "outputBinding": glob} for name, glob in globs.items()})}
     if output.writer != "stdout":
         binding = {"glob": _glob(step, output), **writer.binding}
         found = {"type": writer.type.cwl, "outputBinding": binding, **writer.fields}

@@ -62,6 +62,7 @@ PURE = (
     "sharing",
     "hints",
     "suggestions",
+    "run.clocks",
     "run.delivery",
     "run.delivered",
     "run.said_parts",

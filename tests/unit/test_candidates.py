@@ -44,7 +44,7 @@ def test_an_input_that_no_hint_names() -> None:
         Route(OUT, (hop(HopKind.DEFAULT, fills=True),), FILE),
         Route(OUT, (hop(HopKind.WHEN, decides=True),), FILE),
         Route(OUT, (hop(HopKind.LOOP),), FILE),
-        Route(OUT, (hop(HopKind.PICK_VALUE),), FILE),
+        Route(OUT, (hop(HopKind.PICK_VALUE, fills=True),), FILE),
     ],
 )
 def test_an_input_that_is_left_as_it_is(route: Route) -> None:
@@ -59,6 +59,12 @@ def test_an_input_that_is_left_as_it_is(route: Route) -> None:
 def test_what_passes() -> None:
     hops = (hop(HopKind.SUBWORKFLOW), hop(HopKind.DEFAULT), hop(HopKind.WHEN))
     assert candidate_inputs(graph(Route(OUT, hops, FILE))) == {"/b": ("file",)}
+
+
+@pytest.mark.parametrize("kind", [HopKind.DEFAULT, HopKind.PICK_VALUE])
+def test_an_output_that_is_always_there_passes_what_would_put_something_in_its_place(kind: HopKind) -> None:
+    made = replace(OUT, optional=False)
+    assert candidate_inputs(graph(Route(made, (hop(kind, fills=True),), FILE))) == {"/b": ("file",)}
 
 
 @pytest.mark.parametrize("step", ["/a", "/b"])

@@ -139,14 +139,17 @@ def test_nothing_is_early_through(kind: HopKind) -> None:
     assert "/loop" in (edge.fallback or "")
 
 
-@pytest.mark.parametrize("kind", [HopKind.PICK_VALUE, HopKind.VALUE_FROM])
-def test_a_commit_passes_where_bytes_do_not(kind: HopKind) -> None:
-    edge = plan(output(rule("on_close", "no_update")), Hop("/b/in-x", "in", kind))
+def test_a_commit_passes_where_bytes_do_not() -> None:
+    hop = Hop("/b/in-value-from-transformer", "in", HopKind.VALUE_FROM)
+    edge = plan(output(rule("on_close", "no_update")), hop)
     assert edge.delivery is Delivery.COMMIT
-    assert "/b/in-x" in (edge.fallback or "")
+    assert "valueFrom computes a new value from it (/b/in) " in (edge.fallback or "")
 
 
-@pytest.mark.parametrize("kind", [HopKind.SUBWORKFLOW, HopKind.WHEN, HopKind.DEFAULT, HopKind.LINK_MERGE])
+PASSED = [HopKind.SUBWORKFLOW, HopKind.WHEN, HopKind.DEFAULT, HopKind.LINK_MERGE, HopKind.PICK_VALUE]
+
+
+@pytest.mark.parametrize("kind", PASSED)
 def test_bytes_pass(kind: HopKind) -> None:
     assert plan(output(rule("on_close", "no_update")), Hop("/b/in-x", "in", kind)).delivery is Delivery.STREAM
 
@@ -198,9 +201,9 @@ MERGE = Hop("/b/in-combinator", "a/out", HopKind.LINK_MERGE)
     ("kind", "hops", "reason"),
     [
         (OutputKind.FILES, (replace(SCATTER, obstacle="flat_crossproduct needs the whole list"),), "flat_crossproduct"),
-        (OutputKind.FILES, (MERGE, SCATTER), "/b/in-combinator lies between the list and the scatter"),
-        (OutputKind.FILE, (MERGE, SCATTER), "/b/in-combinator lies between the list and the scatter"),
-        (OutputKind.FILE, (GATHER, MERGE, SCATTER), "/b/in-combinator lies between the list and the scatter"),
+        (OutputKind.FILES, (MERGE, SCATTER), "linkMerge at /b/in lies between the list and the scatter"),
+        (OutputKind.FILE, (MERGE, SCATTER), "linkMerge at /b/in lies between the list and the scatter"),
+        (OutputKind.FILE, (GATHER, MERGE, SCATTER), "linkMerge at /b/in lies between the list and the scatter"),
         (OutputKind.FILE, (GATHER, GATHER, SCATTER), "scatters are nested"),
         (OutputKind.FILE, (CROSSED, SCATTER), "a flat_crossproduct made the list"),
     ],
@@ -252,6 +255,16 @@ def test_a_gather_serves_both() -> None:
     made = output(rule("on_close", "no_update"))
     edges = plan_edges([Route(made, (GATHER,), STREAMABLE), Route(made, (GATHER,), None)])
     assert [edge.delivery for edge in edges] == [Delivery.STREAM]
+
+
+@pytest.mark.parametrize(
+    ("hops", "begins"),
+    [((), None), ((GATHER,), "every job of /a has opened its file"), ((GATHER, SCATTER), None)],
+)
+def test_when_the_reader_of_a_list_begins(hops: tuple[Hop, ...], begins: str | None) -> None:
+    edge = plan(output(rule("on_close", "no_update")), *hops)
+    assert (edge.delivery, edge.begins) == (Delivery.STREAM, begins)
+    assert plan(output(rule("on_close")), *hops).begins is None
 
 
 NAME = Hop("/b/name-value-from-transformer", "in", HopKind.VALUE_FROM, by_name=True)
@@ -352,3 +365,21 @@ def test_gangs() -> None:
     assert (set(first.steps), first.heads, first.cores) == ({"a", "b", "c", "d"}, ("a", "d"), 4.0)
     assert first.steps.index("a") < first.steps.index("b") < first.steps.index("c")
     assert (second.heads, second.cores) == (("f", "g"), None)
+
+
+@pytest.mark.parametrize(
+    ("step", "place"),
+    [
+        ("/count/lines-list-merge-combinator-transformer", "/count/lines"),
+        ("/count/lines-list-merge-combinator", "/count/lines"),
+        ("/count/lines-value-from-transformer", "/count/lines"),
+        ("/count/lines-token-transformer", "/count/lines"),
+        ("/count/lines-scatter", "/count/lines"),
+        ("/count/total-gather-lines", "/count/total"),
+        ("/count-when", "/count"),
+        ("/my-scatter/lines-step-default-transformer", "/my-scatter/lines"),
+        ("/my-scatter-when", "/my-scatter"),
+    ],
+)
+def test_a_place_has_no_name_that_only_the_translation_knows(step: str, place: str) -> None:
+    assert Hop(step, "lines", HopKind.PICK_VALUE).place == place

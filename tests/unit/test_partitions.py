@@ -52,6 +52,7 @@ def decide(*routes: Route, output: Output = CHUNKS, rule: SessionRule = RULE, st
         (hop(HopKind.SUBWORKFLOW), SCATTER, hop(HopKind.SUBWORKFLOW)),
         (replace(SCATTER, obstacle="flat_crossproduct needs the whole list"),),
         (SCATTER, hop(HopKind.VALUE_FROM, by_name=True), hop(HopKind.PICK_VALUE)),
+        (SCATTER, hop(HopKind.PICK_VALUE)),
     ],
 )
 def test_virtual(hops: tuple[Hop, ...]) -> None:
@@ -63,7 +64,6 @@ def test_virtual(hops: tuple[Hop, ...]) -> None:
     [
         ((hop(HopKind.LOOP),), "it enters a loop (/align/hop)"),
         ((SCATTER, hop(HopKind.VALUE_FROM)), "valueFrom computes a new value from it (/align/hop)"),
-        ((SCATTER, hop(HopKind.PICK_VALUE)), "pickValue looks at the value (/align/hop)"),
         ((hop(HopKind.UNKNOWN),), "it is not known what happens to it there (/align/hop)"),
         ((SCATTER, hop(HopKind.WHEN, "`when` needs the whole file (x)")), "`when` needs the whole file (x)"),
     ],

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streamflow_io.learned.proofs import Way
+from streamflow_io.run.clocks import Unlike
 from streamflow_io.run.rehearsal_rules import (
     GIVEN_UP,
     SHORT,
@@ -38,6 +39,13 @@ HELD = ran(held_at=0, call="lseek", read=(0,))
 DIFFERENT = ran(difference="out.txt")
 FAILED = ran(succeeded=False)
 OPENED_TWICE = ran(succeeded=False, ended="error", said="opened again", is_from_outside=True)
+
+_JOB = (1_790_000_000.0, 1_790_000_002.0)
+_STREAM, _FILE = ((_JOB[0] + late, _JOB[1] + late) for late in (10, 20))
+DATED = Unlike({"out.txt": [("0:1", "at 1790000001", "at 1790000011")]}, _JOB, _STREAM)
+DATED_AGAIN = Unlike({"out.txt": [("0:1", "at 1790000001", "at 1790000021")]}, _JOB, _FILE)
+DATED_AND_SIZED = replace(DATED, lines={"out.txt": [*DATED.lines["out.txt"], ("0:2", "size 9", "size 0")]})
+RANDOM = replace(DATED_AGAIN, lines={"out.txt": [("0:1", "at 1790000001", "at 1790099999")]})
 
 
 def found(*so_far: tuple[Manner, Ran], size: int = SIZE, cpu: float = 4.0) -> Finding:
@@ -155,6 +163,40 @@ def test_who_writes_its_paths_is_compared_with_a_run_that_has_them(runs: list[tu
 )
 def test_who_makes_something_else_of_the_same_paths_is_refused(twins: list[tuple[Manner, Ran]], reason: str) -> None:
     assert found(("net", ELSEWHERE), *twins) == Finding(None, reason, has_failed=twins[-1][1] is FAILED)
+
+
+def test_who_writes_the_date_is_proven() -> None:
+    streamed, again = ran(difference="out.txt", unlike=DATED), ran(difference="out.txt", unlike=DATED_AGAIN)
+    assert found(("net", streamed), ("file", again)) == Finding("net", read=(SIZE,))
+    waits = ran(difference="out.txt", unlike=DATED, held_at=0, call="lseek")
+    assert found(("net", waits), ("file", again), ("pipe", streamed), ("file", again)) == Finding("pipe", read=(SIZE,))
+
+
+@pytest.mark.parametrize(
+    ("streamed", "again", "reason"),
+    [
+        (DATED_AND_SIZED, DATED_AGAIN, "its outputs differ when it reads a stream: out.txt"),
+        (None, DATED_AGAIN, "its outputs differ when it reads a stream: out.txt"),
+        (DATED, None, "its outputs differ from run to run: out.txt"),
+        (DATED, RANDOM, "its outputs differ from run to run: out.txt"),
+    ],
+)
+def test_who_writes_something_else_besides_is_refused(
+    streamed: Unlike | None, again: Unlike | None, reason: str
+) -> None:
+    runs = ran(difference="out.txt", unlike=streamed), ran(difference="out.txt", unlike=again)
+    assert found(("net", runs[0]), ("file", runs[1])) == Finding(None, reason)
+
+
+def test_who_writes_the_date_stays_proven_with_a_short_stream() -> None:
+    runs: list[tuple[Manner, Ran]] = [("file", ran()), ("net", ran(difference="out.txt", unlike=DATED))]
+    assert next_with_short(runs, "net") == "file"
+    again = ran(difference="out.txt", unlike=DATED_AGAIN)
+    assert next_with_short([*runs, ("file", again)], "net") is None
+    other = ran(difference="out.txt", unlike=DATED_AND_SIZED)
+    reason = "its outputs differ when it reads a short stream: out.txt"
+    assert next_with_short([runs[0], ("net", other), ("file", again)], "net") == Finding(None, reason)
+    assert next_with_short([runs[0], ("net", ran(difference="out.txt"))], "net") == Finding(None, reason)
 
 
 @pytest.mark.parametrize("ended", ["cancelled", "driver", "lost", "producer", "rewritten", "error"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.run.same_outputs import Places, first_difference, first_unlike
+from streamflow_io.run.same_outputs import Places, first_difference, first_unlike, unlike_files
 
 PLAIN = Places(("/w/out-1", "/w/in-1", "/w/tmp-1"), ("/w/in-1/a/reads.fq",))
 AGAIN = Places(("/w/out-2", "/w/in-2", "/w/tmp-2"), ("/w/in-2/b/reads.fq",))
@@ -142,3 +142,40 @@ def test_what_is_made_of_less_is_alike(plain: Any, less: Any) -> None:
 def test_what_is_missing_of_less_is_found(plain: Any, less: Any) -> None:
     assert first_unlike({"out": plain}, {"out": less}) == "out"
     assert first_unlike({"out": plain}, {}) == "out"
+
+
+def unlike(plain: Any, again: Any) -> list[tuple[str, str]] | None:
+    return unlike_files({"out": plain}, PLAIN, {"out": again}, AGAIN)
+
+
+def test_the_files_that_differ_are_told_with_their_paths() -> None:
+    other = file("/w/out-2/o", checksum="sha1$b", size=4)
+    assert unlike(file("/w/out-1/o"), other) == [("/w/out-1/o", "/w/out-2/o")]
+    assert unlike(file("/w/out-1/o"), file("/w/out-2/o")) == []
+    pair = [file("/w/out-1/a"), {"x": file("/w/out-1/o")}]
+    assert unlike(pair, [file("/w/out-2/a"), {"x": other}]) == [("/w/out-1/o", "/w/out-2/o")]
+    beside = file("/w/out-1/a", secondaryFiles=[file("/w/out-1/o")])
+    assert unlike(beside, file("/w/out-2/a", secondaryFiles=[other])) == [("/w/out-1/o", "/w/out-2/o")]
+    directories = [{**DIRECTORY, "path": f"/w/out-{n}/d", "checksums": {"a": f"sha1${n}", "b": "s"}} for n in (1, 2)]
+    assert unlike(*directories) == [("/w/out-1/d/a", "/w/out-2/d/a")]
+
+
+@pytest.mark.parametrize(
+    ("plain", "again"),
+    [
+        (1, 2),
+        (file("/w/out-1/o"), None),
+        (file("/w/out-1/o"), file("/w/out-2/p", checksum="sha1$b")),
+        (file("/w/out-1/o"), file("/w/out-2/o", checksum="sha1$b", format="x")),
+        ([file("/w/out-1/o")], []),
+        (DIRECTORY, {**DIRECTORY, "checksums": {"a": "sha1$1"}}),
+    ],
+)
+def test_what_differs_in_more_than_the_content_of_files(plain: Any, again: Any) -> None:
+    assert unlike(plain, again) is None
+
+
+@given(_VALUES, _VALUES)
+def test_what_has_no_unlike_files_is_the_same(one: Any, other: Any) -> None:
+    found = unlike_files({"o": one}, PLAIN, {"o": other}, PLAIN)
+    assert (found == []) == (first_difference({"o": one}, PLAIN, {"o": other}, PLAIN) is None)

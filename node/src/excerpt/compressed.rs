@@ -47,24 +47,38 @@ pub fn copy(from: &File, to: &mut File, bytes: u64) -> io::Result<bool> {
     }
 }
 
+/// What is at a place where a block of bgzip may begin.
+pub enum Block {
+    /// Too little for a block, or nothing.
+    End,
+    /// A block, up to there.
+    Until(u64),
+    /// Something else.
+    Other,
+}
+
+/// Looks for a block of bgzip.
+pub fn block_at(from: &File, at: u64) -> io::Result<Block> {
+    let mut header = [0; SIZE + 2];
+    if !is_there(from.read_exact_at(&mut header, at))? {
+        return Ok(Block::End);
+    }
+    // It is the first of the further fields in all that is known to make such files.
+    let is_block = header.starts_with(&MAGIC) && header[3] & EXTRA != 0 && header[FIXED..].starts_with(b"BC\x02\0");
+    let end = at + u64::from(u16::from_le_bytes([header[SIZE], header[SIZE + 1]])) + 1;
+    Ok(if is_block { Block::Until(end) } else { Block::Other })
+}
+
 /// Where the last whole block of bgzip begins and ends in the first bytes; None: it has not been made by that.
 fn last_block(from: &File, bytes: u64) -> io::Result<Option<(u64, u64)>> {
     let (mut begin, mut end) = (0, 0);
     loop {
-        let mut header = [0; SIZE + 2];
-        if !is_there(from.read_exact_at(&mut header, end))? {
-            return Ok((end > 0).then_some((begin, end)));
+        match block_at(from, end)? {
+            Block::End => return Ok((end > 0).then_some((begin, end))),
+            Block::Other => return Ok(None),
+            Block::Until(next) if next > bytes => return Ok(Some((begin, end))),
+            Block::Until(next) => (begin, end) = (end, next),
         }
-        // It is the first of the further fields in all that is known to make such files.
-        let is_block = header.starts_with(&MAGIC) && header[3] & EXTRA != 0 && header[FIXED..].starts_with(b"BC\x02\0");
-        if !is_block {
-            return Ok(None);
-        }
-        let next = end + u64::from(u16::from_le_bytes([header[SIZE], header[SIZE + 1]])) + 1;
-        if next > bytes {
-            return Ok(Some((begin, end)));
-        }
-        (begin, end) = (end, next);
     }
 }
 

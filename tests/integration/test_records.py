@@ -1,0 +1,112 @@
+"""Outputs that are records: their files are read while they are written, alone or as the record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+
+# Ends when something has been read of each, if it streams; 4 s at most.
+SLOW = """note start
+echo a1 > r1.fq; echo b1 > r2.fq
+i=0; until [ -z "$SFIO_JOB" ] || [ $i = 35 ] || grep -q "read" "$TRACE"; do i=$((i+1)); sleep 0.1; done
+echo a2 >> r1.fq; echo b2 >> r2.fq; echo 7 > n.txt
+note end"""
+PASTE = """while read -r a <&3; do read -r b <&4; note read $a $b; echo $a $b; done 3< "$0" 4< "$1"
+note done"""
+FILES = {"r1": "r1.fq", "r2": "r2.fq"}
+
+
+def record(fields: Document) -> Document:
+    return {"type": "record", "name": "pair", "fields": fields}
+
+
+def maker(fields: Document, hints: list[Document] | None = None, script: str = SLOW) -> Document:
+    return tool(script, {}, {"pair": {"type": record(fields)}}, hints)
+
+
+def written(name: str, **fields: Any) -> Document:
+    return found(FILES[name], **fields)
+
+
+STREAMED = {name: written(name, streamable=True) for name in FILES}
+
+
+def reader(**inputs: Any) -> Document:
+    """Reads two files, each a word of its command line."""
+    words = [f"$(inputs.{name})" for name in inputs]
+    if "pair" in inputs:
+        words = ["$(inputs.pair.r1)", "$(inputs['pair'].r2)"]
+    read = tool(PASTE, {}, {"out": "stdout"}, stdout="joined.txt")
+    return read | {"inputs": {**inputs, "trace": "string"}, "arguments": words}
+
+
+WHOLE = reader(pair={"type": record({name: streamable() for name in FILES})})
+APART = reader(r1=streamable(), r2=streamable())
+TAKEN = {name: {"source": "make/pair", "valueFrom": f"$(self.{name})"} for name in FILES}
+
+
+def steps(make: Document, read: Document, links: Document) -> Document:
+    return workflow({}, {"make": {"run": make, "in": {}}, "read": {"run": read, "in": links}}, {"out": "read/out"})
+
+
+def is_early(run: Any) -> bool:
+    return bool(run.time("read a1 b1") < run.time("end"))
+
+
+@pytest.mark.parametrize(("read", "links"), [(WHOLE, {"pair": "make/pair"}), (APART, TAKEN)], ids=["whole", "apart"])
+def test_files_of_a_record_are_read_while_they_are_written(bench: Bench, read: Document, links: Document) -> None:
+    plain, ours = bench.run_both(steps(maker(STREAMED), read, links))
+    assert not is_early(plain)
+    assert is_early(ours)
+
+
+def test_a_rule_for_a_record(bench: Bench) -> None:
+    """Its record is also an output of the workflow, and goes through a subworkflow and a skipped step."""
+    make = maker({name: written(name) for name in FILES}, [streaming({"port": "pair", "mode": "no_update"})])
+    kind = record({name: {"type": "File"} for name in FILES})
+    inner = workflow({"pair": {"type": kind}}, {"in": {"run": WHOLE, "in": {"pair": "pair"}}}, {"out": "in/out"})
+    document = steps(make, inner, {"pair": "make/pair"})
+    document["outputs"]["pair"] = {"type": kind, "outputSource": "make/pair"}
+    _, ours = bench.run_both(document)
+    assert is_early(ours)
+
+
+def test_a_record_of_a_step_that_is_skipped(bench: Bench) -> None:
+    optional = reader(pair={"type": ["null", record({name: streamable() for name in FILES})]})
+    optional["arguments"] = ["/dev/null", "/dev/null"]
+    document = steps(maker(STREAMED), optional, {"pair": "make/pair"})
+    document["steps"]["make"] |= {"when": "$(inputs.sure)", "in": {"sure": {"default": False}, "trace": "trace"}}
+    bench.run_both(document)
+
+
+def test_a_record_with_something_else_is_read_apart_only(bench: Bench) -> None:
+    count = {
+        "type": "int",
+        "outputBinding": {"glob": "n.txt", "loadContents": True, "outputEval": "$(parseInt(self[0].contents))"},
+    }
+    make = maker({**STREAMED, "n": count})
+    kind = {"type": record({**{name: streamable() for name in FILES}, "n": {"type": "int"}})}
+    document = steps(make, APART, TAKEN)
+    document["steps"]["whole"] = {"run": reader(pair=kind), "in": {"pair": "make/pair", "trace": "trace"}}
+    document["steps"]["whole"]["out"] = ["out"]
+    document["steps"]["whole"]["run"]["stdout"] = "whole.txt"
+    document["outputs"]["whole"] = {"type": "File", "outputSource": "whole/out"}
+    _, ours = bench.run_both(document)
+    assert is_early(ours)
+
+
+def test_a_file_of_a_record_may_be_missing(bench: Bench) -> None:
+    fields = {"r1": written("r1", streamable=True), "r2": {**written("r2", streamable=True), "type": "File?"}}
+    single = reader(r1=streamable())
+    single["arguments"] = ["$(inputs.r1)", "/dev/null"]
+    document = steps(maker(fields, script=SLOW.replace("r2.fq", "r3.fq")), single, {"r1": TAKEN["r1"]})
+    document["steps"]["second"] = {
+        "run": tool("test $r2 = None && echo none", {"r2": "Any?"}, {}),
+        "in": {"r2": TAKEN["r2"], "trace": "trace"},
+        "out": [],
+    }
+    _, ours = bench.run_both(document)
+    assert ours.time("read a1") < ours.time("end")
