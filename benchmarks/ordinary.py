@@ -294,15 +294,10 @@ def _document(
 
 
 def _prepare(directory: Path, names: Sequence[str], pairs: int) -> Sequence[Variant]:
-    if missing := [name for name in _TOOLS if shutil.which(name) is None]:
-        why = f"missing: {', '.join(missing)} (Debian has all but newer ones as packages of these names)"
-        return [Variant(f"{name}: {_PLAIN}", _never, skipped=why) for name in names]
-    data = _data(directory, pairs)
-    return [variant for name in names for variant in _variants(directory, name, data)]
-
-
-def _never(directory: Path) -> Outcome:
-    raise AssertionError
+    missing = ", ".join(name for name in _TOOLS if shutil.which(name) is None)
+    why = f"missing: {missing} (packages of Debian, of the same names)" if missing else None
+    data = {} if missing else _data(directory, pairs)
+    return [replace(variant, skipped=why) for name in names for variant in _variants(directory, name, data)]
 
 
 def _data(directory: Path, pairs: int) -> Mapping[str, JSON]:

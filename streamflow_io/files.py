@@ -11,21 +11,23 @@ from pathlib import Path
 NOT_BELIEVED = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-def stranger(path: Path, *, own_may_be_shared: bool = False) -> str | None:
+def stranger(path: Path, *, trusts_groups: bool = False) -> str | None:
     """Why another user could put something of his in the place of what is in a directory; None: nobody can but root.
 
     The same rule is in `node/src/ownership.rs` and in `runtime/binary.py`.
 
     :param path: of a directory that is there, or of a file
-    :param own_may_be_shared: a group may write to directories of the user, who has then let that group change data
+    :param trusts_groups: a group may write to a directory if that is the user's, or the user is in the group: its
+        members can change the user's data there anyway
     :raises OSError: if it cannot be looked at
     """
     trusted = {0, os.geteuid(), os.lstat("/").st_uid}
+    groups = {os.getegid(), *os.getgroups()}
     for part in dict.fromkeys((*_way(path.absolute()), *_way(path.resolve()))):
         found = part.lstat()
         if found.st_uid not in trusted:
             return f"{part} belongs to user {found.st_uid}"
-        is_shared = own_may_be_shared and found.st_uid == os.geteuid()
+        is_shared = trusts_groups and (found.st_uid == os.geteuid() or found.st_gid in groups)
         if stat.S_ISDIR(found.st_mode) and _is_open(found, stat.S_IWOTH if is_shared else stat.S_IWOTH | stat.S_IWGRP):
             return f"others may write to {part}, which is not sticky"
     return None

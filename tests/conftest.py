@@ -65,6 +65,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     return Scheduling(config, log)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_data(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What the user of the tests has learned, and recorded, is not for them."""
+    os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
+
+
 @pytest.fixture(scope="session")
 def common(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of this run of the tests, for all processes that run them."""

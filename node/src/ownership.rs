@@ -44,7 +44,10 @@ pub fn close<'a>(
 ) -> Result<(), String> {
     for directory in directories {
         let Some(owner) = close_one(directory, OFlag::empty())? else { continue };
-        let trusted = [0, Uid::effective().as_raw(), owner];
+        // Nothing streams where a stranger has a directory above; in a container that is also the user of its host.
+        let above = directory.ancestors().skip(1).filter_map(|place| symlink_metadata(place).ok());
+        let trusted: Vec<u32> =
+            [0, Uid::effective().as_raw(), owner].into_iter().chain(above.map(|place| place.uid())).collect();
         for above in streams.clone().filter_map(Path::parent) {
             let way: Vec<&Path> = above.ancestors().take_while(|place| place.starts_with(directory)).collect();
             // From the outermost: what is in a directory that is closed stays what it is.

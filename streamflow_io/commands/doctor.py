@@ -153,7 +153,7 @@ def _work_directory(directory: Path) -> Finding:
     name, otherwise = "work directory", "nothing streams there: `streamflow-io explain SFIO-S026`"
     places = [directory, directory / "streamflow"] if directory == Path(tempfile.gettempdir()) else [directory]
     try:
-        whys = [stranger(place, own_may_be_shared=True) for place in places if place.exists()]
+        whys = [stranger(place, trusts_groups=True) for place in places if place.exists()]
     except OSError as error:
         return Finding(name, None, f"{directory}: {error.strerror}")
     found = [why for why in whys if why is not None]

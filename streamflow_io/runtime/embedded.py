@@ -124,7 +124,7 @@ class EmbeddedRuntime(NodeRuntime):
         def look() -> str | None:
             directory = Path(workdir)
             directory.mkdir(parents=True, exist_ok=True)
-            return stranger(directory, own_may_be_shared=True)
+            return stranger(directory, trusts_groups=True)
 
         try:
             why = await asyncio.to_thread(look)

@@ -196,5 +196,5 @@ def test_a_database_that_another_run_holds_is_told_in_one_line(bench: Bench) -> 
         run = bench.run(document, database=database)
     assert not run.ok
     (line,) = [line for line in run.log.splitlines() if " ERROR " in line]
-    assert f"The database {file} is locked by another run, which holds it to its end: run one after" in line
+    assert f"The database {file} is locked by another program, as by a run of plain StreamFlow, which" in line
     assert "Traceback" not in run.log

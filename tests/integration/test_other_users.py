@@ -58,12 +58,25 @@ def test_who_is_a_stranger(place: Path) -> None:
     ours.chmod(0o775)
     assert stranger(ours) == f"others may write to {ours}, which is not sticky"
     # The user lets the group in; the group could not let itself in.
-    assert stranger(ours, own_may_be_shared=True) is None
+    assert stranger(ours, trusts_groups=True) is None
     ours.chmod(0o777)
-    assert stranger(ours, own_may_be_shared=True) == f"others may write to {ours}, which is not sticky"
+    assert stranger(ours, trusts_groups=True) == f"others may write to {ours}, which is not sticky"
 
 
 @needs_root
+@pytest.mark.parametrize(("groups", "safe"), [([4321], True), ([], False)])
+def test_a_directory_of_a_project(place: Path, monkeypatch: pytest.MonkeyPatch, groups: list[int], safe: bool) -> None:
+    """It belongs to root; its group may write to it, and to what is below it whoever is in that group."""
+    project = place / "project"
+    project.mkdir()
+    os.chown(project, 0, 4321)
+    project.chmod(0o2775)
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
+    monkeypatch.setattr(os, "getgroups", lambda: groups)
+    assert (stranger(project, trusts_groups=True) is None) is safe
+    assert stranger(project) == f"others may write to {project}, which is not sticky"
+
+
 @pytest.mark.parametrize("who", ["a stranger", "all"])
 def test_where_temporary_files_are_not_safe_it_is_plain_streamflow(bench: Bench, place: Path, who: str) -> None:
     temporary = place / "tmp"

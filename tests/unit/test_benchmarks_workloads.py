@@ -20,6 +20,7 @@ from benchmarks import (
     ledger,
     limiter,
     memory_limit,
+    ordinary,
     read_sessions_hosts,
     read_sessions_templates,
     session_alone,
@@ -89,6 +90,7 @@ def test_comparisons_name_variants(workload: Workload, tmp_path: Path, monkeypat
     monkeypatch.setattr(slow_disks, "obstacle", lambda: "not tried")
     for module in (templates, read_sessions_templates):
         monkeypatch.setattr(module, "run", lambda commands, directory: None)  # It generates the input.
+    monkeypatch.setattr(ordinary, "_data", lambda directory, pairs: {})
     names = [variant.name for variant in workload.prepare(tmp_path)]
     assert len(set(names)) == len(names)
     for comparison in workload.comparisons:
@@ -111,6 +113,8 @@ def test_goals_are_those_to_reach() -> None:
         "overhead": [1.03, 1.15, 3.0, 5.0, 1.02, 0.1],
         "auto-at-scale": [1.1, 1.02] * 5,
         "many-jobs": [1.03, 1.05, 1.03, 1.10, 1.15] + [5.0] * 5,
+        "ordinary": [1.02] * 21,
+        "busy-cores": [1.02] * 3,
         "feeder": [0.95] * 5,
         "limiter": [1.0, 15.0, 3.0, 1.0] * 4 + [5.0, 1.5] * 18 + [0.7],
         "patterns": [1.05, 0.90],
