@@ -55,6 +55,10 @@ use crate::watch::Watcher;
 /// of the full size, the feeder waits for so long instead of being woken for each page: the reader still has plenty.
 pub const PAUSE: Duration = Duration::from_micros(200);
 const LITTLE: u64 = 64 << 10;
+/// A producer that writes little at a time wakes the feeder by each write, and the feeder the reader. When all was fed that
+/// there was, and that was less than `LITTLE`, the feeder lets bytes gather for so long: on busy cores each wake costs both
+/// programs their caches.
+const GATHER: Duration = Duration::from_millis(2);
 /// Who has got nothing over a link for so long had nothing to feed.
 const ON_ITS_WAY: Duration = Duration::from_millis(250);
 /// That all was fed is told no sooner after it was told before.
@@ -83,6 +87,8 @@ pub enum Need {
     Pause,
     /// Its time: see `Rein`.
     Time,
+    /// More data that is likely written already: see `GATHER`.
+    Gathering,
     /// More data, or word from the producer.
     Data,
 }
@@ -134,6 +140,8 @@ pub struct Feeder {
     netted: Option<Netted>,
     /// The pipe has the size that was asked for.
     wide: bool,
+    /// Until when bytes gather.
+    gathered: Instant,
     fifo: Option<PathBuf>,
     /// As it was made.
     place: Option<Place>,
@@ -209,6 +217,7 @@ impl Feeder {
             whole: None,
             netted,
             wide,
+            gathered: Instant::now(),
             fifo,
             place,
             openings: Openings::default(),
@@ -240,8 +249,14 @@ impl Feeder {
                 let stutter = self.stutter.as_ref().map(|stutter| stutter.until);
                 stutter.or(self.rein.as_ref().map(|rein| rein.until))
             }
+            Need::Gathering => Some(self.gathered),
             _ => self.drained.next.filter(|_| self.has_news()),
         }
+    }
+
+    /// Whether its time has come, if it waits for that.
+    pub fn is_due(&self) -> bool {
+        matches!(self.need, Need::Time | Need::Gathering) && self.due().is_some_and(|due| due <= Instant::now())
     }
 
     /// All that there is was fed, and that is not told yet.
@@ -267,8 +282,10 @@ impl Feeder {
             Need::Nothing => None,
             Need::Reader => Some(WaitsFor::Opening),
             Need::Time => Some(WaitsFor::Rate),
-            Need::Data if self.sink.as_ref().map_or(0, bytes_in_pipe) == 0 => Some(WaitsFor::Producer),
-            Need::Data | Need::Space | Need::Pause => Some(WaitsFor::Reader),
+            Need::Data | Need::Gathering if self.sink.as_ref().map_or(0, bytes_in_pipe) == 0 => {
+                Some(WaitsFor::Producer)
+            }
+            Need::Data | Need::Gathering | Need::Space | Need::Pause => Some(WaitsFor::Reader),
         }
     }
 
@@ -439,7 +456,11 @@ impl Feeder {
                         return Ok(());
                     }
                 }
-                Need::Reader | Need::Pause | Need::Time => return Ok(()),
+                Need::Reader | Need::Pause | Need::Time | Need::Gathering => return Ok(()),
+                Need::Data if (1..LITTLE).contains(&(self.streamed() - started)) && self.left() > 0 => {
+                    (self.need, self.gathered) = (Need::Gathering, Instant::now() + GATHER);
+                    return Ok(());
+                }
                 Need::Data => {
                     let Some(watcher) = watcher.as_deref_mut().filter(|_| self.left() > 0) else { return Ok(()) };
                     if !self.origin.watch_growth(&mut |path, mask| watcher.watch(path, mask, token(Wait::Growth))) {

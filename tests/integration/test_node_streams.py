@@ -65,6 +65,27 @@ def test_bytes_arrive_while_the_producer_runs(runtime: Node) -> None:
     assert (runtime.base / "seen").read_text() == "first\n"
 
 
+def test_small_writes_gather(runtime: Node) -> None:
+    """A reader is not woken by each of them, but each 2 ms."""
+    producer = write(runtime, 4000, 100, 0.0001)
+    fifo, counted = runtime.base / "in" / "f", runtime.base / "counted"
+    script = """
+import os, sys, time
+fifo = os.open(sys.argv[1], os.O_RDONLY)
+data, reads, began = os.read(fifo, 65536), 1, time.monotonic()
+size = len(data)
+while data := os.read(fifo, 65536):
+    reads, size = reads + 1, size + len(data)
+print(reads, size, time.monotonic() - began, file=open(sys.argv[2], "w"))
+"""
+    stream = runtime.stream("p", runtime.base / "out" / "p", fifo)
+    consumer = runtime.python("c", script, str(fifo), str(counted), inputs=[stream])
+    assert (producer.wait(), consumer.wait()) == (0, 0)
+    reads, size, seconds = map(float, counted.read_text().split())
+    assert size == 400_000
+    assert reads <= seconds / 0.002 * 1.2 + 20
+
+
 def test_consumer_first(runtime: Node) -> None:
     consumer = read(runtime, "c")
     time.sleep(0.2)

@@ -93,8 +93,7 @@ impl<'a> Inputs<'a> {
 
     /// Whether it is the time of a stream that is waited for, which has come.
     pub fn are_due(&self) -> bool {
-        let due = |feeder: &Feeder| feeder.need == Need::Time && feeder.due().is_some_and(|due| due <= Instant::now());
-        self.feeders.iter().any(due)
+        self.feeders.iter().any(Feeder::is_due)
     }
 
     pub fn are_paused(&self) -> bool {
