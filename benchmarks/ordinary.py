@@ -210,7 +210,7 @@ def _calling() -> _Document:
             {"reference": "reference", "bcf": "call/out"},
         ),
         "filter": _Step("bcftools filter --no-version -i 'QUAL>20' $bcf", {"bcf": _FILE}, {"bcf": "norm/out"}),
-        "stats": _Step("bcftools stats $vcf | grep -v '^#'", {"vcf": _FILE}, {"vcf": "filter/out"}),
+        "stats": _Step("bcftools stats - < $vcf | grep -v '^#'", {"vcf": _FILE}, {"vcf": "filter/out"}),
     }
     return _document(
         {"reference": _REFERENCE, "one": "File", "two": "File"},
