@@ -37,6 +37,7 @@ from streamflow.core.context import StreamFlowContext
 from streamflow.core.data import DataLocation, DataType, StreamWrapper
 from streamflow.core.deployment import Connector, ExecutionLocation, Shell
 from streamflow.core.persistence import Database
+from streamflow.core.provenance import ProvenanceManager
 from streamflow.core.recovery import FailureManager, RecoveryRequest
 from streamflow.core.workflow import Job, Status, Token, Workflow
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
@@ -49,7 +50,6 @@ from streamflow.deployment.connector.ssh import SSHConnector
 from streamflow.deployment.future import FutureConnector
 from streamflow.deployment.stream import BaseStreamWrapper
 from streamflow.persistence.sqlite import IN_MEMORY_SQLITE_CONNECTION, SqliteDatabase
-from streamflow.provenance.run_crate import CWLRunCrateProvenanceManager
 from streamflow.recovery.failure_manager import RollbackFailureManager
 from streamflow.workflow.executor import StreamFlowExecutor
 from streamflow.workflow.port import JobPort
@@ -64,8 +64,11 @@ def install_translator(translator: type[CWLTranslator]) -> None:
     streamflow.cwl.main.CWLTranslator = translator
 
 
-def install_provenance(manager: type[CWLRunCrateProvenanceManager]) -> None:
-    """Make `streamflow prov` write RO-Crates of CWL workflows with our class, for want of an extension point."""
+def install_provenance(manager: Callable[..., ProvenanceManager]) -> None:
+    """Make `streamflow prov` write RO-Crates of CWL workflows with what this makes, for want of an extension point.
+
+    :param manager: called as StreamFlow calls its own class
+    """
     streamflow.provenance.prov_classes["run_crate"]["cwl"] = manager
 
 

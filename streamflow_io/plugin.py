@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableSequence
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.persistence import DatabaseLoadingContext
+from streamflow.core.provenance import ProvenanceManager
+from streamflow.core.workflow import Workflow
 from streamflow.ext.plugin import StreamFlowPlugin
 
 from streamflow_io.run.scheduler import IOAwareScheduler
-from streamflow_io.translation.provenance import StreamedRunCrate
 from streamflow_io.translation.translator import IOAwareTranslator
 
 from ._streamflow import install_provenance, install_translator
+
+
+def crate_writer(
+    context: StreamFlowContext, db_context: DatabaseLoadingContext, workflows: MutableSequence[Workflow]
+) -> ProvenanceManager:
+    """The writer of crates.
+
+    StreamFlow imports every plugin in every command: what only the writer needs is imported here.
+    """
+    from streamflow_io.translation.provenance import StreamedRunCrate
+
+    return StreamedRunCrate(context, db_context, workflows)
 
 
 class StreamFlowIOPlugin(StreamFlowPlugin):  # type: ignore[misc]
@@ -17,4 +34,4 @@ class StreamFlowIOPlugin(StreamFlowPlugin):  # type: ignore[misc]
     def register(self) -> None:
         self.register_scheduler("io-aware", IOAwareScheduler)
         install_translator(IOAwareTranslator)
-        install_provenance(StreamedRunCrate)
+        install_provenance(crate_writer)

@@ -7,6 +7,8 @@ import inspect
 import io
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +53,10 @@ from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterS
 
 from streamflow_io import _streamflow
 from streamflow_io.commands.plan import plan_file
-from streamflow_io.plugin import StreamFlowIOPlugin
+from streamflow_io.plugin import StreamFlowIOPlugin, crate_writer
 from streamflow_io.run.collection import ConfirmedTransferStep
 from streamflow_io.run.lists import OrderedGatherStep, StreamingScatterStep
 from streamflow_io.run.steps import StreamingExecuteStep
-from streamflow_io.translation.provenance import StreamedRunCrate
 from streamflow_io.translation.translator import IOAwareTranslator
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
@@ -231,10 +232,20 @@ def parameters(function: Any) -> list[str]:
     return list(inspect.signature(function).parameters)
 
 
+def test_a_run_with_another_scheduler_imports_next_to_nothing() -> None:
+    """The whole plugin takes ten times as long to import."""
+    script = "import streamflow.main, sys; import streamflow_io.plugin; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    ours = [name for name in found if name.startswith("streamflow_io")]
+    assert "pydantic" not in found
+    assert not any(name.startswith(("streamflow_io.graph", "streamflow_io.hints")) for name in ours)
+    assert len(ours) < 30
+
+
 def test_the_seam() -> None:
     """What _streamflow.py lists. If this breaks, StreamFlow has changed: read how, before mending it."""
     assert hasattr(streamflow.cwl.main, "CWLTranslator")
-    assert streamflow.provenance.prov_classes["run_crate"]["cwl"] is StreamedRunCrate
+    assert streamflow.provenance.prov_classes["run_crate"]["cwl"] is crate_writer
     assert "prov_classes[args.type][wf_type](" in inspect.getsource(streamflow.main._async_prov)
     assert parameters(CWLRunCrateProvenanceManager.get_property_value) == ["self", "name", "token"]
     assert parameters(streamflow.cwl.main._parse_args) == ["workflow_config", "context"]
