@@ -17,7 +17,7 @@ from streamflow_io.telemetry.waiting_words import CAUSES
 from streamflow_io.wording import counted
 
 from .proposals import WORTH, suggest
-from .shared_cores import core_use
+from .shared_cores import CoreUse, core_use
 
 MOST = 3
 _Pair = tuple[str, str]
@@ -46,23 +46,27 @@ def advice(history: History, path: Sequence[PathSpan], edges: Sequence[EdgeResul
     gains = _gains(history, path)
     if first := [*_failed(history)]:
         return first + [*_not_as_asked(edges, gains)][: MOST - 1]
+    used = core_use(history)
+    busy = used if used is not None and used.is_busy else None
     others = [
-        *_busy(history),
+        *_busy(history, busy),
         *_proposed(history),
         *_not_as_asked(edges, gains),
-        *_waited(history, path),
-        *_handed_over(history, gains),
+        *_waited(history, path, busy),
+        *([] if busy else _handed_over(history, gains)),
     ]
     others = [one for one in others if one.saved is None or _is_much(history, one.saved)]
     others.sort(key=lambda one: -(one.saved or 0.0))
     return ([*others, *_itself(history, path)])[:MOST]
 
 
-def _busy(history: History) -> Iterator[Advice]:
-    """Where the cores compute all the time, what else would make the run shorter."""
-    used = core_use(history)
-    if used is not None and used.is_busy and history.seconds >= _WHILE:
-        yield Advice(text="More cores, or less to compute (compress less, write fewer bytes)", why=used.text)
+def _busy(history: History, busy: CoreUse | None) -> Iterator[Advice]:
+    """What would make a run shorter whose cores compute all the time.
+
+    :param busy: what the run made of its cores; None: these had time to spare, or that is not known
+    """
+    if busy is not None and history.seconds >= _WHILE:
+        yield Advice(text="More cores, or less to compute (compress less, write fewer bytes)", why=busy.text)
 
 
 def _is_much(history: History, seconds: float) -> bool:
@@ -127,13 +131,12 @@ def _not_as_asked(edges: Sequence[EdgeResult], gains: Mapping[_Pair, float]) -> 
             yield Advice(text=f"Mend what keeps {first}{more} from being delivered as asked", why=reason, saved=saved)
 
 
-def _waited(history: History, path: Sequence[PathSpan]) -> Iterator[Advice]:
+def _waited(history: History, path: Sequence[PathSpan], busy: CoreUse | None) -> Iterator[Advice]:
     by_cause = grouped((span for span in path if span.what == "waited" and span.cause), lambda span: span.cause)
-    used = core_use(history)
     for cause, spans in by_cause.items():
         assert cause is not None
-        if cause == "cores" and used is not None and used.is_busy:
-            continue  # it is said with the reason
+        if cause == "cores" and busy is not None:
+            continue  # `_busy` says the same, with the reason
         seconds = sum(span.seconds for span in spans)
         steps = ", ".join(dict.fromkeys(span.step or "" for span in spans))
         why = f"{steps}: waited {seconds:,.1f} s for {CAUSES[cause]}"
@@ -187,9 +190,8 @@ def _gains(history: History, path: Sequence[PathSpan]) -> dict[_Pair, float]:
 
 
 def _handed_over(history: History, all_gains: Mapping[_Pair, float]) -> Iterator[Advice]:
-    """Where nobody has asked for more, nothing is known of it, and the cores had time for it."""
-    used = core_use(history)
-    if _is_observed(history) or (used is not None and used.is_busy):
+    """Where nobody has asked for more, and nothing is known of it."""
+    if _is_observed(history):
         return
     asked = {(posixpath.dirname(edge.output), posixpath.dirname(edge.input or "")) for edge in history.edges}
     gains = {pair: seconds for pair, seconds in all_gains.items() if pair not in asked}

@@ -63,7 +63,7 @@ def simulate_on_cores(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedH
 
 def saved_on_cores(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedHint]) -> float:
     """By how much the last job would have ended earlier; from 0 to the time that the run took."""
-    before, after = (_last(simulate_on_cores(jobs, some)) for some in ((), hints))
+    before, after = (end_of(simulate_on_cores(jobs, some)) for some in ((), hints))
     # What is wrong with the fluid is wrong in both.
     return end_of(jobs) * max(0.0, 1.0 - after / before) if before > 0 else 0.0
 
@@ -71,7 +71,7 @@ def saved_on_cores(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedHint
 def share_cores(jobs: Sequence[SimulatedJob], times: Sequence[Times]) -> list[Times]:
     """When jobs run that share the cores.
 
-    :param times: when they would run if there were cores enough, each never shorter than what it computes on one core
+    :param times: when each job would run if there were enough cores, in the order of `jobs`
     :return: never earlier than `times`, and the same where the cores are enough or not known
     """
     clock = _Clock(jobs, times)
@@ -103,10 +103,6 @@ class _Clock:
         if index < 0:
             return time
         return self._passed[index] + self._rates[index] * (time - self._moments[index])
-
-
-def _last(times: Sequence[Times]) -> float:
-    return max((one.ended for one in times), default=0.0)
 
 
 def _cores(jobs: Sequence[SimulatedJob]) -> Mapping[str | None, float]:

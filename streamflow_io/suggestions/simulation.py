@@ -144,10 +144,11 @@ def simulate(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedHint] = ()
 
 def saved_seconds(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedHint]) -> float:
     """By how much the last job would have ended earlier; from 0 to the time that the run took."""
-    return end_of(jobs) - max((times.ended for times in simulate(jobs, hints)), default=0.0)
+    return end_of(jobs) - end_of(simulate(jobs, hints))
 
 
-def end_of(jobs: Sequence[SimulatedJob]) -> float:
+def end_of(jobs: Sequence[SimulatedJob] | Sequence[Times]) -> float:
+    """When the last job ends, in seconds since the start of the run; 0 if there is none."""
     return max((job.ended for job in jobs), default=0.0)
 
 
