@@ -203,6 +203,7 @@ class SharedStorages:
         """What this run holds is for others."""
         for one in self._shared.values():
             one.cancel()
+            self._tell_returned(one)
         await asyncio.gather(*(asyncio.to_thread(one.member.close) for one in self._shared.values()))
 
     def _settle(self, one: _Shared, now: float) -> None:
@@ -282,6 +283,15 @@ class SharedStorages:
                 self._record(record)
                 if one.member.wants_profile:
                     self._bursts.told(record)
+
+    def _tell_returned(self, one: _Shared) -> None:
+        """Tell telemetry that the run holds nothing any more."""
+        for way, (held, _, others, _) in one.told.items():
+            if held:
+                record = LeaseRecord(
+                    time=time.time(), storage=one.storage.name, direction=way, held=0, used=0, others=others / _MB, wanted=0
+                )
+                self._record(record)
 
     def _of(self, storage: StorageConfig | None) -> _Shared | None:
         return None if storage is None else self._shared.get(storage.name)

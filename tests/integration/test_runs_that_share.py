@@ -119,6 +119,7 @@ def test_runs_have_the_bandwidth_together(bench: Bench, hints: list[Document]) -
     assert one.results == other.results == plain.results
     assert at_once([one, other]) == 2
     assert most_held(bench) <= MOST
+    assert all(records[-1]["held"] == 0 for records in leases(bench))
     assert entries(bench) == []
     assert bench.leftovers() == []
 

@@ -9,7 +9,22 @@ import pytest
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
 AGAIN = "Job /b/0 starts again when what it reads is final: of job /a/0, from which it reads"
-HEADER = "exec 3> out.txt; echo header >&3; seq 1 9 >&3; sleep 0.6; printf H 1<> out.txt; exec 3>&-; sleep 0.2"
+
+
+def until_read(times: int = 1) -> str:
+    """Shell that waits until readers have noted `had` so many times; with plain StreamFlow no reader runs yet."""
+    had = f'[ $(grep -c " had$" "$TRACE") -ge {times} ]'
+    waits = f"tries=0; until {had} || [ $((tries += 1)) -gt 600 ]; do sleep 0.05; done"
+    return f"if grep -q sfio-node /proc/$PPID/comm; then {waits}; fi"
+
+
+def header(times: int = 1) -> str:
+    """Shell that changes the first byte of its output when readers have had the first line so many times."""
+    first = "exec 3> out.txt; echo header >&3; seq 1 9 >&3"
+    return f"{first}; {until_read(times)}; printf H 1<> out.txt; exec 3>&-; sleep 0.2"
+
+
+HEADER = header()
 
 
 def producer(script: str, committed: str = "on_termination") -> Document:
@@ -17,7 +32,7 @@ def producer(script: str, committed: str = "on_termination") -> Document:
     return tool(script, {}, {"out": streamable(outputBinding={"glob": "out.txt"})}, [streaming(rule)])
 
 
-def head(script: str = "head -n 1 $file > head.txt", *rules: Document) -> Document:
+def head(script: str = "head -n 1 $file > head.txt; note had", *rules: Document) -> Document:
     return tool(
         f"note read; {script}", {"file": streamable()}, {"out": found("head.txt")}, [streaming(*rules)] if rules else []
     )
@@ -41,8 +56,8 @@ def chain(made: Document, read: Document, kind: Any = "File") -> Document:
     "script",
     [
         pytest.param(HEADER, marks=pytest.mark.long),
-        "seq 1 9 > out.txt; sleep 0.6; echo 2 > new; mv new out.txt",
-        pytest.param("echo 1 > out.txt; sleep 0.6; : > out.txt", marks=pytest.mark.long),
+        f"seq 1 9 > out.txt; {until_read()}; echo 2 > new; mv new out.txt",
+        pytest.param(f"echo 1 > out.txt; {until_read()}; : > out.txt", marks=pytest.mark.long),
     ],
     ids=["header", "replaced", "cut"],
 )
@@ -69,13 +84,13 @@ def test_what_is_not_changed_is_read_once(bench: Bench, committed: str) -> None:
 def test_nobody_gets_what_was_made_of_it(bench: Bench, kind: Any) -> None:
     """Neither when it is committed early, nor when it streams on."""
     rule = {"port": "out", "committed": "on_close", "mode": "update" if kind == "File" else "no_update"}
-    _, ours = bench.run_both(chain(producer(HEADER), head("head -n 1 $file > head.txt; sleep 1", rule), kind))
+    _, ours = bench.run_both(chain(producer(HEADER), head("head -n 1 $file > head.txt; note had; sleep 1", rule), kind))
     assert AGAIN in ours.log
 
 
 def test_what_others_have_already_fails_the_run(bench: Bench) -> None:
     """It holds its input open to the end, with more behind than a pipe holds: until then it may read on."""
-    script = "exec 3< $file; head -n 1 <&3 > head.txt; sleep 2"
+    script = "exec 3< $file; head -n 1 <&3 > head.txt; note had; sleep 2"
     run = bench.run(
         chain(
             producer(HEADER.replace("seq 1 9", "seq 1 400000")), head(script, {"port": "out", "committed": "on_close"})
@@ -88,12 +103,12 @@ def test_what_others_have_already_fails_the_run(bench: Bench) -> None:
 
 def test_several_readers_of_a_scatter(bench: Bench) -> None:
     """Those of one file start again, those of another do not."""
-    script = f"if [ $n = 1 ]; then {HEADER}; else echo header > out.txt; sleep 0.5; fi".replace("out.txt", "$n.txt")
+    script = f"if [ $n = 1 ]; then {header(2)}; else echo header > out.txt; sleep 0.5; fi".replace("out.txt", "$n.txt")
     made = tool(script, {"n": "int"}, {"out": streamable(outputBinding={"glob": "$(inputs.n).txt"})})
     steps: dict[str, Document] = {"a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"}}
     for name in "bd":
         stdout = f"$(inputs.file.nameroot).{name}"
-        read = tool("head -n 1 $file", {"file": streamable()}, {"out": "stdout"}, stdout=stdout)
+        read = tool("head -n 1 $file; case $file in */1.txt) note had;; esac", {"file": streamable()}, {"out": "stdout"}, stdout=stdout)
         steps[name] = {"run": read, "in": {"file": "a/out"}, "scatter": "file"}
     document = workflow({"numbers": "int[]"}, steps, {name: f"{name}/out" for name in "abd"})
     _, ours = bench.run_both(document, {"numbers": [1, 2]})
@@ -106,7 +121,7 @@ def test_several_readers_of_a_scatter(bench: Bench) -> None:
 def test_a_retry_of_the_producer(bench: Bench) -> None:
     """What was read of the first attempt is of no concern; what was read of the second is compared."""
     script = (
-        f'note try; if [ $(grep -c " try$" "$TRACE") = 1 ]; then echo old > out.txt; sleep 0.4; exit 3; fi; {HEADER}'
+        f'note try; if [ $(grep -c " try$" "$TRACE") = 1 ]; then echo old > out.txt; {until_read()}; exit 3; fi; {header(2)}'
     )
     retry = {"failureManager": {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}}
     ours = bench.run(chain(producer(script), head()), **retry)

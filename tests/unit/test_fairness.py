@@ -267,10 +267,10 @@ def test_a_burst_has_half_of_its_fair_share_beside_any_adversary(
     st.integers(),
 )
 def test_honest_users_end(jobs: list[tuple[int, int, float]], seed: int) -> None:
-    """Each has what it waits for in the end, and no more than its share more than there is."""
+    """Each gets what it waits for, in bounded time; beyond the bandwidth nobody has more than its fair share."""
     users = [user(owner, *each) for owner, each in enumerate(jobs, 1)]
     most = GRACE_SECONDS + 3 * sum(one.seconds + one.took for one in users) + LOOK * sum(one.jobs for one in users)
-    assert 100 <= together(users, Random(seed), most) <= 100 * len(users) or sum(one.jobs for one in users) < 20
+    assert together(users, Random(seed), most) <= 100 * len(users)
 
 
 @given(jobs=st.integers(16, 30), each=st.just(25), number=st.integers(2, 4), seed=st.integers())
