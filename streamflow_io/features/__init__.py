@@ -1,0 +1,26 @@
+"""Features beside the core: nothing in the core imports one, and the core works where the folder of one is missing.
+
+A feature is a package here, with a module `feature` in which `FEATURE` is an instance of a subclass of
+:class:`Feature`. The core asks each feature through the methods of that class alone.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+
+class Feature:
+    """What the core asks of a feature. Each method does nothing, unless a feature has its own.
+
+    A method that is called before a run, or for `--help`, imports what it needs when it is called: the module `feature`
+    itself imports nothing that takes time.
+    """
+
+
+@cache
+def features() -> tuple[Feature, ...]:
+    """All features that are installed, in the order of their names."""
+    names = sorted(module.name for module in iter_modules(__path__) if module.ispkg)
+    return tuple(import_module(f"{__name__}.{name}.feature").FEATURE for name in names)
