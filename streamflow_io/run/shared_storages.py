@@ -286,12 +286,12 @@ class SharedStorages:
 
     def _tell_returned(self, one: _Shared) -> None:
         """Tell telemetry that the run holds nothing any more."""
+        now, storage = time.time(), one.storage.name
         for way, (held, _, others, _) in one.told.items():
             if held:
-                record = LeaseRecord(
-                    time=time.time(), storage=one.storage.name, direction=way, held=0, used=0, others=others / _MB, wanted=0
+                self._record(
+                    LeaseRecord(time=now, storage=storage, direction=way, held=0, used=0, others=others / _MB, wanted=0)
                 )
-                self._record(record)
 
     def _of(self, storage: StorageConfig | None) -> _Shared | None:
         return None if storage is None else self._shared.get(storage.name)

@@ -108,7 +108,12 @@ def test_several_readers_of_a_scatter(bench: Bench) -> None:
     steps: dict[str, Document] = {"a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"}}
     for name in "bd":
         stdout = f"$(inputs.file.nameroot).{name}"
-        read = tool("head -n 1 $file; case $file in */1.txt) note had;; esac", {"file": streamable()}, {"out": "stdout"}, stdout=stdout)
+        read = tool(
+            "head -n 1 $file; case $file in */1.txt) note had;; esac",
+            {"file": streamable()},
+            {"out": "stdout"},
+            stdout=stdout,
+        )
         steps[name] = {"run": read, "in": {"file": "a/out"}, "scatter": "file"}
     document = workflow({"numbers": "int[]"}, steps, {name: f"{name}/out" for name in "abd"})
     _, ours = bench.run_both(document, {"numbers": [1, 2]})
@@ -120,9 +125,7 @@ def test_several_readers_of_a_scatter(bench: Bench) -> None:
 
 def test_a_retry_of_the_producer(bench: Bench) -> None:
     """What was read of the first attempt is of no concern; what was read of the second is compared."""
-    script = (
-        f'note try; if [ $(grep -c " try$" "$TRACE") = 1 ]; then echo old > out.txt; {until_read()}; exit 3; fi; {header(2)}'
-    )
+    script = f'note try; if [ $(grep -c " try$" "$TRACE") = 1 ]; then echo old > out.txt; {until_read()}; exit 3; fi; {header(2)}'
     retry = {"failureManager": {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}}
     ours = bench.run(chain(producer(script), head()), **retry)
     assert ours.ok, ours.errors
