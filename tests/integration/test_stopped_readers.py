@@ -125,7 +125,8 @@ def test_several_readers_of_a_scatter(bench: Bench) -> None:
 
 def test_a_retry_of_the_producer(bench: Bench) -> None:
     """What was read of the first attempt is of no concern; what was read of the second is compared."""
-    script = f'note try; if [ $(grep -c " try$" "$TRACE") = 1 ]; then echo old > out.txt; {until_read()}; exit 3; fi; {header(2)}'
+    first = f"echo old > out.txt; {until_read()}; exit 3"
+    script = f'note try; if [ $(grep -c " try$" "$TRACE") = 1 ]; then {first}; fi; {header(2)}'
     retry = {"failureManager": {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}}
     ours = bench.run(chain(producer(script), head()), **retry)
     assert ours.ok, ours.errors
