@@ -7,8 +7,11 @@ import json
 import time
 from pathlib import Path, PurePosixPath
 
+from streamflow.core.workflow import Job
+
 from streamflow_io.learned.windows import RememberedWindows
 from streamflow_io.run.attempts import Attempt
+from streamflow_io.run.jobs import JobState
 from streamflow_io.run.stream_rates import StreamRates
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime.protocol import EVENT
@@ -25,18 +28,20 @@ def milliseconds_per_event() -> float:
 
 
 async def _measure() -> float:
-    rates = StreamRates(True, RememberedWindows(Path(), {}, {}), lambda *_: None, lambda _: None)
+    rates = StreamRates(True, RememberedWindows(Path(), {}, {}), lambda _: None)
+    names = [f"/{step}/0.{number}" for step in "ab" for number in range(STREAMS)]
+    jobs = {name: JobState(Job(name, 0, {}, None, None, None)) for name in names}
     for number in range(STREAMS):
         source = StreamSource(f"/a/0.{number}", "out", "out.bin", bandwidth="required")
         token = StreamToken(file_value(f"/b/{number}/out.bin"), source)
         attempt = Attempt(source.job, 1, PurePosixPath(f"/a/{number}"))
-        rates.opened(f"/b/0.{number}", {"file": token}, {"0": (token, attempt)})
+        rates.opened(jobs[f"/b/0.{number}"], {"file": token}, {"0": (token, attempt)})
     lines = [line for burst in range(BURSTS) for number in range(STREAMS) for line in _lines(number, burst)]
     begin = time.process_time()
     for job, line in lines:
-        rates.happened(job, EVENT.validate_json(line))
+        rates.event(jobs[job], EVENT.validate_json(line))
     seconds = time.process_time() - begin
-    await rates.close()
+    await rates.run_closed()
     return 1e3 * seconds / len(lines)
 
 

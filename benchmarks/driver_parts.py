@@ -14,7 +14,7 @@ from streamflow.core.config import BindingConfig
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import DeploymentConfig, Target
 from streamflow.core.scheduling import AvailableLocation, Hardware
-from streamflow.core.workflow import Job, Status
+from streamflow.core.workflow import Job, Status, Token
 from streamflow.scheduling.scheduler import DefaultScheduler
 from streamflow.workflow.token import JobToken
 from streamflow.workflow.utils import get_job_token
@@ -26,6 +26,7 @@ from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.run.demands import RequiredJobs
 from streamflow_io.run.deployment_sites import Sites
+from streamflow_io.run.jobs import JobState
 from streamflow_io.run.shared_storages import Meeting
 from streamflow_io.run.storage_admission import StorageAdmission
 from streamflow_io.run.storages import Storages
@@ -77,7 +78,7 @@ def streamflow_scheduler_ms(nodes: int, jobs: int) -> float:
 
         async def one(number: int) -> None:
             name = f"{STEP}/0.{number}"
-            await scheduler.schedule(job(number), binding, None)
+            await scheduler.schedule(job(number).job, binding, None)
             await scheduler.notify_status(name, Status.RUNNING)
             await scheduler.notify_status(name, Status.COMPLETED)
 
@@ -88,7 +89,7 @@ def streamflow_scheduler_ms(nodes: int, jobs: int) -> float:
 
 def job_token_ms(jobs: int) -> float:
     """CPU time in which StreamFlow finds a job among those of a step of so many, which it does twice for each; ms."""
-    tokens = [JobToken(job(number)) for number in range(jobs)]
+    tokens = [JobToken(job(number).job) for number in range(jobs)]
     wanted = [f"{STEP}/0.{jobs * part // _LOOKUPS}" for part in range(_LOOKUPS)]
     begin = time.process_time()
     for name in wanted:
@@ -103,8 +104,9 @@ def storage_admission_ms(nodes: int, jobs: int) -> float:
         admission, targets = io_task_admission(Cluster(nodes)), [target()]
 
         async def one(number: int) -> None:
-            await admission.admit(job(number), targets)
-            admission.release(f"{STEP}/0.{number}", None)
+            task = job(number)
+            await admission.admit(task, targets)
+            admission.ended(task)
 
         return await _mean_ms(one, jobs)
 
@@ -113,26 +115,17 @@ def storage_admission_ms(nodes: int, jobs: int) -> float:
 
 def io_task_admission(
     cluster: Cluster,
-    is_io_task: bool = True,
     wake: Callable[[], None] = lambda: None,
-    storage_bw: float | str = 10,
     required: RequiredJobs | None = None,
     storage: StorageConfig | None = None,
     meeting: Meeting | None = None,
 ) -> StorageAdmission:
-    """Our adapter for a step of I/O tasks, or of other jobs with a storageBW, on a storage that each location has."""
+    """Our adapter on a storage that each location has."""
     storage = storage or StorageConfig(name="ssd", path="/", scope="node", write=1000)
-    bandwidth = StorageBandwidth.model_validate({"storageBW": storage_bw})
-    annotations = StepAnnotations(
-        STEP,
-        io_task=Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("step.cwl")) if is_io_task else None,
-        storage_bandwidth=Located(bandwidth, Level.TOOL, "sfio:StorageBandwidth", Source("step.cwl")),
-    )
     return StorageAdmission(
         cluster.context,
         SchedulerConfig(storages=(storage,)),
         Storages((storage,), Sites({})),
-        {STEP: annotations},
         RememberedLimits(Path(), {}),
         more_jobs=lambda _: True,
         arrived=lambda _: 1,
@@ -143,9 +136,15 @@ def io_task_admission(
     )
 
 
-def job(number: int) -> Job:
-    """A job of the step, which has no input."""
-    return Job(f"{STEP}/0.{number}", 0, {}, None, None, None)
+def job(number: int, is_io_task: bool = True, storage_bw: float | str = 10, **inputs: Token) -> JobState:
+    """A job of the step: an I/O task, or another job with a storageBW."""
+    bandwidth = StorageBandwidth.model_validate({"storageBW": storage_bw})
+    hints = StepAnnotations(
+        STEP,
+        io_task=Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("step.cwl")) if is_io_task else None,
+        storage_bandwidth=Located(bandwidth, Level.TOOL, "sfio:StorageBandwidth", Source("step.cwl")),
+    )
+    return JobState(Job(f"{STEP}/0.{number}", 0, inputs, None, None, None), hints)
 
 
 def target() -> Target:

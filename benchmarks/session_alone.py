@@ -153,7 +153,7 @@ async def _read_once(
     storages = Storages(config.storages, Sites({}))
     remembered = RememberedLimits(directory / "learned.db", {})
     admission = StorageAdmission(
-        _context(), config, storages, {}, remembered, lambda _: True, lambda _: 0, lambda: None, records.append
+        _context(), config, storages, remembered, lambda _: True, lambda _: 0, lambda: None, records.append
     )
     maker = ReaderTaskMaker(_Counting(admission, session.running), remembered)
     starter = SessionStarter(config, storages, maker, records.append)

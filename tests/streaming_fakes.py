@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
 
-from streamflow.core.deployment import Connector, DeploymentConfig, ExecutionLocation, Target
-from streamflow.core.scheduling import Hardware
+from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.processor import CWLCommandOutput, CWLCommandOutputProcessor
 from streamflow.scheduling.scheduler import JobAllocation
@@ -29,6 +28,7 @@ from streamflow_io.run.execution import Execution
 from streamflow_io.run.failure import Failure
 from streamflow_io.run.job_runner import JobRunner
 from streamflow_io.run.job_warnings import JobWarnings
+from streamflow_io.run.jobs import Jobs, JobState
 from streamflow_io.run.learned_streams import LearnedStreams
 from streamflow_io.run.limits import Limits
 from streamflow_io.run.outputs import EarlyOutput
@@ -41,8 +41,9 @@ from streamflow_io.run.stream_rates import StreamRates
 from streamflow_io.run.tokens import PartToken, StreamSource, StreamToken, file_value
 from streamflow_io.run.write_channels import WriteChannels
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
-from streamflow_io.runtime.protocol import Event, PartitionedInput
+from streamflow_io.runtime.protocol import PartitionedInput
 from streamflow_io.telemetry.records import Record
+from tests.jobs import allocation
 
 
 class FakeRuntime(NodeRuntime):
@@ -130,9 +131,7 @@ class Places(dict[str, JobAllocation]):
     """Where jobs run: at the location `here`, unless a test puts them elsewhere."""
 
     def put(self, job_name: str, location: str) -> None:
-        target = Target(DeploymentConfig("site", "ssh", {}))
-        place = ExecutionLocation(location, "site")
-        self[job_name] = JobAllocation(job_name, target, [place], Status.RUNNING, Hardware())
+        self[job_name] = allocation(job_name, location)
 
     def __missing__(self, job_name: str) -> JobAllocation:
         self.put(job_name, "here")
@@ -150,23 +149,23 @@ class FakeRates:
         self.now: dict[str, float] = {}
         self.told: list[tuple[str, int | str]] = []
 
-    def rate(self, job_name: str) -> float | None:
-        return self.now.get(job_name)
+    def rate(self, job: JobState) -> float | None:
+        return self.now.get(job.name)
 
-    def expected_bytes(self, job_name: str) -> float | None:
+    def expected_bytes(self, job: JobState) -> float | None:
         return 1e6
 
-    def moved(self, job_name: str, moved: int) -> None:
-        self.told.append((job_name, moved))
+    def moved(self, job: JobState, moved: int) -> None:
+        self.told.append((job.name, moved))
 
-    def unheld(self, job_name: str) -> None:
-        self.told.append((job_name, "not held"))
+    def unheld(self, job: JobState) -> None:
+        self.told.append((job.name, "not held"))
 
-    def exited(self, job_name: str) -> None:
-        self.told.append((job_name, "exited"))
+    def exited(self, job: JobState) -> None:
+        self.told.append((job.name, "exited"))
 
-    def repeated(self, job_name: str) -> None:
-        self.told.append((job_name, "repeated"))
+    def repeated(self, job: JobState) -> None:
+        self.told.append((job.name, "repeated"))
 
 
 class FakeRun:
@@ -186,17 +185,17 @@ class FakeRun:
         self.failure = Failure(cast(Any, None), self.places)
         self.streaming_jobs = StreamingJobs()
         self.reach = self.new_reach(runtimes)
-        self.recorder = JobRecorder(self.places, cast(Any, None), annotations or {}, False, self.records.append)
+        self.recorder = JobRecorder(cast(Any, None), False, self.records.append)
         self.rates = FakeRates()
-        self.limits = Limits(self.places, annotations or {}, Storages((), Sites({})), self.config.limits, self.rates)
-        self.writes = WriteChannels(self.places, annotations or {}, Storages((), Sites({})))
+        storages = Storages((), Sites({}))
         self.stream_rates = StreamRates(
-            self.config.limits,
-            RememberedWindows(Path("/nowhere"), {}, {}),
-            lambda *told: self.runner.limit_stream(*told),
-            self.records.append,
+            self.config.limits, RememberedWindows(Path("/nowhere"), {}, {}), self.records.append
         )
-        self.runner = JobRunner(self.reach, self.recorder, JobWarnings(), self.limits, self.stream_rates, self.writes)
+        limits = Limits(storages, self.config.limits, self.rates)
+        writes = WriteChannels(storages, self.records.append)
+        listeners = (self.recorder, self.stream_rates, writes, limits, JobWarnings(), self.reach)
+        self.jobs = Jobs(annotations or {}, listeners)
+        self.runner = JobRunner(self.jobs, self.reach, self.recorder)
         self.sessions = NoSessions()
         self.rehearsals = None
         self.part_ways = NoParts()
@@ -207,20 +206,29 @@ class FakeRun:
 
     def new_reach(self, runtimes: Mapping[str, FakeRuntime]) -> Reach:
         return Reach(
-            FakeRuntimes(runtimes), self.places, lambda *jobs: self.kept_together.append(jobs), self.records.append
+            FakeRuntimes(runtimes),
+            lambda reader, producer: self.kept_together.append((reader.name, producer)),
+            self.records.append,
         )
+
+    def state(self, job: Job | str) -> JobState:
+        """A job that has been placed."""
+        if isinstance(job, str):
+            job = Job(job, 1, {}, "/in", "/out", "/tmp")
+        if (state := self.jobs.find(job.name)) is None:
+            state = self.jobs.new(job)
+            self.jobs.submitted(state, 0.0)
+            self.jobs.placed(state, self.places[job.name], (), 1.0)
+        return state
 
 
 class NoSessions:
     """Nothing is read ahead."""
 
-    async def split(self, job_name: str, partitions: Sequence[PartitionedInput], runtime: NodeRuntime) -> None:
+    async def split(self, job: JobState, partitions: Sequence[PartitionedInput], runtime: NodeRuntime) -> None:
         pass
 
-    def told(self, job_name: str, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
-        return events
-
-    def split_ended(self, job_name: str) -> None:
+    def split_ended(self, job: JobState) -> None:
         pass
 
 
@@ -263,7 +271,7 @@ class FakeScheduler:
         return list(self.run.places[job_name].locations)
 
     def get_connector(self, job_name: str) -> Connector:
-        return self.run.runner.connector(job_name, self.connectors[job_name])
+        return self.run.runner.connector(self.run.state(job_name), self.connectors[job_name])
 
     def get_hardware(self, job_name: str) -> None:
         return None
@@ -299,6 +307,7 @@ class FakeStep:
         """The execution of a job."""
         self.scheduler.connectors[name] = self.connector
         job = Job(name, 1, inputs, "/in", "/out", "/tmp")
+        self.run.state(job)
         return Execution(self.run, cast(Any, self), job, {})
 
     async def _execute(self, job: Job) -> CWLCommandOutput:

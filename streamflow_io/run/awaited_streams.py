@@ -18,13 +18,15 @@ from streamflow_io.graph.candidates import Candidate
 from streamflow_io.learned.extents import hold_for
 
 from .attempts import ProducerFailedError, StreamingJobs
+from .jobs import JobState, Listener
 from .learned_streams import LearnedStreams, written_by_now
 from .proof_key import proof_key
 from .tokens import StreamSource, StreamToken, file_tokens, stream_tokens, with_files
 
 
-class AwaitedStreams:
-    """
+class AwaitedStreams(Listener):
+    """Lets jobs wait for streams that may yet be proven.
+
     :param learned: what is proven
     :param jobs: those that may be read while they run
     :param here: the steps whose jobs all run on the driver's node
@@ -43,9 +45,9 @@ class AwaitedStreams:
             await self._learned.proofs.news()
 
     async def ready(self, job: Job) -> bool:
-        """Wait until a job can be scheduled: what it is not proven to read as a stream is complete, and a file.
+        """Wait until a job can be scheduled: each input that is not proven to be read as a stream is a complete file.
 
-        :return: whether it reads a stream, of which that was not known when the run began
+        :return: whether the job reads a stream, of which that was not known when the run began
         """
         awaited = {
             name for name, token in job.inputs.items() if any(map(self._learned.is_awaited, stream_tokens(token)))
@@ -73,9 +75,8 @@ class AwaitedStreams:
         """Whether a job gets what it was to read as a stream when it is complete."""
         return token.source in self._late.get(job_name, ())
 
-    def ended(self, job_name: str) -> None:
-        """A job has ended: it gets nothing any more."""
-        self._late.pop(job_name, None)
+    def ended(self, job: JobState) -> None:
+        self._late.pop(job.name, None)
 
     def _is_proven(self, job: Job, candidate: Candidate, name: str) -> bool:
         programs = [()] if get_job_step_name(job.name) in self._here else self._learned.programs.known(candidate)

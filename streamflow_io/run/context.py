@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import time
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Protocol
 
 from streamflow.core.context import StreamFlowContext
-from streamflow.core.deployment import Connector, Target
+from streamflow.core.deployment import Connector
 from streamflow.core.scheduling import Hardware
-from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Port, Status, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
@@ -45,6 +44,7 @@ from .gang_placement import GangPlacement
 from .job_logs import JobLogs
 from .job_runner import JobRunner
 from .job_warnings import JobWarnings
+from .jobs import Jobs, JobState, Listener
 from .learned_streams import LearnedStreams
 from .lent_cores import LentCores
 from .limits import Limits
@@ -66,7 +66,6 @@ from .steps import Connectors, StreamingExecuteStep
 from .storage_admission import StorageAdmission
 from .storages import Storages
 from .stream_rates import StreamRates, remembered_streams
-from .tokens import streams_of
 from .write_channels import WriteChannels
 
 
@@ -86,6 +85,7 @@ class Run:
     """Everything that lives as long as one run of one workflow.
 
     :ivar config: of the scheduler
+    :ivar jobs: those that have their input and have not ended
     :ivar streaming_jobs: the jobs that stream to others
     :ivar verdicts: which declared splits are trusted
     :ivar proofs: what streams without a hint
@@ -102,7 +102,6 @@ class Run:
     :ivar gangs: lets the jobs of gangs meet
     :ivar rehearsals: proves on idle cores what streams without a hint; None: it is not wanted
     :ivar lent_cores: lends cores that running jobs do not use; None: it is not wanted
-    :ivar warnings: what jobs are warned of
     :ivar failure: what is said if the run fails
     """
 
@@ -136,19 +135,16 @@ class Run:
         self._runtimes = NodeRuntimes(
             scheduler.context, self.config.tls, start_here, self.config.containers == "on", plan.mixed_hosts
         )
-        self._deployment = GangDeployment(
+        deployment = GangDeployment(
             self._runtimes.deployments.deploy_ahead, plan.workflow.steps, plan.gangs if plan.streams else ()
         )
         self.streaming_jobs = StreamingJobs()
         here = {path for path, step in plan.steps.items() if step.site.kind is SiteKind.LOCAL}
         self.awaited = AwaitedStreams(self.learned_streams, self.streaming_jobs, here)
-        self.warnings = JobWarnings()
         self.gangs = GangPlacement(scheduler.job_allocations, scheduler.hardware_locations, plan.gang_cores)
-        self.reach = Reach(self._runtimes, scheduler.job_allocations, self.gangs.keep_together, self._record)
+        self.reach = Reach(self._runtimes, self.gangs.keep_together, self._record)
         self.recorder = JobRecorder(
-            scheduler.job_allocations,
             scheduler.context.data_manager,
-            plan.annotations,
             self.config.observe,
             self._record,
             self._telemetry.show,
@@ -156,34 +152,23 @@ class Run:
         )
         storages = Storages(self.config.storages, Sites(scheduler.context.config.get("deployments", {})))
         windows = Windows()
-        self._writes = WriteChannels(scheduler.job_allocations, plan.annotations, storages)
-        self._rates = Rates(
+        writes = WriteChannels(storages, self._telemetry.write)
+        rates = Rates(
             plan,
             self.config.limits and self.config.runtime != "off",
             windows,
             RememberedWindows(learned, plan.tools, storages_of_steps(plan, self.config.storages)),
-            lambda place, way: self._writes.left(self.storages.capacity(place, way), place, way),
+            lambda place, way: writes.left(self.storages.capacity(place, way), place, way),
             lambda step: self.storages.behind(step),
-            lambda job, rate: self.runner.limit(job, rate),
             self._more_jobs,
             self._telemetry.write,
         )
-        self._requests = Requests(plan, windows, self._rates)
-        self._limits = Limits(scheduler.job_allocations, plan.annotations, storages, self.config.limits, self._rates)
-        self.stream_rates = StreamRates(
-            self.config.limits,
-            remembered_streams(learned, plan),
-            lambda job, stream, rate: self.runner.limit_stream(job, stream, rate),
-            self._telemetry.write,
-        )
+        self._limits = Limits(storages, self.config.limits, rates)
+        self.stream_rates = StreamRates(self.config.limits, remembered_streams(learned, plan), self._telemetry.write)
         self.lent_cores: LentCores | None = None
         if self.config.oversubscribe == "idle":
             self.lent_cores = LentCores(
-                scheduler.job_allocations,
-                scheduler.hardware_locations,
-                self._may_share_cores,
-                scheduler.wake,
-                self._record,
+                scheduler.hardware_locations, self._may_share_cores, scheduler.wake, self._record
             )
         self.rehearsals: Rehearsals | None = None
         if self.config.rehearse != "never" and plan.candidates and self.config.runtime == "embedded":
@@ -198,22 +183,18 @@ class Run:
                 scheduler.hardware_locations,
                 self._record,
             )
-        self.runner = JobRunner(
-            self.reach, self.recorder, self.warnings, self._limits, self.stream_rates, self._writes, self.lent_cores
-        )
         self._logs = JobLogs(scheduler.context, plan.workflow.steps, self._record, self._telemetry.keep)
         self.failure = Failure(plan.workflow, scheduler.job_allocations, self._logs.is_success)
         self.storages = StorageAdmission(
             scheduler.context,
             self.config,
             storages,
-            plan.annotations,
             self._remembered,
             self._more_jobs,
             self._arrived,
             scheduler.wake,
             self._record,
-            self._rates,
+            rates,
             Meeting(plan.workflow.name, self.config.storages, scheduler.context.config.get("deployments", {})),
         )
         self.part_ways = PartWays(plan, scheduler.context, self._runtimes, storages, scheduler.job_allocations)
@@ -224,10 +205,28 @@ class Run:
             storages,
             self._runtimes,
             ReaderTaskMaker(self.storages, self._remembered),
-            scheduler.job_allocations,
             self.part_ways,
             self._record,
         )
+        listeners: tuple[Listener | None, ...] = (
+            self.recorder,
+            self.lent_cores,
+            self.storages,
+            rates,
+            Requests(plan, windows, rates, self._telemetry.write),
+            self.stream_rates,
+            writes,
+            self._limits,
+            deployment,
+            self.sessions,
+            self.gangs,
+            self.awaited,
+            JobWarnings(),
+            self.reach,
+            self.rehearsals,
+        )
+        self.jobs = Jobs(plan.annotations, [each for each in listeners if each is not None])
+        self.runner = JobRunner(self.jobs, self.reach, self.recorder)
         self._started = False
         if self.config.observe and self.config.runtime == "off":
             logger.warning("Nothing is observed in this run: `runtime: off`")
@@ -238,23 +237,13 @@ class Run:
             is_well = self.failure.status == "completed"
             await self.rehearsals.close(waits=is_well and self.config.rehearse == "wait", is_well=is_well)
         await self._programs.close()
-        if self.lent_cores is not None:
-            self.lent_cores.close()
-        self.warnings.close()
         self.failure.closing()
-        await self.stream_rates.close()
-        await self.sessions.close()
-        # What has been learned of their last chunks, too.
-        self.storages.decide()
-        await self.storages.close()
+        self.jobs.cancel_all(time.time())
+        await self.jobs.run_closed()
         await self._remembered.close()
         await self.verdicts.close()
         await self.proofs.close()
-        self.recorder.close()
         if self._started:
-            for request in self._requests.close():
-                self._telemetry.write(request)
-            await self._rates.close()
             for line in self._telemetry.close(self.failure.status):
                 logger.info(line)
         if self._directory is not None:
@@ -266,88 +255,70 @@ class Run:
 
     def connector(self, job_name: str, inner: Connector) -> Connector:
         """What the command of a job is to be run through."""
-        return self._logs.connector(job_name, self.runner.connector(job_name, inner))
+        job = self.jobs.find(job_name)
+        return self._logs.connector(job_name, inner if job is None else self.runner.connector(job, inner))
 
-    def needs_no_core(self, job: Job) -> bool:
-        """Whether a job may start where no core is free: an I/O task, or one that reads from a job that is running."""
-        return self.storages.is_io_task(job.name) or (
-            self.config.oversubscribe != "never"
-            and any(self.streaming_jobs.is_running(token.source.job) for token in streams_of(job.inputs))
+    def needs_no_core(self, job: JobState) -> bool:
+        """Whether a job may start where no core is free: an I/O task, or a job that reads from a job that runs."""
+        return job.is_io_task or (
+            self.config.oversubscribe != "never" and any(map(self.streaming_jobs.is_running, job.sources))
         )
 
-    async def ready(self, job: Job) -> None:
-        """Wait until a job that has its input can be scheduled: what it cannot read as a stream is a file then."""
-        if await self.awaited.ready(job):
-            self.gangs.join(job.name)
+    async def submit(self, job: JobState) -> None:
+        """Wait until a job that has its input can be scheduled: an input that is not proven to stream is a file then.
 
-    def submitted(self, job: Job, targets: Sequence[Target]) -> None:
-        """A job has all its input, and is to be scheduled to one of some targets."""
-        self.recorder.submitted(job)
-        self._requests.submitted(job)
-        self.stream_rates.submitted(job)
-        self._limits.submitted(job)
-        self._writes.submitted(job)
-        self._deployment.submitted(job, targets)
-        self.sessions.submitted(job, targets)
+        The listeners are told of the job.
+        """
+        if await self.awaited.ready(job.job):
+            self.gangs.join(job)
+        self.jobs.submitted(job, time.time())
 
-    async def started(self, job_name: str) -> None:
+    async def running(self, job_name: str) -> None:
         """A job has all its input and is about to run its command."""
-        self.recorder.started(job_name)
-        if self.lent_cores is not None:
-            self.lent_cores.running(job_name)
-        streams = isinstance(self._plan.workflow.steps.get(get_job_step_name(job_name)), StreamingExecuteStep)
+        if (job := self.jobs.find(job_name)) is None:
+            return
+        self.jobs.running(job, time.time())
+        streams = isinstance(self._plan.workflow.steps.get(job.step), StreamingExecuteStep)
         if self.config.runtime == "off":
-            self._limits.not_held(job_name, "in this run", "`runtime: off`")
-        elif not streams and self.recorder.is_measured(job_name):
+            self._limits.not_held(job, "in this run", "`runtime: off`")
+        elif not streams and self.recorder.is_measured(job):
             observes = self.config.observe
             what = "Nothing is observed" if observes else "The bytes of I/O tasks are not measured"
-            if self._limits.is_limited(job_name):
-                what = f"{get_job_step_name(job_name)} is not held to its storageBW"
-            await self.runner.measure(job_name, what)
+            if self._limits.is_limited(job):
+                what = f"{job.step} is not held to its storageBW"
+            await self.runner.measure(job, what)
 
     def observe(self, step: CWLExecuteStep, job: Job) -> None:
         """A job of a step that does not stream is about to run its command, and is to be observed."""
-        self.runner.observe(step, job)
+        self.runner.observe(step, self.jobs.of(job))
 
     async def execute(self, step: StreamingExecuteStep, job: Job, connectors: Connectors) -> None:
         """Run a job of a step that streams; see :class:`Execution`."""
         await Execution(self, step, job, connectors).run()
 
     def delivered(self, job: Job, token: Token) -> None:
-        """A job that streams delivers something."""
-        self._requests.delivered(job, token)
+        """A job that streams has put a token on one of its output ports."""
+        if (state := self.jobs.find(job.name)) is not None:
+            self.jobs.delivered(state, token)
 
     async def ended(self, job_name: str, status: Status) -> None:
         """A job has ended, however: what it has held is for others."""
         # Before anything is waited for: what StreamFlow has logged last is of this job.
+        words = self._logs.ended(job_name)
         if status is Status.FAILED:
-            status = self.failure.job_failed(job_name, self._logs.ended(job_name))
-        else:
-            self._logs.ended(job_name)
+            status = self.failure.job_failed(job_name, words)
+        if (job := self.jobs.find(job_name)) is None:
+            return
         try:
-            await self.runner.end(job_name, status is Status.COMPLETED)
+            await self.runner.end(job, status is Status.COMPLETED)
         finally:
-            observation = self.recorder.ended(job_name, status)
-        self.storages.release(job_name, observation)
-        self._limits.ended(job_name)
-        self.sessions.ended(job_name)
-        self.gangs.ended(job_name)
-        self.awaited.ended(job_name)
-        if self.lent_cores is not None:
-            self.lent_cores.ended(job_name, status is Status.COMPLETED)
+            self.jobs.ended(job, status, time.time())
 
-    def abandoned(self, job_name: str) -> None:
-        """A job that was submitted will not start."""
-        self.storages.release(job_name, None)
-        self._limits.ended(job_name)
-        self.sessions.ended(job_name)
-        self.recorder.abandoned(job_name)
-
-    def _may_share_cores(self, job_name: str) -> bool:
+    def _may_share_cores(self, job: JobState) -> bool:
         """Whether a job may take longer: no limit is learned from its time, nor is there one for it."""
-        step = self._plan.workflow.steps.get(get_job_step_name(job_name))
+        step = self._plan.workflow.steps.get(job.step)
         command = step.command if isinstance(step, ExecuteStep) else None
-        return not self.storages.concerns(job_name) and not (isinstance(command, CWLCommand) and command.time_limit)
+        return not job.concerns_storage and not (isinstance(command, CWLCommand) and command.time_limit)
 
     def _more_jobs(self, step: str) -> bool:
         """Whether further jobs of a step may be scheduled."""
@@ -376,9 +347,6 @@ class Run:
                     self.storages.told(first)
         self._telemetry.write(record)
         self.storages.told(record)
-        told = (*self._requests.told(record), *self.stream_rates.told(record), *self._writes.told(record))
-        for request in told:
-            self._telemetry.write(request)
 
 
 def _count_tokens(port: Port) -> int:

@@ -10,8 +10,6 @@ from typing import Protocol
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Target
 from streamflow.core.scheduling import AvailableLocation
-from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job
 from streamflow.log_handler import logger
 from streamflow.workflow.token import FileToken
 
@@ -23,22 +21,21 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.locations import innermost, node_name
 
+from .jobs import JobState
 from .storages import Storages
-from .tokens import streams_of
 
 
 class RequiredJobs(Protocol):
     """What is known of jobs of steps with `storageBW: required`; nothing of others."""
 
-    def spacing(self, job: Job, bandwidth: float, executors: int) -> StaticConstraint | None: ...
-    def due(self, job: Job) -> float | None: ...
+    def spacing(self, job: JobState, bandwidth: float, executors: int) -> StaticConstraint | None: ...
+    def due(self, job: JobState) -> float | None: ...
 
 
 class Demands:
     """What jobs need, by the targets of their steps.
 
     :param storages: that the config has
-    :param annotations: by step path
     :param admission: is told which locations there are
     :param required: knows jobs that take no bandwidth
     """
@@ -47,13 +44,11 @@ class Demands:
         self,
         context: StreamFlowContext,
         storages: Storages,
-        annotations: Mapping[str, StepAnnotations],
         admission: Admission,
         required: RequiredJobs | None,
     ) -> None:
         self._context = context
         self._storages = storages
-        self._annotations = annotations
         self._admission = admission
         self._required = required
         # By step, pool and working directory: targets on the same locations may differ in their storage.
@@ -62,51 +57,50 @@ class Demands:
         # By pool, on how many nodes its locations are, if several are on one.
         self._most_nodes: dict[str, int] = {}
 
-    def of(self, job: Job, targets: Sequence[Target]) -> Demand:
+    def of(self, job: JobState, hints: StepAnnotations, targets: Sequence[Target]) -> Demand:
         """What a job needs. Its targets have been located."""
-        step = get_job_step_name(job.name)
         for target in targets:
-            if (key := _placement_key(step, target)) not in self._placements:
-                self._placements[key] = Placement(pool_of(target), self._storage(job, step, target))
-        annotations = self._annotations[step]
-        placements = tuple(dict.fromkeys(self.placement(job.name, target) for target in targets))
+            if (key := _placement_key(job.step, target)) not in self._placements:
+                self._placements[key] = Placement(pool_of(target), self._storage(job, hints, target))
+        placements = tuple(dict.fromkeys(self.placement(job.step, target) for target in targets))
         return Demand(
-            step=step,
-            io_task=annotations.io_task is not None,
-            constraint=self._constraint(job, annotations, placements),
-            direction=annotations.direction,
+            step=job.step,
+            io_task=job.is_io_task,
+            constraint=self._constraint(job, hints, placements),
+            direction=hints.direction,
             placements=placements,
             locations=min(targets[0].locations, self._most_nodes[pool_of(targets[0])]),
         )
 
     def _constraint(
-        self, job: Job, annotations: StepAnnotations, placements: Sequence[Placement]
+        self, job: JobState, hints: StepAnnotations, placements: Sequence[Placement]
     ) -> StaticConstraint | AutoConstraint | None:
         """What a job is admitted with; one that is kept to what is required takes no bandwidth, unless it is small."""
-        if not isinstance(annotations.storage_bw, RequiredConstraint):
-            return annotations.storage_bw
+        if not isinstance(hints.storage_bw, RequiredConstraint):
+            return hints.storage_bw
         if self._required is None:
             return None
         spaced = [
-            self._required.spacing(job, one.storage.bandwidth(annotations.direction), self._admission.executors(one))
+            self._required.spacing(job, one.storage.bandwidth(hints.direction), self._admission.executors(one))
             for one in placements
             if one.storage is not None
         ]
         return min((one for one in spaced if one is not None), key=lambda one: one.value, default=None)
 
-    def placement(self, job_name: str, target: Target) -> Placement:
-        return self._placements[_placement_key(get_job_step_name(job_name), target)]
+    def placement(self, step: str, target: Target) -> Placement:
+        """Where StreamFlow may place the jobs of a step by a target."""
+        return self._placements[_placement_key(step, target)]
 
-    def _storage(self, job: Job, step: str, target: Target) -> StorageConfig | None:
-        bandwidth = self._annotations[step].storage_bandwidth
+    def _storage(self, job: JobState, hints: StepAnnotations, target: Target) -> StorageConfig | None:
+        bandwidth = hints.storage_bandwidth
         if bandwidth is None:
             return None
-        name, path = bandwidth.value.storage, job.output_directory or target.workdir
+        name, path = bandwidth.value.storage, job.job.output_directory or target.workdir
         storage = self._storages.of(name, target, path)
         if storage is None:
             where, what = self._storages.missing(name, target, path)
-            not_done = "shared with others" if self._annotations[step].required is not None else "applied"
-            logger.warning(coded(f"The storageBW of {step} is not {not_done} on {where}: {what}", Code.NO_STORAGE))
+            not_done = "shared with others" if hints.required is not None else "applied"
+            logger.warning(coded(f"The storageBW of {job.step} is not {not_done} on {where}: {what}", Code.NO_STORAGE))
         return storage
 
     async def locate(self, target: Target, node: str | None = None) -> str:
@@ -136,15 +130,13 @@ class Demands:
     def has_choice(self, targets: Sequence[Target]) -> bool:
         return sum(len(self._names[pool]) for pool in set(map(pool_of, targets))) > 1
 
-    async def preferred(self, job: Job) -> tuple[str, ...]:
+    async def preferred(self, job: JobState) -> tuple[str, ...]:
         """The locations of those that a job streams with, then those that hold most of its input."""
         partners = [
-            node_name(location)
-            for token in streams_of(job.inputs)
-            for location in self._context.scheduler.get_locations(token.source.job)
+            node_name(location) for source in job.sources for location in self._context.scheduler.get_locations(source)
         ]
         held: dict[str, int] = {}
-        for token in job.inputs.values():
+        for token in job.job.inputs.values():
             if isinstance(token, FileToken):
                 weight = await token.get_weight(self._context)
                 for path in await token.get_paths(self._context):

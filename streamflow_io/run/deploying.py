@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
-from streamflow.core.deployment import Target
-from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job, Step
+from streamflow.core.workflow import Step
 
 from streamflow_io.graph.gangs import Gang
 
+from .jobs import JobState, Listener
 
-class GangDeployment:
+
+class GangDeployment(Listener):
     """StreamFlow deploys a container when the first job of its step is scheduled, one after the other along a chain.
 
     It leaves a container whose deployment is cut short, as all that it does for a job is when the run fails or is
@@ -29,15 +29,13 @@ class GangDeployment:
             head: [step for step in gang.steps if step not in gang.heads] for gang in gangs for head in gang.heads
         }
 
-    def submitted(self, job: Job, targets: Sequence[Target]) -> None:
-        """A job has all its input: its containers are deployed, and if it is the first of a gang, those of its readers.
+    def submitted(self, job: JobState) -> None:
+        """Deploy the containers of a job, and for the first job of a gang those of its readers.
 
-        A reader with several targets may run in another; it waits, as without us.
-
-        :param targets: of the job
+        A reader with several targets may run in another container. The reader waits for that as with plain StreamFlow.
         """
-        ahead = [*targets]
-        for step in self._followers.pop(get_job_step_name(job.name), ()):
+        ahead = [*job.targets]
+        for step in self._followers.pop(job.step, ()):
             schedule = self._steps.get(posixpath.join(step, "__schedule__"))
             found = [] if schedule is None else schedule.binding_config.targets
             ahead += found if len(found) == 1 else ()

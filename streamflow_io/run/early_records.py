@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job
 from streamflow.log_handler import logger
 
 from streamflow_io.grouping import grouped
@@ -24,6 +23,7 @@ from streamflow_io.runtime.protocol import (
 )
 from streamflow_io.telemetry.records import CommittedRecord, ReadingRecord, Record, StreamedRecord
 
+from .jobs import JobState
 from .outputs import relative_or_absolute
 from .progress import Progress
 from .tokens import StreamToken, stream_tokens
@@ -53,8 +53,9 @@ class _Stream:
 
 
 @dataclass
-class _Job:
-    """
+class _Early:
+    """What a job reads before it is complete, and commits early.
+
     :ivar streams: by what the node runtime calls them
     :ivar read: what may be read of CAPIO, by path
     :ivar commits: by port
@@ -76,12 +77,13 @@ class EarlyRecords:
     def __init__(self, record: Callable[[Record], None], progress: Progress) -> None:
         self._record = record
         self._progress = progress
-        self._jobs: dict[str, _Job] = {}
+        # The names of the jobs under node runtimes.
+        self._running: set[str] = set()
         self._said: set[tuple[str, ...]] = set()
 
-    def told(self, spec: JobSpec, job: Job) -> None:
+    def told(self, spec: JobSpec, job: JobState) -> None:
         """A job is about to run its command under the node runtime."""
-        read = [(name, token) for name, value in job.inputs.items() for token in stream_tokens(value)]
+        read = [(name, token) for name, value in job.job.inputs.items() for token in stream_tokens(value)]
         inputs = {token.value["path"]: name for name, token in read}
         streams = {
             stream.id or stream.name: _Stream(inputs.get(str(stream.target.get("fifo"))), _output(stream), stream.name)
@@ -89,49 +91,49 @@ class EarlyRecords:
             if isinstance(stream, InputStream)
         }
         held = {token.value["path"]: _Stream(name, _edge(token)[0], token.source.job) for name, token in read}
-        self._jobs[job.name] = _Job(job.output_directory, streams, held)
-        step = get_job_step_name(job.name)
+        job.keep(_Early(str(job.job.output_directory), streams, held))
+        self._running.add(job.name)
         for name, stream in streams.items():
-            port = None if stream.input is None else port_path(step, stream.input)
-            self._progress.reads(job.name, name, stream.source, stream.output, port)
+            port = None if stream.input is None else port_path(job.step, stream.input)
+            self._progress.reads(job, name, stream.source, stream.output, port)
         for (name, output, delivery), tokens in grouped(read, lambda one: (one[0], *_edge(one[1]))).items():
-            self._reads(job.name, name, output, delivery, tuple(token.source.job for _, token in tokens))
+            self._reads(job, name, output, delivery, tuple(token.source.job for _, token in tokens))
 
-    def happened(self, job_name: str, event: Event) -> None:
-        """The node runtime tells something of a job."""
-        if (job := self._jobs.get(job_name)) is None:
+    def event(self, job: JobState, event: Event) -> None:
+        """The node runtime has told an event of a job."""
+        if (early := job.kept(_Early)) is None:
             return
         if isinstance(event, StreamEvent):
-            self._progress.ended(job_name, event.id or event.name)
-            self._streamed(job_name, job, event)
+            self._progress.ended(job, event.id or event.name)
+            self._streamed(job, early, event)
         elif isinstance(event, CarriedEvent):
-            self._carried(job_name, job, event)
+            self._carried(job, early, event)
         elif isinstance(event, FedEvent):
-            self._progress.fed(job_name, event)
+            self._progress.fed(job, event)
         elif isinstance(event, CommittedEvent) and not event.at_end:
-            path = relative_or_absolute(str(event.path), job.directory)
-            commits = job.commits.setdefault(event.port, _Commits(path, event.time, event.time))
+            path = relative_or_absolute(str(event.path), early.directory)
+            commits = early.commits.setdefault(event.port, _Commits(path, event.time, event.time))
             commits.last = event.time
             commits.files += 1
             commits.size += event.size
 
-    def ended(self, job_name: str, ended: float | None) -> None:
+    def ended(self, job: JobState, ended: float | None) -> None:
         """A job has ended, however.
 
         :param ended: when its command had ended, by the clock of its node, if it has succeeded
         """
-        job = self._jobs.pop(job_name, None)
-        if job is None or ended is None:
+        self._running.discard(job.name)
+        early, step = job.drop(_Early), job.step
+        if early is None or ended is None:
             return
-        step = get_job_step_name(job_name)
-        for port, commits in job.commits.items():
+        for port, commits in early.commits.items():
             output = port_path(step, port)
             facts = {"first": commits.first, "last": commits.last, "ended": ended}
             path = commits.path if commits.files == 1 else None
             self._record(
                 CommittedRecord(
                     time=time.time(),
-                    job=job_name,
+                    job=job.name,
                     step=step,
                     output=output,
                     path=path,
@@ -148,13 +150,13 @@ class EarlyRecords:
                 )
 
     def _reads(
-        self, job_name: str, name: str, output: str, delivery: Literal["stream", "gate"], sources: tuple[str, ...]
+        self, job: JobState, name: str, output: str, delivery: Literal["stream", "gate"], sources: tuple[str, ...]
     ) -> None:
-        step = get_job_step_name(job_name)
+        step = job.step
         self._record(
             ReadingRecord(
                 time=time.time(),
-                job=job_name,
+                job=job.name,
                 step=step,
                 input=port_path(step, name),
                 output=output,
@@ -163,18 +165,18 @@ class EarlyRecords:
             )
         )
         # Where there were no cores before, it is complete by now.
-        if any(source in self._jobs for source in sources):
+        if any(source in self._running for source in sources):
             does = "reads" if delivery == "stream" else "runs, and opens"
             self._say((step, name, output), f"{step} {does} {output} while it is written")
 
-    def _streamed(self, job_name: str, job: _Job, event: StreamEvent) -> None:
-        if (stream := job.streams.get(event.id or event.name)) is None:
+    def _streamed(self, job: JobState, early: _Early, event: StreamEvent) -> None:
+        if (stream := early.streams.get(event.id or event.name)) is None:
             return
-        step, now = get_job_step_name(job_name), time.time()
+        step, now = job.step, time.time()
         self._record(
             StreamedRecord(
                 time=now,
-                job=job_name,
+                job=job.name,
                 step=step,
                 input=None if stream.input is None else port_path(step, stream.input),
                 outputs=(stream.output,),
@@ -189,19 +191,19 @@ class EarlyRecords:
             )
         )
 
-    def _carried(self, job_name: str, job: _Job, event: CarriedEvent) -> None:
-        if (stream := job.read.get(event.path)) is None:
+    def _carried(self, job: JobState, early: _Early, event: CarriedEvent) -> None:
+        if (stream := early.read.get(event.path)) is None:
             return
-        step = get_job_step_name(job_name)
+        step = job.step
         port = None if stream.input is None else port_path(step, stream.input)
         if event.bytes is None:
-            self._progress.reads(job_name, event.path, stream.source, stream.output, port)
+            self._progress.reads(job, event.path, stream.source, stream.output, port)
             return
-        self._progress.ended(job_name, event.path)
+        self._progress.ended(job, event.path)
         self._record(
             StreamedRecord(
                 time=event.time,
-                job=job_name,
+                job=job.name,
                 step=step,
                 input=port,
                 outputs=(stream.output,),

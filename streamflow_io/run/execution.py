@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Protocol, cast
@@ -20,7 +20,7 @@ from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.verdicts import RememberedVerdicts
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.node_runtime import AttemptLostError, NodeJob, NodeRuntime, NodeRuntimeError
-from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, readable
+from streamflow_io.runtime.protocol import ExitEvent, JobSpec, readable
 
 from .attempts import Attempt, ProducerFailedError, StreamingJob, StreamingJobs
 from .awaited_streams import AwaitedStreams
@@ -39,13 +39,13 @@ from .inputs import (
 )
 from .job_runner import JobRunner
 from .job_spec import job_spec
+from .jobs import Jobs, JobState
 from .learned_streams import LearnedReads, LearnedStreams
 from .learned_writes import LearnedWrites
 from .output_globs import expression_context, output_globs
 from .part_ways import PartWays
 from .paths import job_path
 from .reach import Reach
-from .recorder import JobRecorder
 from .replacing import ReplacedError, check_replaced, with_replacements
 from .short_jobs import ShortJobs
 from .splitting import Split, Splitting
@@ -61,9 +61,8 @@ _PATIENCE_SECONDS = 60.0
 class Splits(Protocol):
     """What reads ahead the parts that jobs say."""
 
-    async def split(self, job_name: str, split: Split, runtime: NodeRuntime) -> None: ...
-    def told(self, job_name: str, events: AsyncIterator[Event]) -> AsyncIterator[Event]: ...
-    def split_ended(self, job_name: str) -> None: ...
+    async def split(self, job: JobState, split: Split, runtime: NodeRuntime) -> None: ...
+    def split_ended(self, job: JobState) -> None: ...
 
 
 class Performances(Protocol):
@@ -78,18 +77,18 @@ class Performances(Protocol):
         streams: Collection[str],
     ) -> None: ...
     def succeeded(self, job: Job, outputs: Mapping[str, Token], exit_event: ExitEvent) -> None: ...
-    def ended(self, job: Job) -> None: ...
+    def attempt_ended(self, job: Job) -> None: ...
 
 
 class StreamingRun(Protocol):
     """What a job that streams asks of its run."""
 
     config: SchedulerConfig
+    jobs: Jobs
     streaming_jobs: StreamingJobs
     reach: Reach
     runner: JobRunner
     verdicts: RememberedVerdicts
-    recorder: JobRecorder
     stream_rates: StreamRates
     learned_streams: LearnedStreams
     short_jobs: ShortJobs
@@ -116,6 +115,8 @@ class Execution:
         self._run = run
         self._step = step
         self._job = job
+        self._state = run.jobs.of(job)
+        self._state.executed_by = step
         self._connectors = connectors
         self._deliverer = Deliverer(step, job, connectors)
         self._streams = streams_of(job.inputs)
@@ -125,7 +126,7 @@ class Execution:
         self._reads_what_is_final = False
         self._lost_a_producer = False
         self._splitting = Splitting(run, step, job)
-        self._learned = LearnedReads(run.learned_streams, step, job)
+        self._learned = LearnedReads(run.learned_streams, step, self._state)
         self._writes = LearnedWrites(run.learned_streams, job.name)
 
     async def run(self) -> None:
@@ -140,7 +141,7 @@ class Execution:
                     return
                 except AttemptLostError as error:
                     logger.info(f"Job {self._job.name} starts again without {error.without}: {error}")
-                    self._run.reach.fell_back(self._job.name, None, str(error), error.without)
+                    self._run.reach.fell_back(self._state, None, str(error), error.without)
                     await deliverer.failed()
                 except ProducerRestartError:
                     self._lost_a_producer = True
@@ -168,7 +169,7 @@ class Execution:
                         f"{readable(str(error.object))}"
                     ) from None
         finally:
-            self._run.sessions.split_ended(self._job.name)
+            self._run.sessions.split_ended(self._state)
             jobs.close(record, may_be_read=deliverer.has_streamed)
 
     async def _read_again(self, error: RewrittenError) -> None:
@@ -182,7 +183,7 @@ class Execution:
         logger.warning(coded(again, Code.REWRITTEN))
         reason = coded(f"who had read it has started again: {error.how or 'it was changed'}", Code.REWRITTEN)
         for source in (token.source for token in self._streams if token.source.job == error.job):
-            self._run.reach.fell_back(self._job.name, (source.job, source.port), reason)
+            self._run.reach.fell_back(self._state, (source.job, source.port), reason)
 
     async def _take_replacements(self, error: ReplacedError) -> None:
         if not await self._learned.replaced(error):
@@ -190,7 +191,7 @@ class Execution:
             logger.warning(coded(again, Code.REPLACED))
             source = error.token.source
             reason = coded(f"who had read it has started again: it {error.how}", Code.REPLACED)
-            self._run.reach.fell_back(self._job.name, (source.job, source.port), reason)
+            self._run.reach.fell_back(self._state, (source.job, source.port), reason)
         jobs = self._run.streaming_jobs
         self._inputs = await with_replacements(self._step, self._job, self._inputs, jobs)
         self._streams = streams_of(self._inputs)
@@ -216,7 +217,7 @@ class Execution:
         check_replaced(producers)
         if record.attempts > 0:
             await self._new_directory()
-        if (runtime := await self._run.reach.runtime(self._job.name)) is None:
+        if (runtime := await self._run.reach.runtime(self._state)) is None:
             await self._run_without(record)
         elif self._is_short(record, runtime):
             began = time.monotonic()
@@ -259,7 +260,7 @@ class Execution:
             attempt.end(True)
         finally:
             if self._run.rehearsals is not None:
-                self._run.rehearsals.ended(self._job)
+                self._run.rehearsals.attempt_ended(self._job)
             attempt.end(False)
 
     async def _run_under(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> None:
@@ -279,10 +280,9 @@ class Execution:
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
         attempt.largest = self._learned.largest(self._inputs)
         self._deliverer.begin(attempt, globs)
-        runner, sessions = self._run.runner, self._run.sessions
-        await sessions.split(self._job.name, split, runtime)
-        events = sessions.told(self._job.name, split.told(runner.events(self._job.name, node_job)))
-        events = self._writes.told(events)
+        runner = self._run.runner
+        await self._run.sessions.split(self._state, split, runtime)
+        events = self._writes.told(split.told(runner.events(self._state, node_job)))
         permitted = partial(self._run.awaited.permitted, self._job.name)
         following = asyncio.gather(
             self._deliverer.follow(attempt, events, producers, runtime.wrapper == "run", permitted),
@@ -294,10 +294,10 @@ class Execution:
             if rehearsals is not None:
                 streams = byte_streams(self._inputs, producers, ())
                 rehearsals.begins(self._step, self._job, runtime, self._inputs, streams)
-            with runner.running(self._job.name, node_job, spec, split.command(runtime)):
+            with runner.running(self._state, node_job, spec, split.command(runtime)):
                 output = await command.execute(self._job)
             with blaming(node_job):
-                exit_event = await exit_of(self._job, runner.exit(self._job.name, node_job), output, producers)
+                exit_event = await exit_of(self._job, runner.exit(self._state, node_job), output, producers)
                 streams = byte_streams(self._inputs, producers, self._learned.parts())
                 streams = [name for name in streams if name not in self._learned.suspects]
                 await check_exit(self._job, exit_event, output, attempt, producers, streams)
@@ -321,7 +321,7 @@ class Execution:
             raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error
         finally:
             if rehearsals is not None:
-                rehearsals.ended(self._job)
+                rehearsals.attempt_ended(self._job)
             following.cancel()
             if not node_job.exit.done():
                 with contextlib.suppress(asyncio.CancelledError):
@@ -361,7 +361,7 @@ class Execution:
         watched = (output for output in outputs if output.of is None)
         link = partial(self._run.part_ways.link, runtime)
         read = numbered_streams(producers)
-        self._run.stream_rates.opened(self._job.name, self._inputs, read)
+        self._run.stream_rates.opened(self._state, self._inputs, read)
         nets, unasked = self._learned.under_net(self._inputs), self._learned.unasked(self._inputs)
         most = self._learned.most(self._inputs)
         config = self._run.config
@@ -388,10 +388,10 @@ class Execution:
                 ),
                 "inputs": (*streams, *part_inputs(self._job.inputs, self._learned.parts(), link)),
                 "gates": tuple(gated_input(*read, runtime) for read in producers if read[0].source.gate is not None),
-                "directories": self._run.reach.made_for(self._job),
+                "directories": self._run.reach.made_for(self._state),
             }
         )
-        return self._run.recorder.told(split.asked(spec), self._step, self._job, runtime.place)
+        return split.asked(spec)
 
     def _take(self, inputs: Mapping[str, Token]) -> None:
         """The inputs of an attempt: what an InitialWorkDirRequirement changes of them is as it was for the next one."""

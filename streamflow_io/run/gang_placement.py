@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping
 
 from streamflow.core.config import BindingConfig
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.scheduling import AvailableLocation, Hardware
-from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job
 from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.admission.gang_placement import BorrowedCores, candidates
 from streamflow_io.runtime.locations import innermost
 
 from .deployment_sites import host_of
-from .tokens import streams_of
+from .jobs import JobState, Listener
 
 
-class GangPlacement:
+class _Joins:
+    """Marks a job that reads from others while they run, though its step is in no gang that was known before."""
+
+
+class GangPlacement(Listener):
     """Where the jobs of gangs run. What it costs a job of another step is a look into a dictionary.
 
     :param jobs: those that were scheduled, by name
@@ -35,21 +37,17 @@ class GangPlacement:
         self._together = together
         self._borrowed = BorrowedCores()
         self._apart: set[tuple[str, str]] = set()
-        self._joining: set[str] = set()
 
-    def concerns(self, job_name: str) -> bool:
-        return job_name in self._joining or get_job_step_name(job_name) in self._together
+    def join(self, job: JobState) -> None:
+        """Let a job be of the gang of the jobs that it reads from, though its step is in no gang known before."""
+        job.keep(_Joins())
 
-    def join(self, job_name: str) -> None:
-        """A job reads from others while they run, though its step is in no gang that was known before."""
-        self._joining.add(job_name)
-
-    def ordered(self, job: Job, binding: BindingConfig) -> BindingConfig:
+    def ordered(self, job: JobState, binding: BindingConfig) -> BindingConfig:
         """The targets of a job, those first that are on the deployments, or the hosts, of the jobs that it reads from.
 
         Filters of the binding have the last word on the order.
         """
-        if len(binding.targets) == 1 or not self.concerns(job.name):
+        if len(binding.targets) == 1 or not self._concerns(job):
             return binding
         partners = self._partners(job)
         deployments, hosts = {partner.deployment for partner in partners}, {_host(partner) for partner in partners}
@@ -60,13 +58,13 @@ class GangPlacement:
         return BindingConfig(targets, binding.filters)
 
     def narrow(
-        self, job: Job, cores: float, available: MutableMapping[str, AvailableLocation]
+        self, job: JobState, cores: float, available: MutableMapping[str, AvailableLocation]
     ) -> MutableMapping[str, AvailableLocation]:
         """Of the locations of a target where a job fits, those that are best for its gang.
 
         :param cores: that it declares
         """
-        if len(available) == 1 or not self.concerns(job.name):
+        if len(available) == 1 or not self._concerns(job):
             return available
 
         locations = {location.name: location for location in available.values()}
@@ -75,33 +73,33 @@ class GangPlacement:
             return self._free_cores(locations[name])
 
         partners = [location.name for location in self._partners(job)]
-        together = self._together.get(get_job_step_name(job.name), cores)
+        together = self._together.get(job.step, cores)
         chosen = set(candidates(list(locations), partners, cores, together, free_cores, self._apart))
         return {key: location for key, location in available.items() if location.name in chosen}
 
-    def started(self, job_name: str, cores: float, locations: Sequence[AvailableLocation]) -> None:
-        """A job that holds no cores has been given its locations."""
-        if self.concerns(job_name):
-            self._borrowed.borrow(job_name, locations[0].name, cores)
+    def placed(self, job: JobState) -> None:
+        """Count the cores of a job that holds none of them, though it computes."""
+        if job.declared_cores is not None and not job.is_io_task and self._concerns(job):
+            self._borrowed.borrow(job.name, job.places[0].name, job.declared_cores)
 
-    def ended(self, job_name: str) -> None:
-        self._borrowed.give_back(job_name)
-        self._joining.discard(job_name)
+    def ended(self, job: JobState) -> None:
+        self._borrowed.give_back(job.name)
 
-    def keep_together(self, reader: str, producer: str) -> None:
-        """No job where one job runs can read the stream of one where another runs: no more of them are parted so.
+    def keep_together(self, reader: JobState, producer: str) -> None:
+        """Part no more jobs between two locations, because a job at one cannot read the stream of a job at the other.
 
-        :param reader: the name of a job that could not, as of its producer
+        :param producer: the name of the job whose stream was not read
         """
-        here, there = (self._jobs[job_name].locations[0].name for job_name in (reader, producer))
-        self._apart.add((here, there))
+        self._apart.add((reader.location.name, self._jobs[producer].locations[0].name))
 
-    def _partners(self, job: Job) -> list[ExecutionLocation]:
+    def _concerns(self, job: JobState) -> bool:
+        return job.step in self._together or job.kept(_Joins) is not None
+
+    def _partners(self, job: JobState) -> list[ExecutionLocation]:
         """The location of each job that a job reads from."""
-        sources = dict.fromkeys(token.source.job for token in streams_of(job.inputs))
         return [
             allocation.locations[0]
-            for source in sources
+            for source in job.sources
             if (allocation := self._jobs.get(source)) is not None and allocation.locations
         ]
 

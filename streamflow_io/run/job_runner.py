@@ -9,136 +9,93 @@ from dataclasses import dataclass
 from functools import partial
 
 from streamflow.core.deployment import Connector
-from streamflow.core.workflow import Job
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
 
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
-from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, MovedEvent, WarningEvent
+from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec
 
 from .connector import JobConnector, exit_event_of
 from .job_spec import job_spec
-from .job_warnings import JobWarnings
-from .lent_cores import LentCores
-from .limits import Limits
+from .jobs import Jobs, JobState
 from .reach import Reach
 from .recorder import JobRecorder
 from .seen_splits import look_for_splits
-from .stream_rates import StreamRates
-from .write_channels import WriteChannels
-
-_ASKS = coded("the command asks by path for more than its bytes, and waits for the whole file", Code.ASKS_BY_PATH)
 
 
 @dataclass
-class _Measured:
-    """:ivar asked: what its node runtime is asked for, when it is"""
+class _Running:
+    """A command that is about to run, or runs, under a node runtime.
+
+    :ivar command: what runs in place of the command of the step, without redirections; None: the command of the step
+    :ivar told: what the node runtime is told of the job; None: the command has not started
+    :ivar following: records the events of a job that StreamFlow runs
+    """
 
     node_job: NodeJob
     spec: JobSpec
-    asked: JobSpec | None = None
+    streams: bool
+    command: Sequence[str] | None = None
+    told: JobSpec | None = None
     following: asyncio.Task[None] | None = None
 
 
 class JobRunner:
     """Lets the commands of jobs run under the node runtimes, when StreamFlow runs them.
 
-    A job that streams is run by its step, which begins a job of the node runtime for each attempt. One that is only
-    measured is run by StreamFlow, which repeats it if it fails; that it is measured never lets it fail.
+    The step of a streaming job runs the job, and begins a job of the node runtime for each attempt. StreamFlow runs a
+    job that is only measured, and repeats that job if it fails; measuring never lets a job fail.
     """
 
-    def __init__(
-        self,
-        reach: Reach,
-        recorder: JobRecorder,
-        warnings: JobWarnings,
-        limits: Limits,
-        stream_rates: StreamRates,
-        writes: WriteChannels,
-        lent_cores: LentCores | None = None,
-    ) -> None:
+    def __init__(self, jobs: Jobs, reach: Reach, recorder: JobRecorder) -> None:
+        self._jobs = jobs
         self._reach = reach
         self._recorder = recorder
-        self._warnings = warnings
-        self._limits = limits
-        self._stream_rates = stream_rates
-        self._writes = writes
-        self._lent_cores = lent_cores
-        self._streaming: dict[str, tuple[NodeJob, JobSpec, Sequence[str] | None]] = {}
-        self._measured: dict[str, _Measured] = {}
-        # Those that have streamed, once or more often.
-        self._tried: set[str] = set()
 
-    def connector(self, job_name: str, inner: Connector) -> Connector:
+    def connector(self, job: JobState, inner: Connector) -> Connector:
         """What the command of a job is to be run through."""
-        if (streaming := self._streaming.get(job_name)) is not None:
-            node_job, spec, command = streaming
-            spec = self._stream_rates.asked(self._asked(node_job, spec))
-            return JobConnector(inner, job_name, node_job, spec, command=command)
-        if (measured := self._measured.get(job_name)) is not None:
-            # StreamFlow has connectors for more than the command, also after it. What a job does is asked for once.
-            spec = measured.asked or self._asked(measured.node_job, measured.spec)
-            measured.asked = spec
-            queued = measured.following is None and self._recorder.queued(job_name)
-            if (spec.limit or spec.phases or spec.cores or queued) and measured.following is None:
-                # What keeps it from being held to its limit is told, in which bursts it writes, what it needs, and that
-                # it does not wait in a queue any more.
-                measured.following = asyncio.create_task(self._follow(job_name, measured.node_job))
-            return JobConnector(inner, job_name, measured.node_job, spec, is_optional=True)
-        return inner
+        if (running := job.kept(_Running)) is None:
+            return inner
+        # StreamFlow has connectors for more than the command, also after it. An attempt starts once.
+        if running.told is None:
+            running.told = self._jobs.starting(job, running.spec, running.node_job.runtime)
+        if running.streams:
+            return JobConnector(inner, job.name, running.node_job, running.told, command=running.command)
+        told = running.told
+        if running.following is None:
+            queued = self._recorder.queued(job)
+            if told.limit or told.phases or told.cores or queued:
+                # The events tell the bursts of the job, its need of cores, and the end of its wait in a queue.
+                running.following = asyncio.create_task(self._follow(job, running.node_job))
+        return JobConnector(inner, job.name, running.node_job, told, is_optional=True)
 
     @contextlib.contextmanager
     def running(
-        self, job_name: str, node_job: NodeJob, spec: JobSpec, command: Sequence[str] | None = None
+        self, job: JobState, node_job: NodeJob, spec: JobSpec, command: Sequence[str] | None = None
     ) -> Iterator[None]:
         """Let the command of a job that streams run as a job of the node runtime.
 
         :param command: what is run instead, without its redirections
         """
-        self._streaming[job_name] = node_job, spec, command
-        if job_name in self._tried:
-            self._limits.repeated(job_name)
-        self._tried.add(job_name)
+        job.begin(node_job)
+        job.keep(_Running(node_job, spec, streams=True, command=command))
         try:
             yield
         finally:
-            del self._streaming[job_name]
+            job.node_job = None
+            job.drop(_Running)
 
-    async def events(self, job_name: str, node_job: NodeJob) -> AsyncIterator[Event]:
+    async def events(self, job: JobState, node_job: NodeJob) -> AsyncIterator[Event]:
         """What the node runtime tells of a job, in order, to the exit event; recorded by the way. For one reader.
 
         :raises NodeRuntimeError: if the node runtime ends before the job
         """
         async for event in node_job.events():
-            self._recorder.happened(job_name, event)
-            self._stream_rates.happened(job_name, event)
-            self._writes.happened(job_name, event)
-            if self._lent_cores is not None:
-                self._lent_cores.happened(job_name, event)
-            if isinstance(event, WarningEvent):
-                self._warnings.tell(job_name, event)
-                if event.input is not None and event.port is not None:
-                    self._reach.fell_back(job_name, (event.input, event.port), _ASKS)
-            if isinstance(event, MovedEvent):
-                self._limits.moved(job_name, event.bytes)
-            if isinstance(event, ExitEvent):
-                self._limits.exited(job_name)
+            self._jobs.event(job, event)
             yield event
 
-    def limit(self, job_name: str, rate: float | None) -> None:
-        """Let a job move so many bytes per second from now on, None: as many as it can; if it has begun."""
-        if (streaming := self._streaming.get(job_name)) is not None:
-            streaming[0].limit(rate)
-        elif (measured := self._measured.get(job_name)) is not None:
-            measured.node_job.limit(rate)
-
-    def limit_stream(self, job_name: str, stream: str, rate: float | None) -> None:
-        """Let a byte stream of a job be fed with so many bytes per second from now on; see :meth:`limit`."""
-        if (streaming := self._streaming.get(job_name)) is not None:
-            streaming[0].limit(rate, stream)
-
-    async def exit(self, job_name: str, node_job: NodeJob) -> ExitEvent | None:
+    async def exit(self, job: JobState, node_job: NodeJob) -> ExitEvent | None:
         """How a job has ended whose command is said to have ended; None: it has not come to run.
 
         :raises asyncio.TimeoutError: if that is not told
@@ -147,56 +104,51 @@ class JobRunner:
         if not await node_job.has_started():
             node_job.abandon()
             return None
-        exit_event = await exit_event_of(node_job)
-        self._recorder.exited(job_name, exit_event)
-        return exit_event
+        job.exit = await exit_event_of(node_job)
+        return job.exit
 
-    async def measure(self, job_name: str, otherwise: str) -> None:
+    async def measure(self, job: JobState, otherwise: str) -> None:
         """A job that StreamFlow runs is about to run its command: it is measured, where there is a node runtime.
 
         :param otherwise: what is said, once, where there is none
         """
-        if (node_job := await self._reach.measured_job(job_name, otherwise)) is not None:
-            self._measured[job_name] = _Measured(node_job, JobSpec(name=job_name, measure=True))
+        if (node_job := await self._reach.measured_job(job, otherwise)) is not None:
+            job.begin(node_job)
+            job.keep(_Running(node_job, JobSpec(name=job.name, measure=True), streams=False))
 
-    def observe(self, step: CWLExecuteStep, job: Job) -> None:
-        """What a job that is measured does with its files is recorded, too."""
-        if (measured := self._measured.get(job.name)) is not None:
-            place = measured.node_job.runtime.place
-            measured.spec, measured.asked = self._recorder.told(job_spec(step, job), step, job, place), None
+    def observe(self, step: CWLExecuteStep, job: JobState) -> None:
+        """Record, too, what a job that is measured does with its files."""
+        running = job.kept(_Running)
+        if running is not None and not running.streams:
+            job.executed_by = step
+            running.spec, running.told = job_spec(step, job.job), None
             # One that is limited is followed already; its events are for one reader.
-            if measured.following is None:
-                measured.following = asyncio.create_task(self._follow(job.name, measured.node_job))
+            if running.following is None:
+                running.following = asyncio.create_task(self._follow(job, running.node_job))
 
-    async def end(self, job_name: str, succeeded: bool) -> None:
+    async def end(self, job: JobState, succeeded: bool) -> None:
         """A job has ended; returns when nothing of it runs, and what was measured of it is recorded."""
-        if (measured := self._measured.pop(job_name, None)) is None:
+        if (running := job.drop(_Running)) is None or running.streams:
             return
-        node_job, following = measured.node_job, measured.following
+        node_job, following = running.node_job, running.following
         try:
             if not succeeded and await node_job.has_started():
                 await node_job.cancel()
                 if not node_job.exit.done():
                     return
-            if await self.exit(job_name, node_job) is not None and following is not None:
+            if await self.exit(job, node_job) is not None and following is not None:
                 await following
                 if succeeded:
-                    found = partial(self._recorder.splits, job_name)
-                    await look_for_splits(node_job.runtime, self._recorder.possible_splits(job_name), found)
+                    found = partial(self._recorder.splits, job)
+                    await look_for_splits(node_job.runtime, self._recorder.possible_splits(job), found)
         except (asyncio.TimeoutError, NodeRuntimeError) as error:
             why = str(error) or "the node runtime does not answer"
-            logger.warning(coded(f"Job {job_name} was not measured: {why}", Code.NOT_MEASURED))
+            logger.warning(coded(f"Job {job.name} was not measured: {why}", Code.NOT_MEASURED))
         finally:
             if following is not None:
                 following.cancel()
 
-    def _asked(self, node_job: NodeJob, spec: JobSpec) -> JobSpec:
-        """What the node runtime is to be told of a job, and of what it is to tell itself."""
-        limited = spec.model_copy(update={"limit": self._limits.of(spec.name, node_job.runtime)})
-        asked = self._writes.asked(limited)
-        return asked if self._lent_cores is None else self._lent_cores.asked(asked)
-
-    async def _follow(self, job_name: str, node_job: NodeJob) -> None:
+    async def _follow(self, job: JobState, node_job: NodeJob) -> None:
         with contextlib.suppress(NodeRuntimeError):
-            async for _ in self.events(job_name, node_job):
+            async for _ in self.events(job, node_job):
                 pass

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from streamflow.core.exception import ProcessorTypeError, WorkflowException
 from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job, Token
+from streamflow.core.workflow import Token
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
 from streamflow.workflow.utils import get_token_value
@@ -28,6 +28,7 @@ from .attempts import Attempt, StreamingJobs
 from .barrier import RewrittenError
 from .ending import JobFailedError
 from .inputs import Producers, written_to
+from .jobs import JobState
 from .programs import Programs
 from .proof_key import proof_key
 from .reach import Reach
@@ -145,10 +146,11 @@ def written_by_now(token: StreamToken, attempt: Attempt) -> int:
 class LearnedReads:
     """What one job reads as byte streams, because that is proven or declared, over all of its attempts."""
 
-    def __init__(self, learned: LearnedStreams, step: CWLExecuteStep, job: Job) -> None:
+    def __init__(self, learned: LearnedStreams, step: CWLExecuteStep, job: JobState) -> None:
         self._learned = learned
         self._step = step
-        self._job = job
+        self._state = job
+        self._job = job.job
         # How those are read that are streams, and of which proof, if they need one.
         self._ways: dict[str, Way] = {}
         # Of how many first bytes that is proven, if not of all.
@@ -193,7 +195,7 @@ class LearnedReads:
         """What is known of inputs."""
         if not inputs:
             return
-        runtime = await reach.runtime(self._job.name)
+        runtime = await reach.runtime(self._state)
         programs = None if runtime is None else await self._learned.programs.of(runtime, candidate)
         values = {name: get_token_value(token) for name, token in self._job.inputs.items()}
         for name in inputs:

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from dataclasses import dataclass
 
 from streamflow.core.scheduling import AvailableLocation, Hardware
-from streamflow.core.utils import get_job_step_name
-from streamflow.scheduling.scheduler import JobAllocation
+from streamflow.core.workflow import Status
 
 from streamflow_io.admission.lending import Answer, Holder, Lending, Loan, Wish
 from streamflow_io.runtime.locations import node_name
+from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import CoresEvent, Event, ExitEvent, JobSpec, StartedEvent
 from streamflow_io.telemetry.records import LentRecord, Record
+
+from .jobs import JobState, Listener
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,16 @@ class _Place:
     cores: int
 
 
-class LentCores:
+@dataclass(frozen=True)
+class _Lent:
+    """The loans of a job that is about to be given its location."""
+
+    loans: Sequence[Loan]
+
+
+class LentCores(Listener):
     """The cores of the jobs of a run that are lent.
 
-    :param jobs: those that were scheduled, by name
     :param used: the hardware that is taken, by the name of a location
     :param takes_part: whether a job may lend and borrow
     :param wake: lets all jobs that wait look again whether they can start
@@ -46,118 +54,110 @@ class LentCores:
 
     def __init__(
         self,
-        jobs: Mapping[str, JobAllocation],
         used: MutableMapping[str, Hardware],
-        takes_part: Callable[[str], bool],
+        takes_part: Callable[[JobState], bool],
         wake: Callable[[], None],
         record: Callable[[Record], None],
     ) -> None:
-        self._jobs = jobs
         self._used = used
         self._takes_part = takes_part
         self._wake = wake
         self._record = record
         self._lending = Lending()
-        self._places: dict[str, _Place] = {}
-        self._running_since: dict[str, float] = {}
-        # What a job is lent that is about to be given its location.
-        self._lent: dict[str, Sequence[Loan]] = {}
+        # The jobs that have been placed, by name.
+        self._placed: dict[str, JobState] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def close(self) -> None:
+    async def run_closed(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
     # Jobs that wait
 
-    def can_start(self, job_name: str, location: AvailableLocation, cores: float) -> bool:
+    def can_start(self, job: JobState, location: AvailableLocation, cores: float) -> bool:
         """Whether a job that lacks nothing but cores on a location may borrow them.
 
         :param cores: that it asks for
         """
         if not self._lending.is_any_known:
             return False
-        wish = self._wish(job_name, location, cores)
+        wish = self._wish(job, location, cores)
         return wish is not None and bool(self._ask(wish).loans)
 
-    def choose(self, job_name: str, locations: Sequence[AvailableLocation], cores: float) -> bool:
+    def choose(self, job: JobState, locations: Sequence[AvailableLocation], cores: float) -> bool:
         """A job is about to be given its locations; false: what it was to borrow there is not idle any more."""
-        self._lent.pop(job_name, None)
-        wishes = [wish for location in locations if (wish := self._wish(job_name, location, cores)) is not None]
+        job.drop(_Lent)
+        wishes = [wish for location in locations if (wish := self._wish(job, location, cores)) is not None]
         # What several locations lend would have to be given back by all of them together.
-        if wishes and len(locations) == 1:
-            self._lent[job_name] = self._ask(wishes[0]).loans
-        return not wishes or bool(self._lent.get(job_name))
+        loans = self._ask(wishes[0]).loans if wishes and len(locations) == 1 else ()
+        job.keep(_Lent(loans))
+        return not wishes or bool(loans)
 
-    def accounted(self, job_name: str, hardware: Mapping[str, Hardware]) -> MutableMapping[str, Hardware]:
+    def accounted(self, job: JobState, hardware: Mapping[str, Hardware]) -> MutableMapping[str, Hardware]:
         """What a job is accounted for that is given its location, by the keys of what it asks for."""
-        lent = sum(loan.cores for loan in self._lent.get(job_name, ()))
+        lent = _cores(job)
         if not lent:
             return dict(hardware)
         return {key: _with_cores(asked, max(0.0, asked.cores - lent)) for key, asked in hardware.items()}
 
     # Jobs that run
 
-    def placed(self, job_name: str, locations: Sequence[AvailableLocation], cores: float) -> None:
-        """A job has been given its locations.
-
-        :param cores: that it may use besides what it has borrowed, whether it holds them or not
-        """
-        loans = self._lent.pop(job_name, ())
+    def placed(self, job: JobState) -> None:
+        chosen = job.drop(_Lent)
+        loans = () if chosen is None else chosen.loans
         lent = sum(loan.cores for loan in loans)
         capacities: dict[str, float] = {}
-        for location in locations:
+        for location in job.places:
             capacities |= _capacities(location) or {}
-        step, held = get_job_step_name(job_name), math.floor(self._jobs[job_name].hardware.cores)
-        lends = len(locations) == 1 and held > 0 and self._takes_part(job_name)
-        self._places[job_name] = place = _Place(capacities, math.ceil(cores) + lent)
-        self._lending.started(Holder(job_name, step, capacities.keys(), place.cores, held, lends), loans)
+        held = math.floor(job.allocation.hardware.cores) if job.allocation is not None else 0
+        lends = len(job.places) == 1 and held > 0 and self._takes_part(job)
+        place = _Place(capacities, math.ceil(job.cores) + lent)
+        job.keep(place)
+        job.cores += lent
+        self._placed[job.name] = job
+        self._lending.started(Holder(job.name, job.step, capacities.keys(), place.cores, held, lends), loans)
         if loans:
-            where, lenders = node_name(locations[0]), tuple(loan.lender for loan in loans)
+            where, lenders = node_name(job.places[0]), tuple(loan.lender for loan in loans)
             self._record(
-                LentRecord(time=time.time(), job=job_name, step=step, location=where, cores=lent, lenders=lenders)
+                LentRecord(time=time.time(), job=job.name, step=job.step, location=where, cores=lent, lenders=lenders)
             )
 
-    def borrowed(self, job_name: str) -> int:
+    def borrowed(self, job: JobState) -> int:
         """The cores that a job uses without being accounted for."""
-        return self._lending.borrowed(job_name)
+        return self._lending.borrowed(job.name)
 
-    def asked(self, spec: JobSpec) -> JobSpec:
-        """A job is about to run its command under the node runtime.
-
-        :return: what the node runtime is to be told of it: to tell how many of its cores it needs
-        """
-        place = self._places.get(spec.name)
-        if place is None or not place.capacities or not place.cores or not self._takes_part(spec.name):
+    def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
+        """Ask how many of its cores the job needs."""
+        place = job.kept(_Place)
+        if place is None or not place.capacities or not place.cores or not self._takes_part(job):
             return spec
         return spec.model_copy(update={"cores": place.cores})
 
-    def running(self, job_name: str) -> None:
-        """A job has all its input and is about to run its command."""
-        self._running_since[job_name] = time.time()
-
-    def happened(self, job_name: str, event: Event) -> None:
-        """The node runtime tells something of a job."""
+    def event(self, job: JobState, event: Event) -> None:
         if isinstance(event, StartedEvent | ExitEvent):
             # Between two attempts, and while its outputs are collected, nobody knows.
-            self._lending.needs(job_name, None, time.time())
+            self._lending.needs(job.name, None, time.time())
             self.settle()
         elif isinstance(event, CoresEvent):
-            self._lending.needs(job_name, event.needed, time.time())
+            self._lending.needs(job.name, event.needed, time.time())
             self.settle()
             self._wake()
 
-    def ended(self, job_name: str, succeeded: bool) -> None:
-        """A job has ended, however."""
-        since = self._running_since.pop(job_name, None)
-        self._lending.ended(job_name, time.time() - since if succeeded and since is not None else None)
-        self._places.pop(job_name, None)
-        self._lent.pop(job_name, None)
+    def ended(self, job: JobState) -> None:
+        took = None
+        if job.status is Status.COMPLETED and job.started is not None and job.ended is not None:
+            took = job.ended - job.started
+        self._lending.ended(job.name, took)
+        self._placed.pop(job.name, None)
 
     def settle(self) -> None:
         """Account jobs for cores that they have borrowed and that are due, as far as there are free ones."""
         for job_name, due in tuple(self._lending.due()):
-            capacities, allocation = self._places[job_name].capacities, self._jobs[job_name]
+            job = self._placed[job_name]
+            place, allocation = job.kept(_Place), job.allocation
+            if place is None or allocation is None:
+                continue
+            capacities = place.capacities
             free = min(capacity - self._cores_used(name) for name, capacity in capacities.items())
             if (cores := min(due, math.floor(free))) > 0:
                 self._lending.repay(job_name, cores)
@@ -165,16 +165,16 @@ class LentCores:
                 for name in capacities:
                     self._used[name] = _with_cores(self._used[name], self._used[name].cores + cores)
 
-    def _wish(self, job_name: str, location: AvailableLocation, cores: float) -> Wish | None:
+    def _wish(self, job: JobState, location: AvailableLocation, cores: float) -> Wish | None:
         """What a job lacks on a location; None: nothing, or what nobody can lend."""
         capacities = _capacities(location)
-        if not cores or capacities is None or not self._takes_part(job_name):
+        if not cores or capacities is None or not self._takes_part(job):
             return None
         free = {name: capacity - self._cores_used(name) for name, capacity in capacities.items()}
         lacking = {name: math.ceil(cores - free[name]) for name in free if cores > free[name]}
         if not lacking:
             return None
-        return Wish(job_name, get_job_step_name(job_name), math.ceil(cores), capacities, lacking)
+        return Wish(job.name, job.step, math.ceil(cores), capacities, lacking)
 
     def _ask(self, wish: Wish) -> Answer:
         now = time.time()
@@ -195,6 +195,12 @@ class LentCores:
     def _cores_used(self, name: str) -> float:
         used = self._used.get(name)
         return 0.0 if used is None else float(used.cores)
+
+
+def _cores(job: JobState) -> int:
+    """The cores that a job borrows where it is about to be given its location."""
+    chosen = job.kept(_Lent)
+    return 0 if chosen is None else sum(loan.cores for loan in chosen.loans)
 
 
 def _capacities(location: AvailableLocation) -> dict[str, float] | None:

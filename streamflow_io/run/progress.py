@@ -8,10 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from streamflow.core.utils import get_job_step_name
-
 from streamflow_io.runtime.protocol import FedEvent, WaitsFor
 from streamflow_io.telemetry.records import ProgressRecord, StreamProgress, WaitingCause
+
+from .jobs import JobState
 
 _BETWEEN = 0.5
 # Of so many streams it is told how far they are.
@@ -44,38 +44,38 @@ class Progress:
 
     def __init__(self, show: Callable[[ProgressRecord], None]) -> None:
         self._show = show
-        self._streams: defaultdict[str, dict[str, _Stream]] = defaultdict(dict)
-        self._causes: dict[str, WaitingCause] = {}
+        self._streams: defaultdict[JobState, dict[str, _Stream]] = defaultdict(dict)
+        self._causes: dict[JobState, WaitingCause] = {}
         self._waiting: defaultdict[str, Counter[WaitingCause]] = defaultdict(Counter)
         self._timer: asyncio.TimerHandle | None = None
         self._shown = 0.0
 
-    def waits(self, job_name: str, cause: WaitingCause | None) -> None:
+    def waits(self, job: JobState, cause: WaitingCause | None) -> None:
         """A job waits for something; None: for nothing that is known."""
-        before = self._causes.get(job_name)
+        before = self._causes.get(job)
         if before == cause:
             return
-        of_step = self._waiting[get_job_step_name(job_name)]
+        of_step = self._waiting[job.step]
         if before is not None:
             of_step[before] -= 1
-            del self._causes[job_name]
+            del self._causes[job]
         if cause is not None:
             of_step[cause] += 1
-            self._causes[job_name] = cause
+            self._causes[job] = cause
         self._changed()
 
-    def reads(self, job_name: str, name: str, source: str, output: str, input_port: str | None) -> None:
+    def reads(self, job: JobState, name: str, source: str, output: str, input_port: str | None) -> None:
         """A job is about to read a byte stream.
 
         :param name: of the stream, in the job
         :param output: as /step/port, as is `input_port`
         """
-        self._streams[job_name][name] = _Stream(input_port, output, source, time.time())
+        self._streams[job][name] = _Stream(input_port, output, source, time.time())
         self._changed()
 
-    def fed(self, job_name: str, event: FedEvent) -> None:
+    def fed(self, job: JobState, event: FedEvent) -> None:
         """How far a byte stream is."""
-        if (stream := self._streams.get(job_name, {}).get(event.name)) is None:
+        if (stream := self._streams.get(job, {}).get(event.name)) is None:
             return
         now = time.time()
         rate = 0.0
@@ -90,15 +90,15 @@ class Progress:
         stream.bytes, stream.rate, stream.waits, stream.told = event.bytes, rate, event.waits, event.time
         self._changed()
 
-    def ended(self, job_name: str, name: str) -> None:
+    def ended(self, job: JobState, name: str) -> None:
         """A byte stream of a job has ended."""
-        if self._streams.get(job_name, {}).pop(name, None) is not None:
+        if self._streams.get(job, {}).pop(name, None) is not None:
             self._changed()
 
-    def job_ended(self, job_name: str) -> None:
+    def job_ended(self, job: JobState) -> None:
         """A job has ended, and does not read or wait any more."""
-        self.waits(job_name, None)
-        if self._streams.pop(job_name, None):
+        self.waits(job, None)
+        if self._streams.pop(job, None):
             self._changed()
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class Progress:
         self._show(
             ProgressRecord(
                 time=time.time(),
-                streams=tuple(_record(job, stream) for job, stream in going[:_MOST]),
+                streams=tuple(_record(job.name, stream) for job, stream in going[:_MOST]),
                 more=max(0, len(going) - _MOST),
                 waiting={step: of for step, of in waiting.items() if of},
             )

@@ -11,8 +11,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job
 from streamflow.cwl.command import CWLCommand
 
 from streamflow_io.bandwidth.expectations import Expectations
@@ -24,8 +22,9 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
 from streamflow_io.learned.limits import input_bytes
 from streamflow_io.learned.windows import RememberedWindows
-from streamflow_io.telemetry.records import AdmittedRecord, RateRecord, Record
+from streamflow_io.telemetry.records import RateRecord, Record
 
+from .jobs import JobState, Listener
 from .plan import Plan
 
 _MB = 10**6
@@ -36,14 +35,13 @@ _LOOK_SECONDS = 1.0
 _PATIENCE, _LEAST_PATIENCE = 2.0, 0.25
 
 
-class Rates:
+class Rates(Listener):
     """The rates of the jobs of I/O tasks with `storageBW: required`.
 
     :param is_on: whether any job is limited
     :param windows: of all requests; is told of each before this is
     :param capacity: what a storage has for them
     :param hidden: see :class:`~streamflow_io.bandwidth.pacing.Pacing`
-    :param tell: lets a job that runs move so many bytes per second; None: as many as it can
     :param more_jobs: whether further jobs of a step may be scheduled
     :param record: keeps a record for telemetry
     """
@@ -56,7 +54,6 @@ class Rates:
         remembered: RememberedWindows,
         capacity: CapacityOf,
         hidden: Callable[[str], int],
-        tell: Callable[[str, float | None], None],
         more_jobs: Callable[[str], bool],
         record: Callable[[Record], None],
     ) -> None:
@@ -69,75 +66,78 @@ class Rates:
         self._pacing = Pacing(windows, self._steps, capacity, hidden)
         self._remembered = remembered
         self._looked_up: set[str] = set()
-        self._tell = tell
         self._more_jobs = more_jobs
         self._record = record
-        self._computing: set[str] = set()
+        # The jobs of I/O tasks that have all their input, by name.
+        self._jobs: dict[str, JobState] = {}
+        self._computing: set[JobState] = set()
         self._computed = float("-inf")
         self._looking: asyncio.Task[None] | None = None
         self._waiting: asyncio.TimerHandle | None = None
 
-    def opened(self, job: Job, channel: str, direction: Direction, ready: float, now: float) -> None:
+    def opened(self, job: JobState, channel: str, direction: Direction, ready: float, now: float) -> None:
         """The job of an I/O task has all its input."""
-        if (step := get_job_step_name(job.name)) not in self._steps:
+        if (step := job.step) not in self._steps:
             return
-        size = sum(map(input_bytes, job.inputs.values()))
+        self._jobs[job.name] = job
+        size = sum(map(input_bytes, job.job.inputs.values()))
         if step not in self._looked_up:
             self._looked_up.add(step)
             if (learned := self._remembered.of(step, size)) is not None:
                 self._steps[step].remember(learned)
         self._pacing.opened(job.name, step, channel, direction, ready, now, size, self._time_limit(step))
 
-    def computes(self, job_name: str) -> None:
+    def computes(self, job: JobState) -> None:
         """A job that is no I/O task has all its input."""
-        self._computing.add(job_name)
+        self._computing.add(job)
 
-    def admitted(self, record: AdmittedRecord) -> None:
+    def admitted(self, job: JobState, storage: str | None, location: str, now: float) -> None:
         """A job has its location."""
-        self._pacing.admitted(record.job, Place(record.storage, record.location), record.time)
+        self._pacing.admitted(job.name, Place(storage, location), now)
 
-    def started(self, job_name: str, now: float) -> None:
+    def started(self, job: JobState, now: float) -> None:
         """A job is about to run its command."""
-        self._pacing.started(job_name, now)
+        self._pacing.started(job.name, now)
 
-    def repeated(self, job_name: str) -> None:
+    def repeated(self, job: JobState) -> None:
         """The command of a job that has failed is run again."""
-        self._pacing.repeated(job_name)
+        self._pacing.repeated(job.name)
         self.update(time.time())
 
-    def exited(self, job_name: str) -> None:
+    def exited(self, job: JobState) -> None:
         """The command of a job has ended, however: what it had is for others from now on."""
-        self._pacing.exited(job_name)
+        self._pacing.exited(job.name)
         self.update(time.time())
 
-    def unheld(self, job_name: str) -> None:
+    def unheld(self, job: JobState) -> None:
         """A job cannot be held to a rate where it runs."""
-        self._pacing.unheld(job_name)
+        self._pacing.unheld(job.name)
         self.update(time.time())
 
-    def moved(self, job_name: str, moved: int) -> None:
+    def moved(self, job: JobState, moved: int) -> None:
         """A job that runs has moved so many bytes so far."""
-        self._pacing.moved(job_name, moved, time.time())
+        self._pacing.moved(job.name, moved, time.time())
         self.update(time.time())
 
-    def computed(self, job_name: str, now: float) -> None:
+    def computed(self, job: JobState, now: float) -> None:
         """A job that is no I/O task has ended, however."""
-        self._computing.discard(job_name)
+        self._computing.discard(job)
         self._computed = now
         if self._steps and not self._computing:
             self._stop_waiting()
             loop = asyncio.get_running_loop()
             self._waiting = loop.call_later(self._patience, lambda: self.update(time.time()))
 
-    def ended(self, job_name: str, now: float, moved: Moved | None) -> None:
+    def finished(self, job: JobState, now: float, moved: Moved | None) -> None:
         """The job of an I/O task has ended, however.
 
         :param moved: None: it has not succeeded, or nobody knows
         """
+        self._jobs.pop(job.name, None)
         if moved is None:
-            self._pacing.ended(job_name, now)
+            self._pacing.ended(job.name, now)
         else:
-            self._pacing.ended(job_name, now, moved.bytes, (moved.started, moved.ended))
+            self._pacing.ended(job.name, now, moved.bytes, (moved.started, moved.ended))
 
     def told(self, request: Request) -> None:
         """All is known of a request."""
@@ -152,40 +152,41 @@ class Rates:
         for one in self._pacing.rates(now):
             rate = None if one.rate is None else one.rate / _MB
             self._record(RateRecord(time=now, job=one.job, step=one.step, rate=rate, reason=one.reason))
-            self._tell(one.job, one.rate)
+            if (job := self._jobs.get(one.job)) is not None:
+                job.limit(one.rate)
         if self._looking is None and not self._pacing.is_idle:
             self._looking = asyncio.create_task(self._look())
 
-    def rate(self, job_name: str) -> float | None:
+    def rate(self, job: JobState) -> float | None:
         """How fast a job may move now, bytes/s; None: as fast as it can."""
-        return self._pacing.rate(job_name)
+        return self._pacing.rate(job.name)
 
-    def first_rate(self, job_name: str) -> float | None:
+    def first_rate(self, job: JobState) -> float | None:
         """How fast a job was allowed to move when it started, bytes/s."""
-        return self._pacing.first_rate(job_name)
+        return self._pacing.first_rate(job.name)
 
-    def expected_bytes(self, job_name: str) -> float | None:
+    def expected_bytes(self, job: JobState) -> float | None:
         """How many bytes a job is expected to move."""
-        return self._pacing.expected_bytes(job_name)
+        return self._pacing.expected_bytes(job.name)
 
-    def spacing(self, job: Job, bandwidth: float, executors: int) -> StaticConstraint | None:
+    def spacing(self, job: JobState, bandwidth: float, executors: int) -> StaticConstraint | None:
         """What a job is admitted with that is too small to be limited, so that not all of them move at once.
 
         :param bandwidth: of its storage, MB/s
         :param executors: how many of its kind may run at once
         """
-        step = get_job_step_name(job.name)
+        step = job.step
         if step not in self._steps or not self._pacing.is_small(job.name):
             return None
         throughput = self._steps[step].throughput
         each = bandwidth / executors if throughput is None else throughput / _MB
         return StaticConstraint(min(bandwidth, each))
 
-    def due(self, job: Job) -> float | None:
+    def due(self, job: JobState) -> float | None:
         """When a job is needed that is admitted in the order of need: a small one; None: it is none of these."""
         return self._pacing.required_end(job.name) if self._pacing.is_small(job.name) else None
 
-    async def close(self) -> None:
+    async def run_closed(self) -> None:
         """Remember the windows of this run. All its requests have been told."""
         self._stop_waiting()
         if self._looking is not None:

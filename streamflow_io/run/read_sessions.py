@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation, Target
 from streamflow.core.scheduling import AvailableLocation
-from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job
 from streamflow.log_handler import logger
-from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.graph.part_sites import share_cache
 from streamflow_io.grouping import grouped
@@ -27,6 +25,7 @@ from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.sessions.extents import Span
 from streamflow_io.telemetry.records import Record
 
+from .jobs import JobState, Listener
 from .part_ways import PartWays
 from .plan import Plan
 from .read_session import ReadSession
@@ -38,7 +37,14 @@ from .storages import Storages
 from .tokens import PartToken
 
 
-class ReadSessions:
+@dataclass(frozen=True)
+class _Reads:
+    """The parts of virtual splits that a job reads, each with its session."""
+
+    parts: Sequence[tuple[ReadSession, int]]
+
+
+class ReadSessions(Listener):
     """Reads ahead what jobs will read: the parts of virtual splits, and files of which jobs select their own part.
 
     StreamFlow reads an input of the workflow itself, for its checksum, in small pieces and before the first job: such
@@ -49,7 +55,6 @@ class ReadSessions:
 
     :param storages: where the files are
     :param readers: let chunks be read
-    :param jobs: those that were scheduled, by name
     :param ways: are told what is read ahead
     :param record: keeps a record for telemetry
     """
@@ -62,20 +67,16 @@ class ReadSessions:
         storages: Storages,
         runtimes: NodeRuntimes,
         readers: ReaderTaskMaker,
-        jobs: Mapping[str, JobAllocation],
         ways: PartWays,
         record: Callable[[Record], None],
     ) -> None:
         self._plan = plan
         self._context = context
         self._runtimes = runtimes
-        self._jobs = jobs
         self._ways = ways
         self._starter = SessionStarter(config, storages, readers, record)
         self._of_splits: dict[str, ReadSession] = {}
         self._parts: dict[FilePart, tuple[ReadSession, int]] = {}
-        # By job, the parts of virtual splits that it reads.
-        self._reads: dict[str, list[tuple[ReadSession, int]]] = {}
         # By step, the inputs of which its jobs read parts.
         self._ahead = grouped((each for each in plan.partitions if each.is_read_ahead), lambda each: each.step)
         # A node runtime that serves containers, too, is started where their first job runs.
@@ -85,86 +86,83 @@ class ReadSessions:
         # By step, of which the first job has come.
         self._selected: dict[str, list[SelectedParts]] = {}
 
-    async def split(self, job_name: str, split: Split, runtime: NodeRuntime) -> None:
+    async def split(self, job: JobState, split: Split, runtime: NodeRuntime) -> None:
         """A job is about to say the parts of a file, which is read from its beginning on."""
         # Another attempt of the job says the same parts again.
-        if not isinstance(runtime, EmbeddedRuntime | RemoteRuntime) or job_name in self._of_splits:
+        if not isinstance(runtime, EmbeddedRuntime | RemoteRuntime) or job.name in self._of_splits:
             return
-        step = get_job_step_name(job_name)
+        step = job.step
         # What was just written is in the page cache.
         for partition in (each for each in split.partitions if not each.grows):
             readers = self._plan.part_readers(step, partition.port)
             if isinstance(runtime, EmbeddedRuntime):
                 is_of_use = all(share_cache(reader.site) for reader in readers)
-                file = self._starter.look(partition.of, self._jobs[job_name].target) if is_of_use else None
+                file = self._starter.look(partition.of, job.target) if is_of_use else None
             else:
-                file = self._look_there(job_name, split, runtime)
+                file = self._look_there(job, split, runtime)
             if file is not None:
                 session = await self._starter.begin(step, file, runtime, max(1, len(readers)), "said")
                 if session is not None:
-                    self._of_splits[job_name] = session
-                    self._ways.read_ahead(job_name)
+                    self._of_splits[job.name] = session
+                    self._ways.read_ahead(job.name)
 
-    def _look_there(self, job_name: str, split: Split, runtime: RemoteRuntime) -> WorthReading | None:
+    def _look_there(self, job: JobState, split: Split, runtime: RemoteRuntime) -> WorthReading | None:
         """Whether a file that a job splits on a host is worth a session: all readers of its parts get them there."""
         if not runtime.has_sessions or split.cut is None or split.cut.found is None or not split.cut.from_home:
             return None
-        job, found = self._jobs[job_name], split.cut.found
-        return self._starter.look_at(found, posixpath.dirname(found.path), job.target, node_name(job.locations[0]))
+        found = split.cut.found
+        return self._starter.look_at(found, posixpath.dirname(found.path), job.target, node_name(job.location))
 
-    async def told(self, job_name: str, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
-        """The events of a job, each part after it was announced."""
-        async for event in events:
-            session = self._of_splits.get(job_name)
-            if isinstance(event, PartEvent) and session is not None and (part := event.part) not in self._parts:
-                self._parts[part] = session, session.announce(_spans(part))
-            yield event
+    def event(self, job: JobState, event: Event) -> None:
+        """Announce a part that the job has said."""
+        session = self._of_splits.get(job.name)
+        if isinstance(event, PartEvent) and session is not None and (part := event.part) not in self._parts:
+            self._parts[part] = session, session.announce(_spans(part))
 
-    def split_ended(self, job_name: str) -> None:
+    def split_ended(self, job: JobState) -> None:
         """A job will not say more parts."""
-        if (session := self._of_splits.pop(job_name, None)) is not None:
+        if (session := self._of_splits.pop(job.name, None)) is not None:
             session.all_announced()
 
-    async def arrived(self, job: Job) -> None:
+    async def arrived(self, job: JobState) -> None:
         """Wait until the parts that a job needs are there, or will not be soon: before that it needs no core.
 
         It does not wait for lists of parts, which may be larger than the window.
         """
-        parts = [token.part for token in job.inputs.values() if isinstance(token, PartToken)]
+        parts = [token.part for token in job.job.inputs.values() if isinstance(token, PartToken)]
         if reads := [self._parts[part] for part in parts if part in self._parts]:
-            self._reads[job.name] = reads
+            job.keep(_Reads(reads))
             for session, part in reads:
                 await session.arrived(part)
 
-    def submitted(self, job: Job, targets: Sequence[Target]) -> None:
-        """A job has all its input: what it selects of a file is read ahead, and what others of its step do."""
+    def submitted(self, job: JobState) -> None:
+        """Read ahead the parts of a file that the job and the others of its step select."""
         if self._first is None and self._read_first:
-            self._first = asyncio.create_task(self._begin_first(targets[0]))
-        step = get_job_step_name(job.name)
+            self._first = asyncio.create_task(self._begin_first(job.targets[0]))
+        step = job.step
         if step in self._selected or step not in self._ahead:
             return
         schedule = self._plan.workflow.steps[posixpath.join(step, "__schedule__")]
         rules = [located.value for located in self._plan.annotations[step].sessions]
         self._selected[step] = [
-            SelectedParts(step, schedule, rule, self._begin_at(step, targets[0]))
+            SelectedParts(step, schedule, rule, self._begin_at(step, job.targets[0]))
             for rule in rules
             if rule.form == "selected" and any(rule.of == each.of for each in self._ahead[step])
         ]
 
-    def placed(self, job: Job, location: AvailableLocation) -> None:
-        """A job is about to run at a location."""
-        for parts in self._selecting(job.name):
-            parts.placed(job.name, location_name(location))
+    def placed(self, job: JobState) -> None:
+        for parts in self._selected.get(job.step, ()):
+            parts.placed(job.name, location_name(job.places[0]))
 
-    def ended(self, job_name: str) -> None:
-        """A job has ended, however, or will not start."""
-        for session, part in self._reads.pop(job_name, ()):
+    def ended(self, job: JobState) -> None:
+        reads = job.drop(_Reads)
+        for session, part in () if reads is None else reads.parts:
             session.consume(part)
-        for parts in self._selecting(job_name):
-            parts.ended(job_name)
+        for parts in self._selected.get(job.step, ()):
+            parts.ended(job.name)
 
-    async def close(self) -> None:
-        """Nothing more is read ahead."""
+    async def run_closed(self) -> None:
+        """Read nothing more ahead."""
         selected = [parts for of_step in self._selected.values() for parts in of_step]
         await asyncio.gather(*(parts.close() for parts in selected))
         if self._first is not None:
@@ -178,10 +176,6 @@ class ReadSessions:
                 if (runtime := await self._runtime_here(step, target)) is None:
                     return
                 await self._starter.begin_whole(step, file, runtime)
-
-    def _selecting(self, job_name: str) -> Sequence[SelectedParts]:
-        """The files of which a job selects its own part."""
-        return self._selected.get(get_job_step_name(job_name), ())
 
     def _begin_at(self, step: str, target: Target) -> Begin:
         async def begin(path: str, consumers: int) -> dict[str, ReadSession]:

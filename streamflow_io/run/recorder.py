@@ -1,4 +1,4 @@
-"""Adapter: what jobs do, as it is told, recorded for telemetry and the learner."""
+"""Records for telemetry what jobs do."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath
+from typing import cast
 
 from streamflow.core.data import DataManager
 from streamflow.core.deployment import ExecutionLocation
-from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job, Status
-from streamflow.cwl.step import CWLExecuteStep
-from streamflow.scheduling.scheduler import JobAllocation
+from streamflow.core.workflow import Status
 
-from streamflow_io.admission.observations import Observation
-from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.runtime.locations import location_node, node_name, path_on
+from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.place import Place
-from streamflow_io.runtime.protocol import Event, ExitEvent, GateEvent, JobSpec, StartedEvent
+from streamflow_io.runtime.protocol import Event, GateEvent, JobSpec, StartedEvent
 from streamflow_io.telemetry.job_files import Identity, JobFiles, PossibleSplit
 from streamflow_io.telemetry.records import (
     EndedRecord,
@@ -35,8 +32,8 @@ from streamflow_io.telemetry.records import (
 
 from .early_records import EarlyRecords
 from .job_spec import observed
+from .jobs import JobState, Listener
 from .progress import Progress
-from .tokens import streams_of
 from .waits import Waits
 
 _STATUSES: dict[Status, EndStatus] = {
@@ -46,15 +43,13 @@ _STATUSES: dict[Status, EndStatus] = {
 }
 
 
-class JobRecorder:
-    """Records the jobs of a workflow: their times, how they ended, and what the node runtime has measured of them.
+class JobRecorder(Listener):
+    """Records the jobs of a workflow: their times, how they ended, and what their node runtimes have measured.
 
-    Without the node runtime the driver's times are taken.
+    Where no node runtime has measured a job, the times are those of the driver.
 
-    :param jobs: those that were scheduled, by name
     :param data: where StreamFlow has put files
-    :param annotations: by step path, of all steps of which jobs are recorded
-    :param observes: what jobs do with their files is recorded, too
+    :param observes: whether the use of files by jobs is recorded, too
     :param record: keeps a record for telemetry
     :param show: is given the state of the run, as far as no record has it
     :param has_queue: whether a location is that of a queue manager
@@ -62,205 +57,145 @@ class JobRecorder:
 
     def __init__(
         self,
-        jobs: Mapping[str, JobAllocation],
         data: DataManager,
-        annotations: Mapping[str, StepAnnotations],
         observes: bool,
         record: Callable[[Record], None],
         show: Callable[[ProgressRecord], None] = lambda _: None,
         has_queue: Callable[[ExecutionLocation], bool] = lambda _: False,
     ) -> None:
-        self._jobs = jobs
         self._data = data
-        self._annotations = annotations
         self._observes = observes
         self._record = record
         self._has_queue = has_queue
-        # Since when they have been submitted, or have run.
-        self._open: dict[str, float] = {}
-        # Those that read what is being written: they may wait for it.
-        self._readers: set[str] = set()
-        self._exits: dict[str, ExitEvent] = {}
-        self._files: dict[str, JobFiles] = {}
         self._progress = Progress(show)
         self._early = EarlyRecords(record, self._progress)
-        self._waits = Waits()
-        # The cores that jobs with a place use, and those that this has.
-        self._cores: dict[str, tuple[float, float | None]] = {}
         # By node and output directory of a job, its name.
         self._origins: dict[tuple[str, str], str] = {}
         # By location, what its node runtime sees of its host.
         self._places: dict[str, Place] = {}
 
-    def is_measured(self, job_name: str) -> bool:
-        """Whether it is wanted what the node runtime measures of a job."""
-        annotations = self._annotations.get(get_job_step_name(job_name))
-        return annotations is not None and (self._observes or annotations.concern_storage)
+    def is_measured(self, job: JobState) -> bool:
+        """Whether the measures of the node runtime are wanted of a job."""
+        return job.hints is not None and (self._observes or job.concerns_storage)
 
-    def submitted(self, job: Job) -> None:
-        """A job asks to be scheduled."""
-        job_name = job.name
-        if (step := get_job_step_name(job_name)) in self._annotations:
-            if streams_of(job.inputs):
-                self._readers.add(job_name)
-            self._open[job_name] = time.time()
-            self._record(SubmittedRecord(time=self._open[job_name], job=job_name, step=step))
+    def submitted(self, job: JobState) -> None:
+        if job.hints is not None:
+            job.keep(Waits(time.monotonic()))
+            self._record(SubmittedRecord(time=job.submitted, job=job.name, step=job.step))
 
-    def lacks(self, job_name: str, cause: WaitCause | None) -> None:
-        """A job that waits for a place was looked at: it lacks something; none: nothing any more."""
-        if job_name in self._open:
-            self._waits.lacks(job_name, cause, time.monotonic())
-            self._progress.waits(job_name, cause)
+    def lacks(self, job: JobState, cause: WaitCause | None) -> None:
+        """The scheduler has looked at a job that waits for a place.
 
-    def placed(self, job_name: str, cores: float, of: float | None) -> None:
-        """A job has a place.
-
-        :param cores: that it uses
-        :param of: so many that its location has; none: it does not say
+        :param cause: what the job lacks; None: nothing any more
         """
-        if job_name in self._open:
-            self._cores[job_name] = cores, of
+        if (waits := job.kept(Waits)) is not None:
+            waits.lacks(cause, time.monotonic())
+            self._progress.waits(job, cause)
 
-    def started(self, job_name: str) -> None:
-        """A job has all its input and is about to run its command."""
-        cores, of = self._cores.pop(job_name, (None, None))
-        if (step := get_job_step_name(job_name)) not in self._annotations:
+    def placed(self, job: JobState) -> None:
+        self.lacks(job, None)
+
+    def running(self, job: JobState) -> None:
+        if job.hints is None:
             return
-        location = self._location(job_name)
-        where, queue = node_name(location), self._has_queue(location)
-        self._open[job_name] = now = time.time()
-        waited = self._waits.end(job_name, time.monotonic())
-        self._progress.waits(job_name, None)
+        where, queue = node_name(job.location), self._has_queue(job.location)
+        waits = job.drop(Waits)
+        self._progress.waits(job, None)
+        hardware = job.places[0].hardware if job.places else None
         self._record(
             StartedRecord(
-                time=now,
-                job=job_name,
-                step=step,
+                time=job.started,
+                job=job.name,
+                step=job.step,
                 location=where,
-                waited=waited,
-                cores=cores,
-                location_cores=of,
+                waited={} if waits is None else waits.end(time.monotonic()),
+                cores=job.cores,
+                location_cores=None if hardware is None else float(hardware.cores),
                 queue=queue,
             )
         )
 
-    def told(self, spec: JobSpec, step: CWLExecuteStep, job: Job, place: Place | None) -> JobSpec:
-        """A job is about to run its command under the node runtime.
-
-        :param place: what that sees of the files of its host; None: nobody else sees them by another path
-        :return: what the node runtime is to be told of it: to measure it, and to observe it, if that is wanted
-        """
+    def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
+        """Ask for measures of the job, and for what the job does with its files, as far as that is wanted."""
         self._early.told(spec, job)
-        self.queued(job.name)
-        if not self._observes or job.name not in self._open:
-            return spec.model_copy(update={"measure": self.is_measured(job.name)})
-        location = self._location(job.name)
-        if place is not None:
-            self._places[location_node(location)] = place
-        self._origins[self._path_on(location, job.output_directory)] = job.name
-        spec = observed(spec, step, job)
-        self._files[job.name] = JobFiles(spec)
+        self.queued(job)
+        step = job.executed_by
+        if not self._observes or step is None or job.hints is None:
+            return spec.model_copy(update={"measure": self.is_measured(job)})
+        if runtime.place is not None:
+            self._places[location_node(job.location)] = runtime.place
+        self._origins[self._path_on(job.location, job.job.output_directory)] = job.name
+        spec = observed(spec, step, job.job)
+        job.keep(JobFiles(spec))
         return spec
 
-    def queued(self, job_name: str) -> bool:
-        """A job is about to be given to its location.
+    def queued(self, job: JobState) -> bool:
+        """Note that a job is about to be given to its location.
 
-        :return: whether it may wait in the queue of a queue manager then
+        :return: whether the job may wait in the queue of a queue manager
         """
-        if has_queue := self._has_queue(self._location(job_name)):
-            self._progress.waits(job_name, "queue")
+        if has_queue := self._has_queue(job.location):
+            self._progress.waits(job, "queue")
         return has_queue
 
-    def happened(self, job_name: str, event: Event) -> None:
-        """The node runtime tells something of a job."""
-        self._early.happened(job_name, event)
+    def event(self, job: JobState, event: Event) -> None:
+        self._early.event(job, event)
         if isinstance(event, StartedEvent):
-            self._progress.waits(job_name, None)
+            self._progress.waits(job, None)
         elif isinstance(event, GateEvent):
-            self._progress.waits(job_name, "gate" if event.waits else None)
-        if (files := self._files.get(job_name)) is not None:
+            self._progress.waits(job, "gate" if event.waits else None)
+        if (files := job.kept(JobFiles)) is not None:
             files.add(event)
 
-    def exited(self, job_name: str, exit_event: ExitEvent) -> None:
-        """The node runtime has ended a job."""
-        self._exits[job_name] = exit_event
+    def possible_splits(self, job: JobState) -> list[PossibleSplit]:
+        """The splits of its inputs that an observed job seems to have written."""
+        return [] if (files := job.kept(JobFiles)) is None else list(files.possible_splits())
 
-    def possible_splits(self, job_name: str) -> list[PossibleSplit]:
-        """What a job that is observed has written, as it seems, of its inputs."""
-        return [] if (files := self._files.get(job_name)) is None else list(files.possible_splits())
-
-    def splits(self, job_name: str, split: PossibleSplit, rule: Mapping[str, object]) -> None:
-        """A job has split a file.
+    def splits(self, job: JobState, split: PossibleSplit, rule: Mapping[str, object]) -> None:
+        """Record that a job has split a file.
 
         :param rule: as `sfio-node propose` says it
         """
         what = {"port": split.port, "of": split.of, "count": split.parts}
         names = {"names": split.names.names, "first": split.names.first}
-        of = {"time": time.time(), "job": job_name, "step": get_job_step_name(job_name)}
+        of = {"time": time.time(), "job": job.name, "step": job.step}
         self._record(SplitRecord.model_validate({**of, **what, **names, **rule}))
 
-    def ended(self, job_name: str, status: Status) -> Observation | None:
-        """A job has ended, however.
+    def ended(self, job: JobState) -> None:
+        self._progress.job_ended(job)
+        usage = job.usage if job.status is Status.COMPLETED else None
+        self._early.ended(job, None if usage is None else usage.ended)
+        if job.hints is None:
+            return
+        self._record_files(job, usage)
+        status = _STATUSES.get(cast(Status, job.status), "failed")
+        self._record(EndedRecord(time=job.ended, job=job.name, step=job.step, status=status, usage=job.usage))
 
-        :return: how it went, if it succeeded
-        """
-        self._progress.job_ended(job_name)
-        usage = _usage(self._exits.pop(job_name, None))
-        self._early.ended(job_name, usage.ended if usage is not None and status is Status.COMPLETED else None)
-        if (started := self._open.get(job_name)) is None:
-            return None
-        now = time.time()
-        self._record_files(job_name, usage if status is Status.COMPLETED else None)
-        self._end(job_name, _STATUSES.get(status, "failed"), usage)
-        is_reader = job_name in self._readers
-        self._readers.discard(job_name)
-        if status is not Status.COMPLETED or (is_reader and (usage is None or usage.io_seconds is None)):
-            return None
-        if usage is None:
-            return Observation(now - started)
-        # What a job waits for its stream, or at the gate, is no time in I/O.
-        seconds = usage.io_seconds if is_reader else None
-        if seconds is None:
-            seconds = usage.ended - usage.started
-        return Observation(seconds, usage.moved(self._annotations[get_job_step_name(job_name)].direction))
-
-    def abandoned(self, job_name: str) -> None:
-        """A job will not start."""
-        self._readers.discard(job_name)
-        self._cores.pop(job_name, None)
-        self._early.ended(job_name, None)
-        self._progress.job_ended(job_name)
-        self._waits.end(job_name, time.monotonic())
-        self._end(job_name, "cancelled")
-
-    def close(self) -> None:
-        """The run ends, and with it what has not ended yet."""
+    async def run_closed(self) -> None:
         self._progress.close()
-        for job_name in list(self._open):
-            self.abandoned(job_name)
 
-    def _record_files(self, job_name: str, usage: Usage | None) -> None:
-        files = self._files.pop(job_name, None)
+    def _record_files(self, job: JobState, usage: Usage | None) -> None:
+        files = job.drop(JobFiles)
         if files is None or usage is None:
             return
-        of, now = Identity(job_name, get_job_step_name(job_name)), time.time()
+        of, now = Identity(job.name, job.step), time.time()
         for output in files.outputs(of, now, usage.ended):
             self._record(output)
-        for used in files.inputs(of, now, partial(self._origin, job_name)):
+        for used in files.inputs(of, now, partial(self._origin, job)):
             self._record(used)
 
-    def _origin(self, reader: str, path: str) -> tuple[str | None, str]:
-        """The job whose output a file is, and its path relative to the output directory.
+    def _origin(self, reader: JobState, path: str) -> tuple[str | None, str]:
+        """The job whose output a file is, and the path of the file relative to the output directory.
 
-        :param reader: the job that has read it, with this path
+        :param reader: the job that has read the file, with this path
         """
-        for node, found in self._paths(self._location(reader), path):
+        for node, found in self._paths(reader.location, path):
             directory = found
             while (job_name := self._origins.get((node, directory))) is None and directory != "/":
                 directory = os.path.dirname(directory)
             if job_name is not None:
                 return job_name, os.path.relpath(found, directory)
-        return None, path_on(self._location(reader), path)[1]
+        return None, path_on(reader.location, path)[1]
 
     def _paths(self, location: ExecutionLocation, path: str) -> Iterator[tuple[str, str]]:
         """Where a file is, by another path or on another location; as far as StreamFlow has put it there."""
@@ -277,33 +212,3 @@ class JobRecorder:
         if place is None or (outside := Place(place.host).path_of(place, path)) is None:
             return path_on(location, path)
         return place.host, str(outside) if place.host else os.path.realpath(outside)
-
-    def _end(self, job_name: str, status: EndStatus, usage: Usage | None = None) -> None:
-        # The run may have ended while its last jobs were being ended.
-        if self._open.pop(job_name, None) is None:
-            return
-        step = get_job_step_name(job_name)
-        self._record(EndedRecord(time=time.time(), job=job_name, step=step, status=status, usage=usage))
-
-    def _location(self, job_name: str) -> ExecutionLocation:
-        return self._jobs[job_name].locations[0]
-
-
-def _usage(exit_event: ExitEvent | None) -> Usage | None:
-    if exit_event is None or exit_event.started is None or exit_event.ended is None:
-        return None
-    usage = exit_event.usage
-    return Usage(
-        started=exit_event.started,
-        ended=exit_event.ended,
-        bytes_read=usage.rchar,
-        bytes_written=usage.wchar,
-        storage_bytes_read=usage.read_bytes,
-        storage_bytes_written=usage.write_bytes,
-        cpu_seconds=usage.user + usage.system,
-        io_seconds=usage.io,
-        held_seconds=usage.held,
-        paused_seconds=usage.paused,
-        pauses=usage.pauses,
-        bytes_ahead=usage.ahead,
-    )

@@ -16,7 +16,6 @@ from functools import partial
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.exception import WorkflowException
 from streamflow.core.scheduling import AvailableLocation, Hardware
-from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.log_handler import logger
@@ -35,6 +34,7 @@ from streamflow_io.wording import counted, size_text
 from .attempts import ProducerFailedError, StreamingJobs
 from .comparison import Comparison
 from .job_spec import is_whole_file
+from .jobs import JobState, Listener
 from .learned_streams import not_as_declared
 from .performance import Performance, Result, span_of
 from .plan import Plan
@@ -81,7 +81,7 @@ class _Running:
                 self.task.cancel()
 
 
-class Rehearsals:
+class Rehearsals(Listener):
     """The rehearsals of a run: one at a time at each location, and only while StreamFlow's accounts have a core free.
 
     :param programs: which of them are other ones where jobs run
@@ -200,10 +200,9 @@ class Rehearsals:
         await asyncio.gather(*self._confirming, return_exceptions=True)
         logger.removeFilter(self._is_silent)
 
-    def placed(self, job_name: str, locations: Sequence[AvailableLocation]) -> None:
-        """A job has been given its locations."""
-        if get_job_step_name(job_name) in self._plan.candidates and len(locations) == 1:
-            self._places[job_name] = locations[0]
+    def placed(self, job: JobState) -> None:
+        if job.step in self._plan.candidates and len(job.places) == 1:
+            self._places[job.name] = job.places[0]
         self.look()
 
     def begins(
@@ -276,7 +275,7 @@ class Rehearsals:
             if (reading := self._reading.pop(job.name, None)) is not None:
                 self._start_adding(reading())
 
-    def ended(self, job: Job) -> None:
+    def attempt_ended(self, job: Job) -> None:
         """The attempt has ended, and what was not said to have succeeded has not. Never waits, and never fails."""
         self._reading.pop(job.name, None)
         self._places.pop(job.name, None)

@@ -8,42 +8,45 @@ from __future__ import annotations
 import posixpath
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from streamflow.core.utils import get_job_step_name, get_job_tag
-from streamflow.core.workflow import Job, Token
+from streamflow.core.workflow import Status, Token
 from streamflow.workflow.combinator import LoopCombinator
 from streamflow.workflow.step import LoopCombinatorStep
 
+from streamflow_io.admission.demand import Grant
 from streamflow_io.bandwidth.phases import Request
 from streamflow_io.bandwidth.windows import Moved, Windows
 from streamflow_io.graph.io_graph import Delivery, HopKind, Output, OutputKind, Route
 from streamflow_io.hints.inheritance import within
-from streamflow_io.telemetry.records import AdmittedRecord, EndedRecord, JobRecord, Record, RequestRecord, StartedRecord
+from streamflow_io.telemetry.records import Record
 
 from .job_spec import paths_of
+from .jobs import JobState, Listener
 from .plan import Plan
 from .rates import Rates
 from .request_records import request_record
-from .tokens import StreamToken, file_tokens, streams_of
+from .tokens import StreamToken, file_tokens
 
 _LOOP = "-loop-combinator"
 
 
-class Requests:
+class Requests(Listener):
     """Follows the jobs of a run, and tells of each I/O task what it has moved, and its required end.
 
     A workflow without I/O tasks has no requests, and nothing is followed.
 
     :param windows: where they are kept
     :param rates: keeps requests to what is required
+    :param record: keeps a record for telemetry
     """
 
-    def __init__(self, plan: Plan, windows: Windows, rates: Rates) -> None:
+    def __init__(self, plan: Plan, windows: Windows, rates: Rates, record: Callable[[Record], None]) -> None:
+        self._record = record
         self._directions = {
             step: hints.direction for step, hints in plan.annotations.items() if hints.io_task is not None
         }
-        self._tools = plan.annotations.keys()
         self._within = {step: hints.within for step, hints in plan.annotations.items() if hints.io_task is not None}
         self._windows = windows
         self._rates = rates
@@ -62,28 +65,23 @@ class Requests:
         self._read_values = {
             _reader(route) for route in (*plan.routes, *plan.names) if route.by_name or _is_value(route.output)
         }
-        self._submitted: dict[str, tuple[Job, float]] = {}
         # By output directory.
         self._jobs: dict[str, str] = {}
         # By job, and by path of what was delivered at commit: since when others can read it.
         self._ended: dict[str, float] = {}
         self._delivered: dict[str, float] = {}
-        self._storages: dict[str, str | None] = {}
 
-    def submitted(self, job: Job) -> None:
-        """A job has all its input, and is to be scheduled."""
-        now, step = time.time(), get_job_step_name(job.name)
-        # StreamFlow has jobs of its own, which collect the outputs of the workflow: nobody computes in them.
-        if not self._directions or step not in self._tools:
+    def submitted(self, job: JobState) -> None:
+        now, step = job.submitted, job.step
+        if not self._is_followed(job):
             return
-        self._submitted[job.name] = job, now
         sources = self._sources(job, step, now)
         waits_for_values = self._waits_for_values(job.name, step, sources)
         if (direction := self._directions.get(step)) is None:
             reads = [source for source in sources if self._windows.is_request(source)]
             others = max((at for source, at in sources.items() if source not in reads), default=float("-inf"))
             self._windows.needed(reads, others, now, waits_for_values)
-            self._rates.computes(job.name)
+            self._rates.computes(job)
             self._rates.update(now)
             return
         at = max(sources.values(), default=now)
@@ -93,66 +91,67 @@ class Requests:
         self._rates.opened(job, channel, direction, at, now)
         self._rates.update(now)
 
-    def delivered(self, job: Job, token: Token) -> None:
-        """Others can read some files of a job."""
-        step = get_job_step_name(job.name)
-        if self._directions and any(source == step for source, _ in self._at_commit):
+    def delivered(self, job: JobState, token: Token) -> None:
+        if self._directions and any(source == job.step for source, _ in self._at_commit):
             for file in file_tokens(token):
                 if not isinstance(file, StreamToken):
                     self._delivered.setdefault(file.value["path"], time.time())
 
-    def told(self, record: Record) -> list[RequestRecord]:
-        """Something has happened to a job.
+    def placed(self, job: JobState) -> None:
+        if (grant := job.kept(Grant)) is not None and self._is_followed(job):
+            now = time.time()
+            self._rates.admitted(job, _storage(job), grant.locations[0], now)
+            self._tell_settled(now)
 
-        :return: the requests of which all is known now
-        """
-        if not self._directions or not isinstance(record, JobRecord):
-            return []
-        match record:
-            case AdmittedRecord():
-                self._storages[record.job] = record.storage
-                self._rates.admitted(record)
-            case StartedRecord() if record.job in self._submitted:
-                job, _ = self._submitted[record.job]
-                self._jobs[str(job.output_directory)] = record.job
-                self._rates.started(record.job, record.time)
-            case EndedRecord():
-                self._end(record)
-        self._rates.update(record.time)
-        return self._tell(self._windows.settled(record.time), record.time)
+    def running(self, job: JobState) -> None:
+        if self._is_followed(job) and job.started is not None:
+            self._jobs[str(job.job.output_directory)] = job.name
+            self._rates.started(job, job.started)
+            self._tell_settled(job.started)
 
-    def close(self) -> list[RequestRecord]:
-        """All others: no job runs any more."""
-        return self._tell(self._windows.close(), time.time())
+    def ended(self, job: JobState) -> None:
+        if self._is_followed(job) and job.ended is not None:
+            self._end(job, job.ended)
+            self._tell_settled(job.ended)
 
-    def _tell(self, requests: Iterable[Request], now: float) -> list[RequestRecord]:
-        found = list(requests)
-        for request in found:
+    async def run_closed(self) -> None:
+        """Tell all requests that are left."""
+        self._tell(self._windows.close(), time.time())
+
+    def _is_followed(self, job: JobState) -> bool:
+        """Whether anything is asked of a job. StreamFlow has jobs of its own that collect the outputs of a workflow."""
+        return bool(self._directions) and job.hints is not None
+
+    def _tell_settled(self, now: float) -> None:
+        """Tell the requests of which all is known now."""
+        self._rates.update(now)
+        self._tell(self._windows.settled(now), now)
+
+    def _tell(self, requests: Iterable[Request], now: float) -> None:
+        for request in list(requests):
             self._rates.told(request)
-        return [request_record(request, now) for request in found]
+            self._record(request_record(request, now))
 
-    def _end(self, record: EndedRecord) -> None:
-        _, since = self._submitted.pop(record.job, (None, record.time))
-        storage = self._storages.pop(record.job, None)
-        if record.status == "completed":
-            self._ended[record.job] = record.time
-        if (direction := self._directions.get(record.step)) is None:
-            self._windows.computed(record.time)
-            self._rates.computed(record.job, record.time)
+    def _end(self, job: JobState, now: float) -> None:
+        if job.status is Status.COMPLETED:
+            self._ended[job.name] = now
+        if (direction := self._directions.get(job.step)) is None:
+            self._windows.computed(now)
+            self._rates.computed(job, now)
             return
         moved = None
-        if record.status == "completed" and record.usage is not None:
-            started, ended = record.usage.ran(since, record.time)
-            limit = self._rates.first_rate(record.job)
-            moved = Moved(record.usage.moved(direction), started, ended, storage, limit)
-            self._windows.moved(record.job, moved, record.time)
-        self._rates.ended(record.job, record.time, moved)
+        if job.status is Status.COMPLETED and (usage := job.usage) is not None:
+            started, ended = usage.ran(job.submitted, now)
+            limit = self._rates.first_rate(job)
+            moved = Moved(usage.moved(direction), started, ended, _storage(job), limit)
+            self._windows.moved(job.name, moved, now)
+        self._rates.finished(job, now, moved)
 
-    def _sources(self, job: Job, step: str, now: float) -> dict[str, float]:
-        """The jobs whose files a job reads, and since when it could read all that it reads of each."""
-        sources = {token.source.job: now for token in streams_of(job.inputs)}
+    def _sources(self, job: JobState, step: str, now: float) -> dict[str, float]:
+        """The jobs whose files a job reads, and since when the job could read all that it reads of each."""
+        sources = dict.fromkeys(job.sources, now)
         known: dict[str, str | None] = {}
-        for path in paths_of(job.inputs.values()):
+        for path in paths_of(job.job.inputs.values()):
             directory = posixpath.dirname(path)
             if directory not in known:
                 known[directory] = self._job_of(directory)
@@ -205,6 +204,12 @@ class Requests:
             return None
         # By the tags with which the loop was entered; the next part is the iteration.
         return len(next(iter(self._loops[loop].iteration_map)).split("."))
+
+
+def _storage(job: JobState) -> str | None:
+    """The name of the storage that a job was granted; None: there is no storage."""
+    grant = job.kept(Grant)
+    return None if grant is None or grant.placement.storage is None else grant.placement.storage.name
 
 
 def _is_value(output: Output) -> bool:

@@ -6,6 +6,7 @@ StreamFlow imports every plugin in every run: what only our own runs need is imp
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import MutableMapping, MutableSequence
 from contextvars import ContextVar
 from functools import cached_property, partial
@@ -18,7 +19,6 @@ from streamflow.core.deployment import Connector, Target
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
-from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Status
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import DefaultScheduler, JobAllocation, JobContext
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from streamflow_io.telemetry.records import WaitCause
 
     from .context import Run
+    from .jobs import JobState
     from .lent_cores import LentCores
     from .plan import Plan
     from .storage_admission import StorageAdmission
@@ -66,7 +67,6 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         end_with_the_last_step()
         mend_queued_streams()
         self.run: Run | None = None
-        self._without_cores: dict[str, float] = {}
         self._waking: asyncio.Task[None] | None = None
         # Steps all of whose jobs ask for the same, and can start.
         self._roomy: set[tuple[str, bool]] = set()
@@ -117,9 +117,10 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     def get_hardware(self, job_name: str) -> Hardware:
         # A command sees the cores that its step declares (`runtime.cores`), however it was admitted.
         hardware = super().get_hardware(job_name)
-        if job_name in self._without_cores:
-            return Hardware(self._without_cores[job_name], hardware.memory, hardware.storage)
-        borrowed = 0 if self._lent_cores is None else self._lent_cores.borrowed(job_name)
+        job = self._job(job_name)
+        if job is not None and job.declared_cores is not None:
+            return Hardware(job.declared_cores, hardware.memory, hardware.storage)
+        borrowed = 0 if job is None or self._lent_cores is None else self._lent_cores.borrowed(job)
         return Hardware(hardware.cores + borrowed, hardware.memory, hardware.storage) if borrowed else hardware
 
     async def schedule(
@@ -128,34 +129,46 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         # StreamFlow imports this module in runs with other schedulers, too.
         from .room_check import check_room
 
-        if (run := self.run) is not None:
-            await run.ready(job)
-            run.submitted(job, binding_config.targets)
-            binding_config = run.gangs.ordered(job, binding_config)
+        if (run := self.run) is None:
+            await check_room(self.context, self._roomy, job, binding_config.targets, hardware_requirement, False)
+            await super().schedule(job, binding_config, hardware_requirement)
+            return
+        state = run.jobs.new(job, binding_config.targets)
         try:
-            needs_no_core = run is not None and run.needs_no_core(job)
+            await run.submit(state)
+            binding_config = run.gangs.ordered(state, binding_config)
             await check_room(
-                self.context, self._roomy, job, binding_config.targets, hardware_requirement, needs_no_core
+                self.context,
+                self._roomy,
+                job,
+                binding_config.targets,
+                hardware_requirement,
+                run.needs_no_core(state),
             )
-            if run is not None:
-                await run.sessions.arrived(job)
-            if run is not None and run.storages.concerns(job.name):
-                targets = list(binding_config.targets)
-                for binding_filter in (self._get_binding_filter(config) for config in binding_config.filters):
-                    targets = await binding_filter.get_targets(job, targets)
-                run.recorder.lacks(job.name, "storage")
-                binding_config = BindingConfig(list(await run.storages.admit(job, targets)))
-                run.recorder.lacks(job.name, None)
-            self._without_cores.pop(job.name, None)
-            # Those that it reads from may have ended meanwhile.
-            if hardware_requirement is not None and run is not None and run.needs_no_core(job):
-                hardware_requirement = CorelessRequirement(hardware_requirement, self._without_cores)
+            await run.sessions.arrived(state)
+            if state.concerns_storage:
+                binding_config = await self._admitted(run, state, binding_config)
+            # The jobs from which this job reads may have ended meanwhile.
+            if hardware_requirement is not None and run.needs_no_core(state):
+                hardware_requirement = CorelessRequirement(hardware_requirement, state)
             await super().schedule(job, binding_config, hardware_requirement)
         except BaseException:
-            if run is not None:
-                run.abandoned(job.name)
-                self.wake()
+            run.jobs.ended(state, Status.CANCELLED, time.time())
+            self.wake()
             raise
+
+    async def _admitted(self, run: Run, job: JobState, binding: BindingConfig) -> BindingConfig:
+        """Wait until the storages have room for a job.
+
+        :return: the targets where they have
+        """
+        targets = list(binding.targets)
+        for binding_filter in (self._get_binding_filter(config) for config in binding.filters):
+            targets = await binding_filter.get_targets(job.job, targets)
+        run.recorder.lacks(job, "storage")
+        admitted = BindingConfig(list(await run.storages.admit(job, targets)))
+        run.recorder.lacks(job, None)
+        return admitted
 
     def wake(self) -> None:
         """Let all jobs that wait look again whether they can start."""
@@ -170,7 +183,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def notify_status(self, job_name: str, status: Status) -> None:
         if self.run is not None:
             if status is Status.RUNNING:
-                await self.run.started(job_name)
+                await self.run.running(job_name)
             elif status is not Status.FIREABLE:
                 await self.run.ended(job_name, status)
         # Those that wait for bandwidth and for cores are woken by this: what is free has been returned.
@@ -189,9 +202,10 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         hardware_requirements: MutableMapping[str, Hardware],
         job_name: str,
     ) -> bool:
-        lack = self._lack(connector, location, hardware_requirements, job_name)
-        if self.run is not None:
-            self.run.recorder.lacks(job_name, lack)
+        job = self._job(job_name)
+        lack = self._lack(connector, location, hardware_requirements, job_name, job)
+        if job is not None and self.run is not None:
+            self.run.recorder.lacks(job, lack)
         return lack is None
 
     def _lack(
@@ -200,24 +214,27 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         location: AvailableLocation,
         hardware_requirements: MutableMapping[str, Hardware],
         job_name: str,
+        job: JobState | None,
     ) -> WaitCause | None:
-        """What a job lacks on a location."""
+        """What a job lacks on a location; None: nothing, so that the job may start there."""
         asked = hardware_requirements[f"{connector.deployment_name}/{location.name}"]
         free = bool(super()._is_valid(connector, location, hardware_requirements, job_name))
-        free = free or self._may_borrow(connector, location, hardware_requirements, job_name)
+        free = free or self._may_borrow(connector, location, hardware_requirements, job_name, job)
         if not free and location.hardware is not None:
             used = self.hardware_locations.get(location.name, Hardware())
             self._disk_waits.look(job_name, location, used, asked, partial(self._shown, location))
-        if not free and job_name in self._without_cores and _is_one_for_each_job(location):
-            free = True
-        elif not free and job_name in self._without_cores:
-            self._tell_of_memory(job_name, location, asked.memory)
-        storages = self._storages_of(job_name)
+        if not free and job is not None and job.declared_cores is not None:
+            free = _is_one_for_each_job(location)
+            if not free:
+                self._tell_of_memory(job, location, asked.memory)
+        storages = self._storages_of(job)
         if not free:
-            if storages is not None:
-                storages.stand_down(job_name, _target.get(), location)
+            if job is not None and storages is not None:
+                storages.stand_down(job, _target.get(), location)
             return self._lack_of_hardware(location, asked)
-        return None if storages is None or storages.may_start(job_name, _target.get(), location) else "storage"
+        if job is None or storages is None or storages.may_start(job, _target.get(), location):
+            return None
+        return "storage"
 
     def _lack_of_hardware(self, location: AvailableLocation, asked: Hardware) -> WaitCause:
         if location.hardware is None:
@@ -237,26 +254,27 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         location: AvailableLocation,
         hardware_requirements: MutableMapping[str, Hardware],
         job_name: str,
+        job: JobState | None,
     ) -> bool:
         """Whether a job lacks nothing on a location but cores, and these are lent."""
         cores = hardware_requirements[f"{connector.deployment_name}/{location.name}"].cores
-        if self._lent_cores is None or not self._lent_cores.can_start(job_name, location, cores):
+        if job is None or self._lent_cores is None or not self._lent_cores.can_start(job, location, cores):
             return False
         without = {key: Hardware(0.0, asked.memory, asked.storage) for key, asked in hardware_requirements.items()}
         return bool(super()._is_valid(connector, location, without, job_name))
 
-    def _tell_of_memory(self, job_name: str, location: AvailableLocation, asked: float) -> None:
+    def _tell_of_memory(self, job: JobState, location: AvailableLocation, asked: float) -> None:
         """Say, once for each step, what a job waits for that needs no core: memory of a location, or of its host."""
         if location.stacked and location.wraps is not None:
-            self._tell_of_memory(job_name, location.wraps, asked)
-        if location.hardware is None or (step := get_job_step_name(job_name)) in self._told_of_memory:
+            self._tell_of_memory(job, location.wraps, asked)
+        if location.hardware is None or job.step in self._told_of_memory:
             return
         used = self.hardware_locations.get(location.name, Hardware())
         free = location.hardware.memory - used.memory
         if asked > free:
-            self._told_of_memory.add(step)
+            self._told_of_memory.add(job.step)
             has = f"{free:,.0f} of {location.hardware.memory:,.0f} MiB are free"
-            waits = f"Job {job_name} needs no free core, and waits for memory on {self._shown(location)}"
+            waits = f"Job {job.name} needs no free core, and waits for memory on {self._shown(location)}"
             logger.warning(coded(f"{waits}: it asks for {asked:,.0f} MiB, and {has}", Code.NO_MEMORY))
 
     def _shown(self, location: AvailableLocation) -> str:
@@ -275,19 +293,22 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         scheduling_policy: Policy,
         available_locations: MutableMapping[str, AvailableLocation],
     ) -> MutableSequence[AvailableLocation]:
-        if self.run is not None and locations == 1:
-            cores = self._without_cores.get(job.name, hardware_requirement.cores)
-            available_locations = self.run.gangs.narrow(job, cores, available_locations)
+        state = self._job(job.name)
+        if state is not None and self.run is not None and locations == 1:
+            cores = hardware_requirement.cores if state.declared_cores is None else state.declared_cores
+            available_locations = self.run.gangs.narrow(state, cores, available_locations)
             available_locations = self.run.part_ways.narrow(job, available_locations)
         selected: MutableSequence[AvailableLocation] = await super()._get_locations(
             job, hardware_requirement, locations, scheduling_policy, available_locations
         )
         # A policy may look at files: meanwhile others may have been given the bandwidth, or need what was idle.
-        storages = self._storages_of(job.name)
-        if storages is not None and not all(storages.may_start(job.name, _target.get(), where) for where in selected):
+        if state is None:
+            return selected
+        storages = self._storages_of(state)
+        if storages is not None and not all(storages.may_start(state, _target.get(), where) for where in selected):
             return []
         lent_cores = self._lent_cores
-        if lent_cores is not None and not lent_cores.choose(job.name, selected, hardware_requirement.cores):
+        if lent_cores is not None and not lent_cores.choose(state, selected, hardware_requirement.cores):
             return []
         return selected
 
@@ -299,30 +320,13 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         selected_locations: MutableSequence[AvailableLocation],
         target: Target,
     ) -> None:
-        lent_cores = self._lent_cores
-        if lent_cores is not None:
-            hardware = lent_cores.accounted(job.name, hardware)
+        state, lent_cores = self._job(job.name), self._lent_cores
+        if state is not None and lent_cores is not None:
+            hardware = lent_cores.accounted(state, hardware)
         super()._allocate_job(job, hardware, connector, selected_locations, target)
-        if lent_cores is not None:
-            lent_cores.placed(job.name, selected_locations, self._cores_to_use(job.name))
-        if (storages := self._storages_of(job.name)) is not None:
-            storages.start(job.name, target, selected_locations)
-        run = self.run
-        if run is not None:
-            run.recorder.lacks(job.name, None)
-            first = selected_locations[0].hardware
-            run.recorder.placed(job.name, self._cores_to_use(job.name), None if first is None else float(first.cores))
-            run.sessions.placed(job, selected_locations[0])
-        if run is not None and run.rehearsals is not None:
-            run.rehearsals.placed(job.name, selected_locations)
-        if run is not None and job.name in self._without_cores and not run.storages.is_io_task(job.name):
-            run.gangs.started(job.name, self._without_cores[job.name], selected_locations)
-
-    def _cores_to_use(self, job_name: str) -> float:
-        """The cores that a job uses which has been given its place: those of its step, as far as it computes."""
-        if self.run is not None and self.run.storages.is_io_task(job_name):
-            return 0.0
-        return float(self.get_hardware(job_name).cores)
+        if state is not None and self.run is not None:
+            cores = 0.0 if state.is_io_task else float(self.get_hardware(job.name).cores)
+            self.run.jobs.placed(state, self.job_allocations[job.name], selected_locations, cores)
 
     async def _free_resources(self, connector: Connector, job_allocation: JobAllocation) -> None:
         # StreamFlow looks behind the connector of a container for that of its host: ours must not stand in front of it.
@@ -337,9 +341,13 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         """The cores that are lent, if that is wanted."""
         return None if self.run is None else self.run.lent_cores
 
-    def _storages_of(self, job_name: str) -> StorageAdmission | None:
+    def _job(self, job_name: str) -> JobState | None:
+        """What the run knows of a job; None: the job belongs to a workflow that asks for nothing of ours."""
+        return None if self.run is None else self.run.jobs.find(job_name)
+
+    def _storages_of(self, job: JobState | None) -> StorageAdmission | None:
         """The storages, if a job is to be admitted by them."""
-        return self.run.storages if self.run is not None and self.run.storages.concerns(job_name) else None
+        return self.run.storages if self.run is not None and job is not None and job.concerns_storage else None
 
     @classmethod
     def get_schema(cls) -> str:
@@ -355,16 +363,16 @@ def _is_one_for_each_job(location: AvailableLocation) -> bool:
 class CorelessRequirement(HardwareRequirement):  # type: ignore[misc]
     """What a gang member or an I/O task needs: all that its step declares but cores.
 
-    :param cores: where the declared cores are noted, by the name of the job
+    :param job: where the declared cores are noted
     """
 
-    def __init__(self, requirement: HardwareRequirement, cores: dict[str, float]) -> None:
+    def __init__(self, requirement: HardwareRequirement, job: JobState) -> None:
         self._requirement = requirement
-        self._cores = cores
+        self._job = job
 
     def eval(self, job: Job) -> Hardware:
         hardware = self._requirement.eval(job)
-        self._cores[job.name] = hardware.cores
+        self._job.declared_cores = hardware.cores
         return Hardware(0.0, hardware.memory, hardware.storage)
 
     @classmethod

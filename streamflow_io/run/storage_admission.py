@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Target
 from streamflow.core.scheduling import AvailableLocation
-from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job
+from streamflow.core.workflow import Status
 
 from streamflow_io.admission.admission import Admission
 from streamflow_io.admission.demand import READ_SESSIONS, Capacity, Demand, Grant, Queued, Request
 from streamflow_io.admission.observations import Observation
 from streamflow_io.bandwidth.pacing import Place
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
-from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import Way
 from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.runtime.locations import node_name
@@ -29,15 +27,15 @@ from streamflow_io.telemetry.records import Record
 
 from .admission_log import AdmissionLog
 from .demands import Demands, RequiredJobs, pool_of
+from .jobs import JobState, Listener
 from .shared_storages import Meeting, SharedStorages
 from .storages import Storages
 
 
-class StorageAdmission:
+class StorageAdmission(Listener):
     """The jobs of annotated steps on their way to StreamFlow's scheduler.
 
     :param storages: that the config has
-    :param annotations: by step path
     :param remembered: the limits of earlier runs
     :param more_jobs: whether a step may get further jobs
     :param arrived: how many jobs of a step have all their input
@@ -52,7 +50,6 @@ class StorageAdmission:
         context: StreamFlowContext,
         config: SchedulerConfig,
         storages: Storages,
-        annotations: Mapping[str, StepAnnotations],
         remembered: RememberedLimits,
         more_jobs: Callable[[str], bool],
         arrived: Callable[[str], int],
@@ -63,7 +60,6 @@ class StorageAdmission:
     ) -> None:
         self._required = required
         self._by_name = {storage.name: storage for storage in config.storages}
-        self._annotations = annotations
         self._remembered = remembered
         self._more_jobs = more_jobs
         self._arrived = arrived
@@ -71,11 +67,12 @@ class StorageAdmission:
         self._submitted: dict[str, int] = {}
         self._log = AdmissionLog(remembered, record)
         self._admission = Admission(config.io_executors, remembered.make_learner)
-        self._demands = Demands(context, storages, annotations, self._admission, required)
+        self._demands = Demands(context, storages, self._admission, required)
         #: Makes the locations of a target known; see :meth:`.demands.Demands.locate`.
         self.locate = self._demands.locate
         self._shared = SharedStorages(meeting, self._admission.leases, self._queued, self._look_again, record)
-        self._jobs: dict[str, Demand] = {}
+        # The jobs that wait for the storages or use them, by name.
+        self._jobs: dict[str, JobState] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
         # What I/O tasks were granted, until StreamFlow has a place for them.
         self._granted: dict[str, Grant] = {}
@@ -85,30 +82,23 @@ class StorageAdmission:
         self._readers: dict[str, Callable[[Grant], None]] = {}
         self._deciding = False
 
-    def concerns(self, job_name: str) -> bool:
-        """Whether the hints of a job's step say something about storage."""
-        annotations = self._annotations.get(get_job_step_name(job_name))
-        return annotations is not None and annotations.concern_storage
-
-    def is_io_task(self, job_name: str) -> bool:
-        annotations = self._annotations.get(get_job_step_name(job_name))
-        return annotations is not None and annotations.io_task is not None
-
-    async def close(self) -> None:
-        """What this run holds of storages is for others. Nothing else is called after this."""
+    async def run_closed(self) -> None:
+        """Learn from the chunks that were read last, and return what this run holds of storages."""
+        self.decide()
         await self._shared.close()
 
-    async def admit(self, job: Job, targets: Sequence[Target]) -> Sequence[Target]:
-        """Let a job wait for its turn, if it is an I/O task; must be followed by :meth:`release` at some time.
+    async def admit(self, job: JobState, targets: Sequence[Target]) -> Sequence[Target]:
+        """Let a job wait for its turn, if the job is an I/O task.
 
-        :return: where it may run, first where it was granted to
+        :return: where the job may run, first where a grant lets the job run
         """
         for target in {pool_of(target): target for target in targets}.values():
             await self.locate(target)
-        demand = self._demands.of(job, targets)
+        assert job.hints is not None, f"{job.name} needs nothing of storages"
+        demand = self._demands.of(job, job.hints, targets)
         preferred = await self._demands.preferred(job) if self._demands.has_choice(targets) else ()
-        demand = await self._remembered.load(demand, job)
-        self._jobs[job.name] = demand
+        demand = await self._remembered.load(demand, job.job)
+        self._jobs[job.name] = job
         for placement in demand.placements if demand.constraint is not None else ():
             self.share(placement.storage)
         self._watch(job, demand)
@@ -125,59 +115,57 @@ class StorageAdmission:
         finally:
             del self._waiting[job.name]
         placement = self._granted[job.name].placement
-        return sorted(targets, key=lambda target: self._demands.placement(job.name, target) != placement)
+        return sorted(targets, key=lambda target: self._demands.placement(job.step, target) != placement)
 
-    def may_start(self, job_name: str, target: Target, location: AvailableLocation) -> bool:
+    def may_start(self, job: JobState, target: Target, location: AvailableLocation) -> bool:
         """Whether a job for which StreamFlow has a free location may start there."""
-        if job_name not in self._jobs:
+        if self._jobs.get(job.name) is not job:
             return False
-        if job_name in self._granted:
-            return self._is_granted(job_name, target, location)
-        could = self._admission.could_start(job_name, node_name(location), self._demands.placement(job_name, target))
-        if not could and job_name not in self._lacking:
-            self._lacking.add(job_name)
+        if job.name in self._granted:
+            return self._is_granted(job, target, location)
+        could = self._admission.could_start(job.name, node_name(location), self._demands.placement(job.step, target))
+        if not could and job.name not in self._lacking:
+            self._lacking.add(job.name)
             # What it needs of a storage that is shared has to be asked for.
             self._decide_soon()
         return could
 
-    def stand_down(self, job_name: str, target: Target, location: AvailableLocation) -> None:
-        """StreamFlow has no place for a job on a location: what it holds there is for others."""
-        if job_name not in self._jobs:
+    def stand_down(self, job: JobState, target: Target, location: AvailableLocation) -> None:
+        """StreamFlow has no place for a job on a location: the bandwidth that the job holds there is for others."""
+        if self._jobs.get(job.name) is not job:
             return
-        if job_name not in self._granted:
-            self._lacking.discard(job_name)
-            if self._admission.stand_down(job_name, node_name(location), self._demands.placement(job_name, target)):
+        if job.name not in self._granted:
+            self._lacking.discard(job.name)
+            if self._admission.stand_down(job.name, node_name(location), self._demands.placement(job.step, target)):
                 self.decide()
-        elif self._is_granted(job_name, target, location):
-            del self._granted[job_name]
-            self._admission.give_back(job_name, time.time())
-            self._shared.returned_by(job_name)
+        elif self._is_granted(job, target, location):
+            del self._granted[job.name]
+            self._admission.give_back(job.name, time.time())
+            self._shared.returned_by(job.name)
             self.decide()
             # There may be a place for it on another location, or others may wait for what it held.
             self._wake()
 
-    def start(self, job_name: str, target: Target, locations: Iterable[AvailableLocation]) -> None:
-        """StreamFlow has given a job its locations."""
+    def placed(self, job: JobState) -> None:
+        if not job.concerns_storage:
+            return
         now = time.time()
-        self._lacking.discard(job_name)
-        if (grant := self._granted.pop(job_name, None)) is None:
-            nodes = list(dict.fromkeys(map(node_name, locations)))
-            grant = self._admission.start(job_name, nodes, now, self._demands.placement(job_name, target))
+        self._lacking.discard(job.name)
+        if (grant := self._granted.pop(job.name, None)) is None:
+            nodes = list(dict.fromkeys(map(node_name, job.places)))
+            grant = self._admission.start(job.name, nodes, now, self._demands.placement(job.step, job.target))
             self._shared.started(grant, now)
+        job.keep(grant)
         self._log.admitted(grant, now)
         self.decide()
 
-    def release(self, job_name: str, observation: Observation | None) -> None:
-        """A job has ended, or will not start; may be called again.
-
-        :param observation: none if it did not succeed
-        """
-        if self._jobs.pop(job_name, None) is not None:
-            self._granted.pop(job_name, None)
-            self._lacking.discard(job_name)
-            step = get_job_step_name(job_name)
-            no_more = not self._more_jobs(step)
-            self._release(job_name, observation, no_more, self.behind(step))
+    def ended(self, job: JobState) -> None:
+        if self._jobs.get(job.name) is job:
+            del self._jobs[job.name]
+            self._granted.pop(job.name, None)
+            self._lacking.discard(job.name)
+            no_more = not self._more_jobs(job.step)
+            self._release(job.name, _observation(job), no_more, self.behind(job.step))
             self.decide()
 
     def submit_reader(self, request: Request, granted: Callable[[Grant], None]) -> None:
@@ -244,10 +232,10 @@ class StorageAdmission:
         self._deciding = False
         self.decide()
 
-    def _is_granted(self, job_name: str, target: Target, location: AvailableLocation) -> bool:
+    def _is_granted(self, job: JobState, target: Target, location: AvailableLocation) -> bool:
         """Whether a location is one where an I/O task was granted to start."""
-        grant = self._granted[job_name]
-        return node_name(location) in grant.locations and grant.placement == self._demands.placement(job_name, target)
+        grant = self._granted[job.name]
+        return node_name(location) in grant.locations and grant.placement == self._demands.placement(job.step, target)
 
     # What a job needs
 
@@ -269,10 +257,9 @@ class StorageAdmission:
         if storage is not None:
             self._shared.use(storage)
 
-    def _watch(self, job: Job, demand: Demand) -> None:
+    def _watch(self, job: JobState, demand: Demand) -> None:
         """Jobs of which bandwidth is required share what others leave, also those of other runs."""
-        annotations = self._annotations.get(get_job_step_name(job.name))
-        if annotations is not None and annotations.required is not None:
+        if job.hints is not None and job.hints.required is not None:
             for placement in demand.placements:
                 if placement.storage is not None:
                     self._shared.watch(placement.storage)
@@ -281,3 +268,16 @@ class StorageAdmission:
         """The jobs that wait for a storage, and those that StreamFlow will submit when these have started."""
         for queued in self._admission.queued(storage):
             yield replace(queued, jobs=queued.jobs + (self.behind(queued.step) if queued.step != READ_SESSIONS else 0))
+
+
+def _observation(job: JobState) -> Observation | None:
+    """What a learner sees of a job; None: nothing, because the job has failed, or its I/O was not measured."""
+    usage, hints = job.usage, job.hints
+    if job.status is not Status.COMPLETED or hints is None:
+        return None
+    if usage is None:
+        began = job.submitted if job.started is None else job.started
+        return None if job.sources or job.ended is None else Observation(job.ended - began)
+    # The time in which a job waits for its stream, or at the gate, is no time in I/O.
+    seconds = usage.io_seconds if job.sources else usage.ended - usage.started
+    return None if seconds is None else Observation(seconds, usage.moved(hints.direction))

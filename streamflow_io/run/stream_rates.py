@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job, Token
+from streamflow.core.workflow import Status, Token
 
 from streamflow_io.bandwidth.growths import Burst, Source, StreamName
 from streamflow_io.bandwidth.streams import Streams
 from streamflow_io.hints.bandwidth import RequiredConstraint
 from streamflow_io.learned.limits import input_bytes
 from streamflow_io.learned.windows import RememberedWindows
+from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import (
     CommittedEvent,
     DrainedEvent,
@@ -30,10 +31,11 @@ from streamflow_io.runtime.protocol import (
     PhaseEvent,
     StreamLimit,
 )
-from streamflow_io.telemetry.records import EndedRecord, RateRecord, Record, RequestRecord
+from streamflow_io.telemetry.records import RateRecord, Record
 
 from .attempts import Attempt
 from .inputs import stream_bw, written_to
+from .jobs import JobState, Listener
 from .plan import Plan
 from .request_records import request_record
 from .tokens import StreamToken, stream_tokens
@@ -43,12 +45,11 @@ _MB = 10**6
 _LOOK_SECONDS = 0.5
 
 
-class StreamRates:
+class StreamRates(Listener):
     """The byte streams of a run.
 
     :param is_on: whether any stream is limited
     :param remembered: windows of outputs, by their names
-    :param tell: lets a stream of a job be fed with so many bytes per second; None: as fast as it is read
     :param record: keeps a record for telemetry
     """
 
@@ -56,41 +57,40 @@ class StreamRates:
         self,
         is_on: bool,
         remembered: RememberedWindows,
-        tell: Callable[[str, str, float | None], None],
         record: Callable[[Record], None],
     ) -> None:
         self._is_on = is_on
         self._remembered = remembered
         self._producers = {posixpath.dirname(output) for output in remembered.names}
-        self._tell = tell
+        # The jobs that read streams, by name.
+        self._jobs: dict[str, JobState] = {}
         self._record = record
         self._streams = Streams()
         self._looking: asyncio.Task[None] | None = None
-        # Of those that write what is remembered, the bytes of their input.
+        # Of the jobs that write what is remembered, the bytes of their input.
         self._input_bytes: dict[str, float] = {}
 
-    def submitted(self, job: Job) -> None:
-        """A job has all its input, and is to be scheduled."""
-        if self._is_on and get_job_step_name(job.name) in self._producers:
-            self._input_bytes[job.name] = sum(map(input_bytes, job.inputs.values()))
+    def submitted(self, job: JobState) -> None:
+        if self._is_on and job.step in self._producers:
+            self._input_bytes[job.name] = sum(map(input_bytes, job.job.inputs.values()))
 
     def opened(
-        self, job_name: str, inputs: Mapping[str, Token], read: Mapping[str, tuple[StreamToken, Attempt]]
+        self, job: JobState, inputs: Mapping[str, Token], read: Mapping[str, tuple[StreamToken, Attempt]]
     ) -> None:
         """An attempt of a job is about to read.
 
         :param inputs: of the job
-        :param read: its byte streams, by what they are called there
+        :param read: its byte streams, by their names in the job
         """
         names = {id(token): name for name, value in inputs.items() for token in stream_tokens(value)}
-        step, now = get_job_step_name(job_name), time.time()
+        step, now = job.step, time.time()
         for stream, (token, attempt) in read.items():
             source = Source(token.source.job, token.source.port, str(written_to(token, attempt)))
             bandwidth = stream_bw(token)
             required = bandwidth if self._is_on and isinstance(bandwidth, RequiredConstraint) else None
             output = posixpath.join(get_job_step_name(source.job), source.port)
             self._streams.opened(
-                StreamName(job_name, stream),
+                StreamName(job.name, stream),
                 step,
                 names.get(id(token), stream),
                 source,
@@ -101,42 +101,38 @@ class StreamRates:
                 attempt.has_written(source.port, token.source.path),
             )
         if read:
+            self._jobs[job.name] = job
             self._update(now)
 
-    def asked(self, spec: JobSpec) -> JobSpec:
-        """A job is about to run its command under the node runtime: with the rates that its streams have now."""
-        return spec.model_copy(update={"inputs": tuple(self._limited(spec.name, one) for one in spec.inputs)})
+    def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
+        """Give the streams of the attempt the rates that they have now."""
+        return spec.model_copy(update={"inputs": tuple(self._limited(job.name, one) for one in spec.inputs)})
 
-    def happened(self, job_name: str, event: Event) -> None:
-        """The node runtime tells something of a job."""
+    def event(self, job: JobState, event: Event) -> None:
         now = time.time()
         # Clocks of hosts differ, and what is told comes a moment later.
         later = now - event.time
         match event:
             case PhaseEvent(port=str(port), path=str(path)):
                 burst = Burst(event.start + later, event.bytes, event.end)
-                self._streams.burst(Source(job_name, port, path), burst)
+                self._streams.burst(Source(job.name, port, path), burst)
             case CommittedEvent():
-                self._streams.committed(Source(job_name, event.port, event.path), now)
+                self._streams.committed(Source(job.name, event.port, event.path), now)
             case DrainedEvent():
-                self._streams.drained(StreamName(job_name, event.name), event.bytes, event.last + later)
+                self._streams.drained(StreamName(job.name, event.name), event.bytes, event.last + later)
             case _:
                 return
         self._update(now)
 
-    def told(self, record: Record) -> list[RequestRecord]:
-        """Something has happened to a job.
+    def ended(self, job: JobState) -> None:
+        """Record what the byte streams of the job have moved, if the job has succeeded."""
+        self._input_bytes.pop(job.name, None)
+        self._jobs.pop(job.name, None)
+        for request in self._streams.ended(job.name, job.status is Status.COMPLETED):
+            self._record(request_record(request, time.time()))
 
-        :return: what its byte streams have moved, if it has ended well
-        """
-        if not isinstance(record, EndedRecord):
-            return []
-        self._input_bytes.pop(record.job, None)
-        requests = self._streams.ended(record.job, record.status == "completed")
-        return [request_record(request, record.time) for request in requests]
-
-    async def close(self) -> None:
-        """Remember the windows of this run. No job runs any more."""
+    async def run_closed(self) -> None:
+        """Remember the windows of this run."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
@@ -153,7 +149,8 @@ class StreamRates:
             rate = None if one.rate is None else one.rate / _MB
             job, stream = one.name
             self._record(RateRecord(time=now, job=job, step=one.step, input=one.input, rate=rate, reason=one.reason))
-            self._tell(job, stream, one.rate)
+            if (reader := self._jobs.get(job)) is not None:
+                reader.limit(one.rate, stream)
         if self._looking is None and not self._streams.is_idle:
             self._looking = asyncio.create_task(self._look())
 

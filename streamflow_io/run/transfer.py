@@ -19,6 +19,7 @@ from streamflow.workflow.token import ObjectToken
 from .attempts import ProducerFailedError, StreamingJobs
 from .awaited_streams import AwaitedStreams
 from .early_inputs import EarlyInputToken
+from .jobs import Jobs
 from .paths import job_path
 from .reach import Reach
 from .tokens import PartToken, StreamToken, file_tokens, inner_tokens, stream_tokens
@@ -30,6 +31,7 @@ _OURS = (StreamToken, PartToken, EarlyInputToken)
 class Streams(Protocol):
     """What a transfer asks of its run."""
 
+    jobs: Jobs
     streaming_jobs: StreamingJobs
     reach: Reach
     awaited: AwaitedStreams
@@ -112,7 +114,9 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
             producer = self._streams.streaming_jobs.get(token.source.job)
         except ProducerFailedError:
             return True  # The job itself will tell so.
-        return not producer.attempts or bool(await self._streams.reach.can_read(job.name, token, producer.latest))
+        if not producer.attempts:
+            return True
+        return bool(await self._streams.reach.can_read(self._streams.jobs.of(job), token, producer.latest))
 
     async def _final(self, token: StreamToken) -> Token | None:
         """The token of the file itself, when it is final; None: it never will be, as the job itself will tell."""

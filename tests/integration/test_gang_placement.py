@@ -151,7 +151,9 @@ async def test_gangs_are_not_parted_where_they_cannot_read(tmp_path: Path) -> No
     assert await cluster.start("/a/0") == "n1"
     assert await cluster.start("/b/0", "/a/0") == "n1"
     assert await cluster.start("/c/0", "/a/0") == "n2"
-    cluster.run.gangs.keep_together("/c/0", "/a/0")
+    reader = cluster.run.jobs.find("/c/0")
+    assert reader is not None
+    cluster.run.gangs.keep_together(reader, "/a/0")
     assert await cluster.start("/c/1", "/a/0") == "n1"
 
 

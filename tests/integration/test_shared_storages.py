@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streamflow.core.workflow import Job
 
 from benchmarks import driver_parts
 from streamflow_io.admission.storages import Amounts
@@ -34,6 +33,7 @@ from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.storage_status import sharers
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
+from streamflow_io.run.jobs import JobState
 from streamflow_io.run.shared_storages import Meeting
 from streamflow_io.sharing import directory as files
 from streamflow_io.sharing import fairness, other_entries
@@ -762,10 +762,10 @@ def test_directories_that_are_not_safe(of_all: SharedDirectory, runs: Runs) -> N
 class Required:
     """No job is so small that it is admitted with a storageBW."""
 
-    def spacing(self, job: Job, bandwidth: float, executors: int) -> None:
+    def spacing(self, job: JobState, bandwidth: float, executors: int) -> None:
         return None
 
-    def due(self, job: Job) -> None:
+    def due(self, job: JobState) -> None:
         return None
 
 
@@ -781,7 +781,7 @@ async def test_what_is_required_is_of_what_other_runs_leave(
     other.wait_for(lambda run: run.given)
     other.wish(kept=70)
     admission = driver_parts.io_task_admission(
-        driver_parts.Cluster(1), storage_bw="required", required=Required(), storage=storage,
+        driver_parts.Cluster(1), required=Required(), storage=storage,
         meeting=Meeting("required", [storage], {}),
     )  # fmt: skip
     place = Place("disk", "cluster/node00000")
@@ -794,7 +794,7 @@ async def test_what_is_required_is_of_what_other_runs_leave(
             await asyncio.sleep(0.02)
         return True
 
-    await asyncio.wait_for(admission.admit(driver_parts.job(0), [driver_parts.target()]), 1)
+    await asyncio.wait_for(admission.admit(driver_parts.job(0, storage_bw="required"), [driver_parts.target()]), 1)
     try:
         assert await has(30)
         other.wish(kept=20)
@@ -803,7 +803,7 @@ async def test_what_is_required_is_of_what_other_runs_leave(
         other.member.close()
         assert await has(100)
     finally:
-        await admission.close()
+        await admission.run_closed()
 
 
 # The command line

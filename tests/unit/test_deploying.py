@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import pytest
 from streamflow.core.deployment import DeploymentConfig, ExecutionLocation, WrapsConfig
@@ -17,6 +17,7 @@ from streamflow.deployment.manager import DefaultDeploymentManager
 
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.run.deploying import GangDeployment
+from streamflow_io.run.jobs import JobState
 from streamflow_io.runtime.deployments import Deployments
 
 
@@ -28,8 +29,8 @@ def step(*deployments: str) -> Any:
     return SimpleNamespace(binding_config=SimpleNamespace(targets=targets(*deployments)))
 
 
-def job(name: str) -> Job:
-    return cast(Job, SimpleNamespace(name=name))
+def job(name: str, *deployments: str) -> JobState:
+    return JobState(Job(name, 1, {}, None, None, None), targets=targets(*deployments))
 
 
 class Ahead:
@@ -46,23 +47,23 @@ def test_a_step_and_those_that_read_of_it_are_deployed_once() -> None:
     gangs = [Gang(("/a", "/b", "/e", "/c"), ("/a",), 1.0)]
     deployment = GangDeployment(ahead.deploy_ahead, steps, gangs)
     for name in ("/d/0", "/b/0", "/a/0", "/a/1"):
-        deployment.submitted(job(name), targets(name[1]))
+        deployment.submitted(job(name, name[1]))
     assert ahead.deployed == ["d", "b", "a", "b", "c", "a"]
-    deployment.submitted(job("/e/0"), targets("e", "other"))
+    deployment.submitted(job("/e/0", "e", "other"))
     assert ahead.deployed[6:] == ["e", "other"]
 
 
 def test_a_job_may_have_the_name_of_no_step() -> None:
     """StreamFlow collects the files of a nested list as a job without a tag, now and then."""
     ahead = Ahead()
-    GangDeployment(ahead.deploy_ahead, {}, []).submitted(job("/a-collector/"), targets("local"))
+    GangDeployment(ahead.deploy_ahead, {}, []).submitted(job("/a-collector/", "local"))
     assert ahead.deployed == ["local"]
 
 
 def test_a_step_that_is_not_scheduled_is_not_deployed() -> None:
     """As in tests of the scheduler, whose workflows have no steps of StreamFlow."""
     ahead = Ahead()
-    GangDeployment(ahead.deploy_ahead, {}, [Gang(("/a", "/b"), ("/a",), 1.0)]).submitted(job("/a/0"), targets("a"))
+    GangDeployment(ahead.deploy_ahead, {}, [Gang(("/a", "/b"), ("/a",), 1.0)]).submitted(job("/a/0", "a"))
     assert ahead.deployed == ["a"]
 
 
@@ -183,7 +184,7 @@ async def test_what_a_job_waits_for_when_the_run_is_interrupted_is_not_left(
     deployment = GangDeployment(deployments.deploy_ahead, {}, [])
 
     async def schedule() -> None:
-        deployment.submitted(job("/a/0"), targets("image"))
+        deployment.submitted(job("/a/0", "image"))
         connector = manager.get_connector("image")
         assert connector is not None
         await connector.get_available_locations()

@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 
 import pytest
-from streamflow.core.workflow import Job, Status
+from streamflow.core.workflow import Status
 
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
@@ -31,21 +31,20 @@ async def at_once(_: int) -> int:
 
 def run_on(**runtimes: FakeRuntime) -> FakeRun:
     run = FakeRun(ANNOTATIONS, **runtimes)
-    run.recorder.submitted(Job(NAME, 1, {}, "/in", "/out", "/tmp"))
-    run.recorder.started(NAME)
+    run.jobs.running(run.state(NAME), 0.0)
     return run
 
 
 async def execute(run: FakeRun, inner: FakeConnector) -> tuple[str, int] | None:
     """Run the command as StreamFlow does."""
-    through = run.runner.connector(NAME, inner)
+    through = run.runner.connector(run.state(NAME), inner)
     place = run.places[NAME].locations[0]
     result: tuple[str, int] | None = await through.run(place, ["tool"], workdir="/out", job_name=NAME)
     return result
 
 
 def ended(run: FakeRun, status: Status = Status.COMPLETED) -> EndedRecord:
-    run.recorder.ended(NAME, status)
+    run.jobs.ended(run.state(NAME), status, 1.0)
     record = run.records[-1]
     assert isinstance(record, EndedRecord)
     return record
@@ -61,26 +60,26 @@ async def test_what_the_runtime_measures_is_recorded() -> None:
         runtime.exit(job, success=True, code=0, started=1.0, ended=3.0, usage={"wchar": 7})
         return 0
 
-    await run.runner.measure(NAME, UNMEASURED)
+    await run.runner.measure(run.state(NAME), UNMEASURED)
     inner = FakeConnector(act)
     assert await execute(run, inner) == ("said", 0)
     assert inner.commands[0]["command"][:3] == ["exec", "/bin/sfio-node", "exec"]
     (spec,) = runtime.specs.values()
     assert spec["measure"]
-    await run.runner.end(NAME, succeeded=True)
+    await run.runner.end(run.state(NAME), succeeded=True)
+    assert run.runner.connector(run.state(NAME), inner) is inner
     usage = ended(run).usage
     assert usage is not None
     assert (usage.bytes_written, usage.ended - usage.started) == (7, 2.0)
-    assert run.runner.connector(NAME, inner) is inner
 
 
 async def test_without_a_runtime_jobs_run_plainly_which_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     run, inner = run_on(), FakeConnector(at_once)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            await run.runner.measure(NAME, UNMEASURED)
+            await run.runner.measure(run.state(NAME), UNMEASURED)
             assert await execute(run, inner) == ("said", 0)
-            await run.runner.end(NAME, succeeded=True)
+            await run.runner.end(run.state(NAME), succeeded=True)
     assert caplog.messages == [f"{UNMEASURED} on site/here: not for this architecture"]
     assert [ran["command"] for ran in inner.commands] == [["tool"], ["tool"]]
     assert ended(run).usage is None
@@ -91,7 +90,7 @@ async def test_a_runtime_that_has_ended_measures_nothing(caplog: pytest.LogCaptu
     run = run_on(here=runtime)
     await runtime.close()
     with caplog.at_level(logging.WARNING):
-        await run.runner.measure(NAME, UNMEASURED)
+        await run.runner.measure(run.state(NAME), UNMEASURED)
         assert await execute(run, FakeConnector(at_once)) == ("said", 0)
     assert caplog.messages == [f"{UNMEASURED} on site/here: closed"]
 
@@ -99,7 +98,7 @@ async def test_a_runtime_that_has_ended_measures_nothing(caplog: pytest.LogCaptu
 async def test_a_job_that_is_given_up_is_ended() -> None:
     runtime = FakeRuntime("here")
     run = run_on(here=runtime)
-    await run.runner.measure(NAME, UNMEASURED)
+    await run.runner.measure(run.state(NAME), UNMEASURED)
     (job,) = runtime.jobs
 
     async def act(_: int) -> int:
@@ -108,15 +107,15 @@ async def test_a_job_that_is_given_up_is_ended() -> None:
 
     await execute(run, FakeConnector(act))
     assert not job.exit.done()
-    await run.runner.end(NAME, succeeded=False)
+    await run.runner.end(run.state(NAME), succeeded=False)
     assert (await job.exit).reason == "cancelled"
     assert ended(run, Status.CANCELLED).status == "cancelled"
 
 
 async def test_a_job_whose_command_has_not_come_to_run_is_not_waited_for() -> None:
     run = run_on(here=FakeRuntime("here"))
-    await run.runner.measure(NAME, UNMEASURED)
-    await run.runner.end(NAME, succeeded=False)
+    await run.runner.measure(run.state(NAME), UNMEASURED)
+    await run.runner.end(run.state(NAME), succeeded=False)
     assert ended(run, Status.FAILED).usage is None
 
 
@@ -126,11 +125,11 @@ async def test_a_runtime_that_does_not_say_how_a_job_has_ended_lets_it_not_fail(
     monkeypatch.setattr(connector, "_EXIT_SECONDS", 0.01)
     runtime = FakeRuntime("here")
     run = run_on(here=runtime)
-    await run.runner.measure(NAME, UNMEASURED)
+    await run.runner.measure(run.state(NAME), UNMEASURED)
     runtime.start(runtime.jobs[0])
-    assert isinstance(run.runner.connector(NAME, FakeConnector(at_once)), JobConnector)
+    assert isinstance(run.runner.connector(run.state(NAME), FakeConnector(at_once)), JobConnector)
     with caplog.at_level(logging.WARNING):
-        await run.runner.end(NAME, succeeded=True)
+        await run.runner.end(run.state(NAME), succeeded=True)
     assert list(map(uncoded, caplog.messages)) == [f"Job {NAME} was not measured: the node runtime does not answer"]
     assert ended(run).usage is None
 
@@ -145,10 +144,10 @@ async def test_a_job_that_cannot_be_told_to_the_runtime_runs_plainly(
 
     monkeypatch.setattr(runtime, "write_spec", write_spec)
     run, inner = run_on(here=runtime), FakeConnector(at_once)
-    await run.runner.measure(NAME, UNMEASURED)
+    await run.runner.measure(run.state(NAME), UNMEASURED)
     with caplog.at_level(logging.WARNING):
         assert await execute(run, inner) == ("said", 0)
-        await run.runner.end(NAME, succeeded=True)
+        await run.runner.end(run.state(NAME), succeeded=True)
     assert list(map(uncoded, caplog.messages)) == [f"Job {NAME} is not measured: no space left"]
     assert inner.commands[0]["command"] == ["tool"]
     assert ended(run).usage is None
@@ -174,9 +173,8 @@ async def test_the_limit_of_a_job_is_told(caplog: pytest.LogCaptureFixture) -> N
         runtime = FakeRuntime("here")
         runtime.unlimited = unlimited
         run = FakeRun(LIMITED, here=runtime)
-        run.limits.submitted(Job(NAME, 1, {}, "/in", "/out", "/tmp"))
         for _ in range(2):
-            await run.runner.measure(NAME, UNMEASURED)
+            await run.runner.measure(run.state(NAME), UNMEASURED)
             await execute(run, FakeConnector(at_once))
         limits = [spec.get("limit") for spec in runtime.specs.values()]
         limit = {"rate": 500_000, "direction": "write", "path": "/out"}
@@ -191,21 +189,20 @@ async def test_a_rate_that_is_found_while_a_job_runs() -> None:
     runtime = FakeRuntime("here")
     hint = Located(StorageBandwidth.model_validate({"storageBW": "required"}), Level.TOOL, "a", Source("write.cwl"))
     run = FakeRun({"/write": replace(LIMITED["/write"], storage_bandwidth=hint)}, here=runtime)
-    run.limits.submitted(Job(NAME, 1, {}, "/in", "/out", "/tmp"))
-    run.runner.limit(NAME, 3e6)
+    run.state(NAME).limit(3e6)
 
     async def act(_: int) -> int:
         [job] = runtime.jobs
         runtime.start(job)
-        run.runner.limit(NAME, 3e6)
+        run.state(NAME).limit(3e6)
         await asyncio.sleep(0.01)
         runtime.tell(job, "moved", bytes=5)
         runtime.exit(job, success=True, code=0)
         return 0
 
-    await run.runner.measure(NAME, UNMEASURED)
+    await run.runner.measure(run.state(NAME), UNMEASURED)
     await execute(run, FakeConnector(act))
-    await run.runner.end(NAME, succeeded=True)
+    await run.runner.end(run.state(NAME), succeeded=True)
     assert [spec["limit"] for spec in runtime.specs.values()] == [
         {"direction": "write", "path": "/out", "expected": 1_000_000}
     ]
@@ -217,6 +214,6 @@ async def test_the_next_attempt_of_a_job_that_streams_is_told() -> None:
     runtime = FakeRuntime("here")
     run = FakeRun(LIMITED, here=runtime)
     for _ in range(2):
-        with run.runner.running(NAME, await runtime.create_job(NAME), JobSpec(name=NAME)):
-            pass
+        with run.runner.running(run.state(NAME), await runtime.create_job(NAME), JobSpec(name=NAME)):
+            run.runner.connector(run.state(NAME), FakeConnector(at_once))
     assert run.rates.told == [(NAME, "repeated")]

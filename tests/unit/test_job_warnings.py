@@ -7,6 +7,7 @@ import pytest
 from streamflow_io.run import job_warnings
 from streamflow_io.run.job_warnings import JobWarnings
 from streamflow_io.runtime.protocol import EVENT, WarningEvent
+from tests.jobs import job_state
 
 
 def warning(message: str, **fields: str) -> WarningEvent:
@@ -15,17 +16,19 @@ def warning(message: str, **fields: str) -> WarningEvent:
     return event
 
 
-def test_once_for_each_step_and_input(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_once_for_each_step_and_input(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(job_warnings.logger, "warning", said.append)
     warnings = JobWarnings()
     for number in range(1000):
         for _ in range(2):  # it was tried again
-            warnings.tell(f"/a/b/0.{number}", warning(f"it asks for /tmp/{number}", input=f"/w/0.{number}", port="out"))
-    warnings.tell("/a/b/0.3", warning("it asks for /tmp/o", input="/w/0.3", port="log"))
-    warnings.tell("/c/0", warning("it asks for /tmp/c", input="/w/0.0", port="out"))
+            warnings.event(
+                job_state(f"/a/b/0.{number}"), warning(f"it asks for /tmp/{number}", input=f"/w/0.{number}", port="out")
+            )
+    warnings.event(job_state("/a/b/0.3"), warning("it asks for /tmp/o", input="/w/0.3", port="log"))
+    warnings.event(job_state("/c/0"), warning("it asks for /tmp/c", input="/w/0.0", port="out"))
     for number in range(2):
-        warnings.tell(f"/c/{number}", warning("no inotify"))
+        warnings.event(job_state(f"/c/{number}"), warning("no inotify"))
     assert said == [
         "Job /a/b/0.0: it asks for /tmp/0",
         "Job /a/b/0.3: it asks for /tmp/o",
@@ -33,19 +36,21 @@ def test_once_for_each_step_and_input(monkeypatch: pytest.MonkeyPatch) -> None:
         "Job /c/0: no inotify",
     ]
     said.clear()
-    warnings.close()
-    warnings.close()
+    await warnings.run_closed()
+    await warnings.run_closed()
     assert said == [
         "999 more jobs of /a/b, as one before: it asks for /tmp/0",
         "1 more job of /c, as one before: no inotify",
     ]
 
 
-def test_that_there_is_no_gate_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_that_there_is_no_gate_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(job_warnings.logger, "warning", said.append)
     warnings = JobWarnings()
     for step in ("/a", "/b"):
-        warnings.tell(f"{step}/0", warning("no gate (EPERM): the command starts when all that it reads is committed"))
-    warnings.close()
+        warnings.event(
+            job_state(f"{step}/0"), warning("no gate (EPERM): the command starts when all that it reads is committed")
+        )
+    await warnings.run_closed()
     assert said == ["Job /a/0: no gate (EPERM): the command starts when all that it reads is committed"]

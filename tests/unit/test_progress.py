@@ -8,6 +8,7 @@ import itertools
 from streamflow_io.run.progress import Progress
 from streamflow_io.runtime.protocol import FedEvent
 from streamflow_io.telemetry.records import ProgressRecord
+from tests.jobs import job_state
 
 
 def fed(size: int, at: float, stalled: bool = False) -> FedEvent:
@@ -34,33 +35,33 @@ class Shown:
 
 async def test_the_rate_is_that_of_the_last_moments() -> None:
     shown = Shown()
-    progress = Progress(shown)
-    progress.reads("/b/0", "s", "/a/0", "/a/out", "/b/in")
+    progress, job = Progress(shown), job_state("/b/0")
+    progress.reads(job, "s", "/a/0", "/a/out", "/b/in")
     assert (await shown.next()).streams[0].rate is None
     # The clock of the node is another one.
-    progress.fed("/b/0", fed(1_000_000, 5000.0))
-    progress.fed("/b/0", fed(5_000_000, 5002.0))
+    progress.fed(job, fed(1_000_000, 5000.0))
+    progress.fed(job, fed(5_000_000, 5002.0))
     stream = (await shown.next()).streams[0]
     assert (stream.bytes, stream.rate, stream.input, stream.output) == (5_000_000, 2_000_000.0, "/b/in", "/a/out")
-    progress.fed("/b/0", fed(5_000_000, 5003.0, stalled=True))
+    progress.fed(job, fed(5_000_000, 5003.0, stalled=True))
     record = await shown.next()
     assert (record.streams[0].rate, record.streams[0].waits) == (0.0, "producer")
     assert record.streams[0].since >= stream.since
-    progress.ended("/b/0", "s")
+    progress.ended(job, "s")
     assert (await shown.next()).streams == ()
     progress.close()
 
 
 async def test_what_jobs_wait_for_is_counted_by_step() -> None:
     shown = Shown()
-    progress = Progress(shown)
-    for number in range(3):
-        progress.waits(f"/b/0.{number}", "cores")
-    progress.waits("/b/0.1", "storage")
-    progress.waits("/b/0.2", None)
+    progress, jobs = Progress(shown), [job_state(f"/b/0.{number}") for number in range(3)]
+    for job in jobs:
+        progress.waits(job, "cores")
+    progress.waits(jobs[1], "storage")
+    progress.waits(jobs[2], None)
     assert (await shown.next()).waiting == {"/b": {"cores": 1, "storage": 1}}
-    for number in range(3):
-        progress.job_ended(f"/b/0.{number}")
+    for job in jobs:
+        progress.job_ended(job)
     assert (await shown.next()).waiting == {}
     progress.close()
 
@@ -69,10 +70,10 @@ async def test_it_is_told_seldom_and_of_so_many_streams_only() -> None:
     shown = Shown()
     progress = Progress(shown)
     for number in range(1000):
-        progress.reads(f"/b/0.{number}", "s", "/a/0", "/a/out", None)
+        progress.reads(job_state(f"/b/0.{number}"), "s", "/a/0", "/a/out", None)
         await asyncio.sleep(0)
     await shown.next()
-    progress.waits("/c/0", "cores")
+    progress.waits(job_state("/c/0"), "cores")
     record = await shown.next()
     assert len(record.streams) + record.more == 1000
     assert len(record.streams) == 200

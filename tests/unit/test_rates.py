@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from streamflow.core.workflow import Token
+from streamflow.core.workflow import Status, Token
 from streamflow.workflow.token import FileToken
 
 from streamflow_io.admission.demand import Capacity
@@ -71,7 +71,7 @@ async def test_a_job_is_told_how_fast_it_may_move(making: Making) -> None:
     assert (record.job, record.rate, record.reason) == ("/save/0", pytest.approx(100 / 9.5), "strategy")
     driver.end(5, "/save/0", used=usage(1.2, 4.9, SIZE))
     driver.end(20, "/compute/0")
-    told = driver.close()["/save/0"]
+    told = (await driver.close())["/save/0"]
     assert (told.limit, told.rule, told.required) == (pytest.approx(100 / 9.5), "within", BEGIN + 11)
 
 
@@ -86,7 +86,7 @@ async def test_what_has_no_rate(making: Making, limits: bool, fields: dict[str, 
     driver.end(30, "/save/0")
     assert driver.rates == []
     driver.end(40, "/compute/0")
-    told = driver.close()["/save/0"]
+    told = (await driver.close())["/save/0"]
     assert (told.limit, told.rule) == (None, "within" if fields else "end")
 
 
@@ -97,7 +97,7 @@ async def test_limits_end_when_no_job_computes_any_more(making: Making) -> None:
     driver.submit(1, "/save/0", file("/out/compute/0/file"))
     driver.end(2, "/compute/0")
     assert rate(driver, "/save/0") is not None, "another one computes"
-    driver.end(3, "/other/0", status="failed")
+    driver.end(3, "/other/0", status=Status.FAILED)
     assert rate(driver, "/save/0") is not None, "the next one may be about to be submitted"
     driver.more_jobs = False
     driver.submit(4, "/save/1", file("/input"))
@@ -123,9 +123,9 @@ async def test_what_was_moved_counts(making: Making, monkeypatch: pytest.MonkeyP
     driver.submit(0, "/compute/0")
     driver.submit(1, "/save/0", file("/out/compute/0/file"))
     monkeypatch.setattr(rates.time, "time", lambda: BEGIN + 6)
-    driver.adapter.moved("/save/0", 10 * MB)
+    driver.adapter.moved(driver.jobs["/save/0"], 10 * MB)
     assert rate(driver, "/save/0") == pytest.approx(90 / 4.75)
-    driver.adapter.repeated("/save/0")
+    driver.adapter.repeated(driver.jobs["/save/0"])
     assert rate(driver, "/save/0") is None
 
 

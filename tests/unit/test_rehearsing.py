@@ -19,6 +19,7 @@ from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.proofs import Proof, RememberedProofs
 from streamflow_io.run import rehearsals as module
 from streamflow_io.run.attempts import StreamingJobs
+from streamflow_io.run.jobs import JobState
 from streamflow_io.run.programs import Programs
 from streamflow_io.run.rehearsal import Rehearsal
 from streamflow_io.run.rehearsal_rules import Finding, unknown
@@ -133,7 +134,9 @@ class Stage:
         each = SimpleNamespace(name=f"/{step}", command=command, output_connectors={})
         value = {"class": "File", "path": "/f", "basename": "f", "size": size}
         job = Job(f"/{step}/0", 0, {}, "/in", "/out", "/tmp")
-        self.rehearsals.placed(job.name, [self.host])
+        state = JobState(job)
+        state.places = [self.host]
+        self.rehearsals.placed(state)
         inputs: dict[str, Token] = {"text": File(value), "option": Token(option)}
         runtime = runtime or Runtime(is_here=True)
         self.rehearsals.begins(cast(Any, each), job, cast(Any, runtime), inputs)
@@ -143,11 +146,11 @@ class Stage:
         """It has ended well."""
         exit_event = ExitEvent(job="0", time=0, event="exit", success=True, reason="exited", started=0, ended=seconds)
         self.rehearsals.succeeded(job, {}, exit_event)
-        self.rehearsals.ended(job)
+        self.rehearsals.attempt_ended(job)
         await self.account(taken)
 
     async def fails(self, job: Job) -> None:
-        self.rehearsals.ended(job)
+        self.rehearsals.attempt_ended(job)
         await settled()
 
     async def account(self, cores: float, memory: float = 0) -> None:

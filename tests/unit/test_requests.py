@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from streamflow.core.workflow import Job, Token
+from streamflow.core.workflow import Job, Status, Token
 from streamflow.workflow.combinator import LoopCombinator
 from streamflow.workflow.step import LoopCombinatorStep
 from streamflow.workflow.token import ListToken
 
-from streamflow_io.admission.demand import Capacity
+from streamflow_io.admission.demand import Capacity, Grant, Placement
 from streamflow_io.bandwidth.windows import Windows
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, StreamEdge
+from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StreamingRule
 from streamflow_io.learned.windows import RememberedWindows
 from streamflow_io.run import requests
+from streamflow_io.run.jobs import Jobs, JobState
 from streamflow_io.run.plan import Plan
 from streamflow_io.run.rates import Rates, storages_of_steps
 from streamflow_io.run.requests import Requests
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
-from streamflow_io.telemetry.records import AdmittedRecord, EndedRecord, Record, RequestRecord, StartedRecord, Usage
+from streamflow_io.runtime.node_runtime import NodeJob
+from streamflow_io.runtime.protocol import ExitEvent
+from streamflow_io.runtime.protocol import Usage as NodeUsage
+from streamflow_io.telemetry.records import Record, RequestRecord, Usage
+from tests.jobs import allocation
 from tests.telemetry import BEGIN, usage
 
 SIZE = 40_000_000
+DISK = StorageConfig(name="disk", path="/", write=100)
 HINTS = {
     path: StepAnnotations(path, io_task=Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("a")) if is_io else None)
     for path, is_io in (
@@ -57,7 +65,6 @@ class Driver:
         plan_of_run, windows = Plan(workflow, {}, annotations={**HINTS, **(hints or {})}, **plan), Windows()
         self.capacity: Capacity | None = Capacity(100_000_000, True, 8, 8)
         self.more_jobs = True
-        self.rates: list[tuple[str, float | None]] = []
         self.adapter = Rates(
             plan_of_run,
             limits,
@@ -69,37 +76,50 @@ class Driver:
             ),
             lambda place, way: self.capacity,
             lambda step: 0,
-            lambda job, rate: self.rates.append((job, rate)),
             lambda step: self.more_jobs,
             self.records.append,
         )
-        self.requests = Requests(plan_of_run, windows, self.adapter)
-        self.jobs: dict[str, Job] = {}
-        self.told: list[RequestRecord] = []
+        self.requests = Requests(plan_of_run, windows, self.adapter, self.records.append)
+        self.bus = Jobs(plan_of_run.annotations, [self.requests])
+        self.jobs: dict[str, JobState] = {}
+        self.rates: list[tuple[str, float | None]] = []
 
     def submit(self, at: float, name: str, *inputs: Token | str) -> None:
         """A job reads files, which are named by their paths, and other tokens; its output directory is its name."""
         self.now = at
         tokens = {str(n): Token(file_value(one)) if isinstance(one, str) else one for n, one in enumerate(inputs)}
-        job = self.jobs[name] = Job(name, 0, tokens, None, None, None)
-        self.requests.submitted(job)
-        job.output_directory = f"/out{name}"
-        of = {"job": name, "step": name.rpartition("/")[0], "location": "here"}
-        self._tell(AdmittedRecord(time=BEGIN + at, storage="disk", running=1, **of))
-        self._tell(StartedRecord(time=BEGIN + at, **of))
+        job = self.jobs[name] = self.bus.new(Job(name, 0, tokens, None, None, None))
+        limit = partial(self._limit, name)
+        job.node_job = cast(NodeJob, SimpleNamespace(limit=limit))
+        self.bus.submitted(job, BEGIN + at)
+        job.job.output_directory = f"/out{name}"
+        job.keep(Grant(name, job.step, Placement("pool", DISK), ("here",), 1, None, None))
+        self.bus.placed(job, allocation(name), (), 1.0)
+        self.bus.running(job, BEGIN + at)
 
-    def end(self, at: float, name: str, status: str = "completed", used: Usage | None = None) -> None:
+    def end(self, at: float, name: str, status: Status = Status.COMPLETED, used: Usage | None = None) -> None:
         self.now = at
-        fields = {"time": BEGIN + at, "job": name, "step": name.rpartition("/")[0], "status": status}
-        self._tell(EndedRecord.model_validate({**fields, "usage": used or usage(at - 1, at, SIZE)}))
+        job, used = self.jobs[name], used or usage(at - 1, at, SIZE)
+        job.exit = ExitEvent(
+            job="1",
+            time=0,
+            event="exit",
+            success=True,
+            reason="exited",
+            started=used.started,
+            ended=used.ended,
+            usage=NodeUsage(wchar=used.bytes_written, rchar=used.bytes_read),
+        )
+        self.bus.ended(job, status, BEGIN + at)
 
-    def _tell(self, record: Record) -> None:
-        self.told += self.requests.told(record)
+    def _limit(self, job: str, rate: float | None, stream: str | None) -> None:
+        self.rates.append((job, rate))
 
-    def close(self) -> dict[str, RequestRecord]:
-        self.told += self.requests.close()
-        assert len({one.job for one in self.told}) == len(self.told)
-        return {one.job: one for one in self.told}
+    async def close(self) -> dict[str, RequestRecord]:
+        await self.requests.run_closed()
+        told = [record for record in self.records if isinstance(record, RequestRecord)]
+        assert len({one.job for one in told}) == len(told)
+        return {one.job: one for one in told}
 
 
 @pytest.fixture
@@ -124,7 +144,7 @@ def loop_combinator(entered: str) -> LoopCombinatorStep:
     return step
 
 
-def test_it_is_ready_when_the_last_of_what_it_reads_is_there(driver: Driver) -> None:
+async def test_it_is_ready_when_the_last_of_what_it_reads_is_there(driver: Driver) -> None:
     driver.submit(0, "/compute/0.0")
     driver.submit(0, "/compute/0.1")
     driver.end(3, "/compute/0.0")
@@ -132,79 +152,79 @@ def test_it_is_ready_when_the_last_of_what_it_reads_is_there(driver: Driver) -> 
     both = ListToken([Token(file_value(f"/out/compute/0.{n}/deep/file")) for n in (0, 1)])
     driver.submit(9, "/save/0", both, "/input/of/the/workflow")
     driver.end(11, "/save/0")
-    found = driver.close()["/save/0"]
+    found = (await driver.close())["/save/0"]
     assert (found.ready, found.started, found.ended) == (BEGIN + 5, BEGIN + 10, BEGIN + 11)
     assert (found.storage, found.direction, found.bytes, found.estimate) == ("disk", "write", SIZE, False)
     # Nobody computes any more.
     assert (found.required, found.rule) == (BEGIN + 5, "exposed")
 
 
-def test_what_has_not_ended_yet_is_there_now(driver: Driver) -> None:
+async def test_what_has_not_ended_yet_is_there_now(driver: Driver) -> None:
     """Its outputs are with others just before it is told that it has ended."""
     driver.submit(0, "/compute/0")
     driver.submit(3, "/save/0", "/out/compute/0/file")
     driver.end(3.1, "/compute/0")
     driver.end(4, "/save/0")
-    assert driver.close()["/save/0"].ready == BEGIN + 3
+    assert (await driver.close())["/save/0"].ready == BEGIN + 3
 
 
-def test_without_a_job_before_it_is_ready_when_it_is_submitted(driver: Driver) -> None:
+async def test_without_a_job_before_it_is_ready_when_it_is_submitted(driver: Driver) -> None:
     driver.submit(2, "/save/0", "/input")
     driver.end(4, "/save/0")
-    found = driver.close()["/save/0"]
+    found = (await driver.close())["/save/0"]
     assert (found.ready, found.estimate) == (BEGIN + 2, True)
 
 
-def test_a_further_attempt_of_a_job_has_a_directory_of_its_own(driver: Driver) -> None:
+async def test_a_further_attempt_of_a_job_has_a_directory_of_its_own(driver: Driver) -> None:
     driver.submit(0, "/compute/0")
     driver.end(3, "/compute/0")
     driver.submit(9, "/save/0", "/out/compute/0-2/file")
     driver.end(11, "/save/0")
-    assert driver.close()["/save/0"].ready == BEGIN + 3
+    assert (await driver.close())["/save/0"].ready == BEGIN + 3
 
 
-def test_a_job_that_reads_it_waits_from_when_all_else_was_there(driver: Driver) -> None:
+async def test_a_job_that_reads_it_waits_from_when_all_else_was_there(driver: Driver) -> None:
     driver.submit(0, "/compute/0")
     driver.submit(0, "/save/0", "/input")
     driver.end(4, "/save/0")
     driver.end(6, "/compute/0")
     driver.submit(8, "/other/0", "/out/save/0/file", "/out/compute/0/file")
-    found = driver.close()["/save/0"]
+    found = (await driver.close())["/save/0"]
     assert (found.required, found.rule) == (BEGIN + 6, "need")
 
 
-def test_who_reads_the_stream_of_an_io_task_waits_at_once(driver: Driver) -> None:
+async def test_who_reads_the_stream_of_an_io_task_waits_at_once(driver: Driver) -> None:
     driver.submit(1, "/save/0", "/input")
     driver.submit(2, "/other/0", StreamToken(file_value("/anywhere"), StreamSource("/save/0", "out", "file")))
     driver.end(5, "/save/0")
-    found = driver.close()["/save/0"]
+    found = (await driver.close())["/save/0"]
     assert (found.required, found.rule) == (BEGIN + 1, "exposed")
 
 
-def test_jobs_of_streamflow_wait_for_nothing(driver: Driver) -> None:
+async def test_jobs_of_streamflow_wait_for_nothing(driver: Driver) -> None:
     driver.submit(0, "/compute/0")
     driver.submit(0, "/save/0", "/input")
     driver.end(2, "/save/0")
     driver.submit(2, "/result-collector/0", "/out/save/0/file")
     driver.end(9, "/compute/0")
-    found = driver.close()["/save/0"]
+    found = (await driver.close())["/save/0"]
     assert (found.required, found.rule) == (BEGIN + 9, "end")
 
 
-def test_all_iterations_of_a_loop_are_a_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_iterations_of_a_loop_are_a_channel(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver(monkeypatch, steps={"/loop-loop-combinator": loop_combinator("0.7")})
     for iteration in range(3):
         driver.submit(5 * iteration, f"/loop/save/0.7.{iteration}.3", "/input")
         driver.end(5 * iteration + 1, f"/loop/save/0.7.{iteration}.3")
     driver.submit(20, "/save/0.7", "/input")
     driver.end(21, "/save/0.7")
-    found = driver.close().values()
+    found = (await driver.close()).values()
     assert [one.channel for one in found] == [*["/loop/save/0.7.*.3"] * 3, "/save/0.7"]
     assert [(one.phase, one.rule) for one in found][:2] == [(0, "next"), (1, "next")]
 
 
 @pytest.mark.parametrize(("streams", "ready", "channel"), [(True, 2, "/save of /compute/0"), (False, 6, "/save/0.1")])
-def test_what_is_delivered_at_commit(
+async def test_what_is_delivered_at_commit(
     monkeypatch: pytest.MonkeyPatch, streams: bool, ready: float, channel: str
 ) -> None:
     edges = (edge("/compute", "/save", by_element=True),)
@@ -215,11 +235,11 @@ def test_what_is_delivered_at_commit(
     driver.end(6, "/compute/0")
     driver.submit(8, "/save/0.1", "/out/compute/0/file")
     driver.end(9, "/save/0.1")
-    found = driver.close()["/save/0.1"]
+    found = (await driver.close())["/save/0.1"]
     assert (found.ready, found.channel) == (BEGIN + ready, channel)
 
 
-def test_values_of_other_jobs_make_it_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_values_of_other_jobs_make_it_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     value = Route(Output("/compute", "n", OutputKind.OTHER), (), Input("/save", "n"))
     driver = Driver(monkeypatch, routes=(value,))
     driver.submit(0, "/compute/0")
@@ -227,11 +247,14 @@ def test_values_of_other_jobs_make_it_an_estimate(monkeypatch: pytest.MonkeyPatc
     for job in ("/save/0", "/loop/save/0"):
         driver.submit(5, job, "/out/compute/0/file")
         driver.end(6, job)
-    assert {job: one.estimate for job, one in driver.close().items()} == {"/save/0": True, "/loop/save/0": False}
+    assert {job: one.estimate for job, one in (await driver.close()).items()} == {
+        "/save/0": True,
+        "/loop/save/0": False,
+    }
 
 
 @pytest.mark.parametrize("hop", ["/loop-loop-combinator", "/loop/n-back-propagation-transformer"])
-def test_values_that_go_round_in_a_loop(monkeypatch: pytest.MonkeyPatch, hop: str) -> None:
+async def test_values_that_go_round_in_a_loop(monkeypatch: pytest.MonkeyPatch, hop: str) -> None:
     """Who reads a file of its own iteration has them; who reads one of the iteration before may wait for them."""
     value = Route(Output("/loop/compute", "n", OutputKind.OTHER), (Hop(hop, "n", HopKind.LOOP),), Input("/", "n"))
     driver = Driver(monkeypatch, routes=(value,), steps={"/loop-loop-combinator": loop_combinator("0")})
@@ -241,25 +264,25 @@ def test_values_that_go_round_in_a_loop(monkeypatch: pytest.MonkeyPatch, hop: st
     for job, source in (("0.1", "0.1"), ("0.2", "0.1")):
         driver.submit(20, f"/loop/save/{job}", f"/out/loop/compute/{source}/file")
         driver.end(22, f"/loop/save/{job}")
-    assert [one.estimate for one in driver.close().values()] == [False, True]
+    assert [one.estimate for one in (await driver.close()).values()] == [False, True]
 
 
-def test_a_repeated_job_counts_once(driver: Driver) -> None:
+async def test_a_repeated_job_counts_once(driver: Driver) -> None:
     driver.submit(0, "/compute/0")
     driver.submit(1, "/save/0", "/input")
-    driver.end(2, "/save/0", status="failed")
+    driver.end(2, "/save/0", status=Status.FAILED)
     driver.submit(3, "/save/0", "/input")
     driver.end(4, "/save/0")
     driver.end(9, "/compute/0")
-    found = driver.close()
+    found = await driver.close()
     assert found.keys() == {"/save/0"}
     assert (found["/save/0"].ready, found["/save/0"].started) == (BEGIN + 1, BEGIN + 3)
 
 
-def test_the_clock_of_a_node_may_be_another(driver: Driver) -> None:
+async def test_the_clock_of_a_node_may_be_another(driver: Driver) -> None:
     driver.submit(0, "/compute/0")
     driver.submit(1, "/save/0", "/input")
     driver.end(5, "/save/0", used=usage(1000, 1003, SIZE))
     driver.end(9, "/compute/0")
-    found = driver.close()["/save/0"]
+    found = (await driver.close())["/save/0"]
     assert (found.started, found.ended) == (BEGIN + 2, BEGIN + 5)

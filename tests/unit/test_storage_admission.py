@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 
 import pytest
 from streamflow.core.deployment import DeploymentConfig, Target
 from streamflow.core.scheduling import AvailableLocation, Hardware
-from streamflow.core.workflow import Job
+from streamflow.core.workflow import Status
+from streamflow.scheduling.scheduler import JobAllocation
 
-from benchmarks.driver_parts import STEP, Cluster, io_task_admission, job, target
+from benchmarks.driver_parts import Cluster, io_task_admission, job, target
 from streamflow_io.admission.admission import Admission
 from streamflow_io.admission.demand import READ_SESSIONS, Capacity, Demand, Grant, Placement, Request
 from streamflow_io.admission.observations import Observation
 from streamflow_io.bandwidth.pacing import Place
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.run.jobs import JobState
+from streamflow_io.run.storage_admission import StorageAdmission
 
 
 @pytest.fixture
@@ -42,6 +45,12 @@ async def test_locations_are_told_when_they_change(told: list[list[str]]) -> Non
     cluster.resize(3)
     await admission.admit(job(3), [target()])
     assert told[1:] == [["cluster/node00000", "cluster/node00001", "cluster/node00002"]]
+
+
+def place(admission: StorageAdmission, job: JobState, target: Target, places: Sequence[AvailableLocation]) -> None:
+    """StreamFlow gives a job its locations."""
+    job.allocation, job.places = JobAllocation(job.name, target, [], Status.FIREABLE, Hardware()), places
+    admission.placed(job)
 
 
 HOST = AvailableLocation("host1", "one", "host1", hardware=Hardware(2, 1000))
@@ -73,16 +82,17 @@ def contained(locations: int = 1) -> Target:
 async def test_containers_share_the_executors_of_their_host() -> None:
     cluster = Containers()
     admission = io_task_admission(cluster)
-    for number in range(EXECUTORS):
-        await asyncio.wait_for(admission.admit(job(number), [[BESIDE, contained()][number % 2]]), 1)
+    jobs = [job(number) for number in range(EXECUTORS)]
+    for number, each in enumerate(jobs):
+        await asyncio.wait_for(admission.admit(each, [[BESIDE, contained()][number % 2]]), 1)
     waiting = asyncio.create_task(admission.admit(job(EXECUTORS), [contained()]))
     await asyncio.sleep(0.01)
     assert not waiting.done()
     first, second = (await cluster.get_available_locations("tool")).values()
-    assert all(admission.may_start(f"{STEP}/0.1", contained(), location) for location in (first, second))
-    assert not admission.may_start(f"{STEP}/0.1", BESIDE, HOST)
-    admission.start(f"{STEP}/0.1", contained(), [second])
-    admission.release(f"{STEP}/0.1", None)
+    assert all(admission.may_start(jobs[1], contained(), location) for location in (first, second))
+    assert not admission.may_start(jobs[1], BESIDE, HOST)
+    place(admission, jobs[1], contained(), [second])
+    admission.ended(jobs[1])
     await asyncio.wait_for(waiting, 1)
 
 
@@ -90,13 +100,14 @@ async def test_a_job_of_two_containers_takes_of_their_host_once() -> None:
     cluster = Containers()
     admission = io_task_admission(cluster)
     both = contained(2)
-    for number in range(EXECUTORS):
-        await asyncio.wait_for(admission.admit(job(number), [both]), 1)
-        admission.start(f"{STEP}/0.{number}", both, (await cluster.get_available_locations("tool")).values())
+    jobs = [job(number) for number in range(EXECUTORS)]
+    for each in jobs:
+        await asyncio.wait_for(admission.admit(each, [both]), 1)
+        place(admission, each, both, [*(await cluster.get_available_locations("tool")).values()])
     waiting = asyncio.create_task(admission.admit(job(EXECUTORS), [both]))
     await asyncio.sleep(0.01)
     assert not waiting.done()
-    admission.release(f"{STEP}/0.0", None)
+    admission.ended(jobs[0])
     await asyncio.wait_for(waiting, 1)
 
 
@@ -131,7 +142,7 @@ async def test_a_chunk_that_ends_wakes_jobs_that_lacked_its_bandwidth() -> None:
     """No job of StreamFlow has ended, so that nobody else would."""
     woken: list[bool] = []
     cluster = Cluster(1)
-    admission = io_task_admission(cluster, is_io_task=False, wake=lambda: woken.append(True))
+    admission = io_task_admission(cluster, wake=lambda: woken.append(True))
     pool = await admission.locate(target())
     storage = StorageConfig(name="ssd", path="/", scope="node", write=1000)
     demand = Demand(READ_SESSIONS, True, StaticConstraint(1000), "write", (Placement(pool, storage),))
@@ -141,38 +152,40 @@ async def test_a_chunk_that_ends_wakes_jobs_that_lacked_its_bandwidth() -> None:
     await asyncio.sleep(0)
     admission.end_reader(f"{READ_SESSIONS}/1.1", None)
     assert (len(granted), woken) == (1, [])
-    await admission.admit(job(0), [target()])
+    waiting = job(0, is_io_task=False)
+    await admission.admit(waiting, [target()])
     (location,) = (await cluster.get_available_locations()).values()
-    assert not admission.may_start(f"{STEP}/0.0", target(), location)
+    assert not admission.may_start(waiting, target(), location)
     admission.end_reader(granted[0].job, None)
     assert woken == [True]
-    assert admission.may_start(f"{STEP}/0.0", target(), location)
+    assert admission.may_start(waiting, target(), location)
 
 
 class Required:
     """Jobs with `storageBW: required`; those with an odd number are small."""
 
-    def spacing(self, job: Job, bandwidth: float, executors: int) -> StaticConstraint | None:
+    def spacing(self, job: JobState, bandwidth: float, executors: int) -> StaticConstraint | None:
         assert (bandwidth, executors) == (1000, 64)
         return StaticConstraint(600) if int(job.name[-1]) % 2 else None
 
-    def due(self, job: Job) -> float | None:
+    def due(self, job: JobState) -> float | None:
         return -float(job.name[-1])
 
 
 async def test_what_is_required_takes_an_executor_and_no_bandwidth_unless_it_is_small() -> None:
     cluster = Cluster(1)
-    admission = io_task_admission(cluster, storage_bw="required", required=Required())
+    admission = io_task_admission(cluster, required=Required())
+    jobs = [job(number, storage_bw="required") for number in range(6)]
     for number in (0, 2, 4, 1):
-        await asyncio.wait_for(admission.admit(job(number), [target()]), 1)
+        await asyncio.wait_for(admission.admit(jobs[number], [target()]), 1)
     place = Place("ssd", "cluster/node00000")
     assert admission.capacity(place, "write") == Capacity(400_000_000, False, 64, 60)
     assert admission.capacity(Place(None, place.location), "write") is None
-    waiting = {number: asyncio.create_task(admission.admit(job(number), [target()])) for number in (3, 5)}
+    waiting = {number: asyncio.create_task(admission.admit(jobs[number], [target()])) for number in (3, 5)}
     await asyncio.sleep(0.01)
     assert not any(task.done() for task in waiting.values())
-    admission.release(f"{STEP}/0.1", None)
+    admission.ended(jobs[1])
     await asyncio.wait_for(waiting[5], 1)
     assert not waiting[3].done(), "it is needed later"
-    admission.release(f"{STEP}/0.5", None)
+    admission.ended(jobs[5])
     await asyncio.wait_for(waiting[3], 1)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
-from streamflow.core.workflow import Job
+from streamflow.core.workflow import Status
 
 from streamflow_io.learned.windows import RememberedWindows
 from streamflow_io.run.attempts import Attempt
 from streamflow_io.run.stream_rates import StreamRates
+from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import CommittedEvent, Event, InputStream, JobSpec, PhaseEvent
-from streamflow_io.telemetry.records import EndedRecord
-from tests.streaming_fakes import commit, stream_token
+from tests.jobs import job_state
+from tests.streaming_fakes import FakeRuntime, commit, stream_token
 
 MB = 10**6
 
@@ -26,23 +29,26 @@ class Run:
     def __init__(self, path: Path) -> None:
         self.told: list[float | None] = []
         remembered = RememberedWindows(path, {"/a/out": "a1"}, {"/a/out": "stream of out"})
-        self.rates = StreamRates(True, remembered, lambda _job, _stream, rate: self.told.append(rate), lambda _: None)
+        self.rates = StreamRates(True, remembered, lambda _: None)
         self.attempt = Attempt("/a/0", 1, PurePosixPath("/a"))
-        self.rates.submitted(Job("/a/0", 1, {}, "/in", "/a", "/tmp"))
+        self.producer, self.reader = job_state("/a/0"), job_state("/b/0")
+        self.reader.node_job = cast(NodeJob, SimpleNamespace(limit=lambda rate, _: self.told.append(rate)))
+        self.rates.submitted(self.producer)
 
     def open(self) -> float | None:
         """/b/0 begins to read: how fast it is fed at first."""
         token = stream_token(bandwidth="required(direct,1)")
-        self.rates.opened("/b/0", {"file": token}, {"0": (token, self.attempt)})
+        self.rates.opened(self.reader, {"file": token}, {"0": (token, self.attempt)})
         place = {"path": "/a/out.txt", "events": "/a/events", "target": {"fifo": "/b/fifo"}}
         stream = InputStream(name="/a/0", port="out", id="0", **place)
-        (asked,) = self.rates.asked(JobSpec(name="/b/0", inputs=(stream,))).inputs
+        spec = JobSpec(name="/b/0", inputs=(stream,))
+        (asked,) = self.rates.starting(self.reader, spec, FakeRuntime("here")).inputs
         assert isinstance(asked, InputStream)
         return None if asked.limit is None else asked.limit.rate
 
     def happened(self, *events: Event) -> None:
         for event in events:
-            self.rates.happened("/a/0", event)
+            self.rates.event(self.producer, event)
 
     def burst(self, number: int, ago: float) -> None:
         """The n-th burst, which has begun so many seconds ago."""
@@ -64,7 +70,8 @@ async def test_a_reader_begins_with_the_rate_that_was_found_before_it_ran(path: 
     assert run.told == [pytest.approx(8 * MB, rel=0.05)]
     # It begins again: what was told the first attempt the next one does not know.
     assert run.open() == pytest.approx(8 * MB, rel=0.05)
-    run.rates.told(EndedRecord(time=50.0, job="/b/0", step="/b", status="completed"))
+    run.reader.status = Status.COMPLETED
+    run.rates.ended(run.reader)
 
 
 async def test_the_next_run_begins_with_what_the_run_before_has_learned(path: Path) -> None:
@@ -72,7 +79,7 @@ async def test_the_next_run_begins_with_what_the_run_before_has_learned(path: Pa
     run.open()
     for number in range(3):
         run.burst(number, 25 - 10 * number)
-    await run.rates.close()
+    await run.rates.run_closed()
     assert Run(path).open() == pytest.approx(2 * MB, rel=0.01)
     # A file that is complete has no bursts.
     complete = Run(path)

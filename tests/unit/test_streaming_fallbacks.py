@@ -23,13 +23,13 @@ from streamflow_io.run.attempts import Attempt, ProducerFailedError, StreamingJo
 from streamflow_io.run.barrier import RewrittenError, check_parts
 from streamflow_io.run.connector import JobConnector
 from streamflow_io.run.inputs import gated_input, input_stream
-from streamflow_io.run.reach import Reach
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.run.transfer import StreamingTransferStep
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import JobSpec, StreamLimit, StreamPart
 from streamflow_io.telemetry.records import FallbackRecord
+from tests.jobs import job_state
 from tests.streaming_fakes import (
     FakeConnector,
     FakeRun,
@@ -70,11 +70,11 @@ async def test_a_location_without_a_runtime_is_told_once(caplog: pytest.LogCaptu
     run = FakeRun(here=FakeRuntime("here"))
     run.places.put("/c/0", "there")
     reach = run.reach
-    assert await reach.runtime("/b/0") is not None
+    assert await reach.runtime(run.state("/b/0")) is not None
     with caplog.at_level(logging.WARNING):
-        assert await reach.runtime("/c/0") is None
-        assert await reach.runtime("/c/0") is None
-        assert not await reach.can_read("/c/0", stream_token(), await attempt_at(FakeRuntime("here")))
+        assert await reach.runtime(run.state("/c/0")) is None
+        assert await reach.runtime(run.state("/c/0")) is None
+        assert not await reach.can_read(run.state("/c/0"), stream_token(), await attempt_at(FakeRuntime("here")))
     (told,) = caplog.messages
     assert "not for this architecture" in told
     assert "site/there" in told
@@ -89,14 +89,16 @@ async def test_who_can_read_what(caplog: pytest.LogCaptureFixture) -> None:
     run.places.put("/c/0", "there")
     reach = run.reach
     attempt = await attempt_at(here)
-    assert await reach.can_read("/b/0", stream_token(), attempt)
-    assert await reach.can_read("/b/0", stream_token(gate="file"), attempt)
-    assert await reach.can_read("/c/0", stream_token(), attempt)
+    assert await reach.can_read(run.state("/b/0"), stream_token(), attempt)
+    assert await reach.can_read(run.state("/b/0"), stream_token(gate="file"), attempt)
+    assert await reach.can_read(run.state("/c/0"), stream_token(), attempt)
     with caplog.at_level(logging.WARNING):
-        assert not await reach.can_read("/c/0", stream_token(gate="file"), attempt)
+        assert not await reach.can_read(run.state("/c/0"), stream_token(gate="file"), attempt)
         there.obstacles["here"] = "connection refused"
-        assert not await run.new_reach({"here": here, "there": there}).can_read("/c/0", stream_token(), attempt)
-        assert not await reach.can_read("/c/0", stream_token(), Attempt("/a/0", 1, OUT))
+        assert not await run.new_reach({"here": here, "there": there}).can_read(
+            run.state("/c/0"), stream_token(), attempt
+        )
+        assert not await reach.can_read(run.state("/c/0"), stream_token(), Attempt("/a/0", 1, OUT))
     assert run.kept_together == 2 * [("/c/0", stream_token().source.job)]
     assert len(caplog.messages) == 2
     assert "connection refused" in caplog.messages[1]
@@ -184,7 +186,9 @@ def reading(name: str = "/b/0") -> Job:
 
 async def transfer(run: FakeRun, location: str, token: Token) -> Token:
     run.places.put("/b/0", location)
-    return await transfer_step(run).transfer(reading(), token)
+    job = reading()
+    run.state(job)
+    return await transfer_step(run).transfer(job, token)
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
@@ -208,6 +212,7 @@ async def test_a_reader_that_waits_keeps_no_other_waiting(cancelled: bool, monke
     monkeypatch.setattr(BaseStep, "terminate", terminate)
     step = transfer_step(run)
     for name in ("/b/0", "/b/1"):
+        run.state(name)
         await step._run_transfer(job=reading(name), inputs={}, port_name="x", token=stream_token())
     assert done == ["/b/1"]
     ending = asyncio.create_task(step.terminate(Status.CANCELLED if cancelled else Status.SKIPPED))
@@ -494,8 +499,8 @@ async def test_files_that_cannot_be_read_say_nothing_of_a_link_nor_this_of_them(
 
 def test_what_is_made_for_a_job_is_in_its_work_directory() -> None:
     """Only that is closed to others: a `dockerOutputDirectory` may be a volume that all have."""
-    allocation = SimpleNamespace(target=SimpleNamespace(workdir="/work"))
-    reach = Reach(cast(Any, None), {"/a/0": cast(Any, allocation)}, cast(Any, None), cast(Any, None))
+    reach = FakeRun().reach
     for output, made in [("/work/2", ("/work/1", "/work/2")), ("/data", ("/work/1",)), ("/work", ("/work/1",))]:
-        job = SimpleNamespace(name="/a/0", input_directory="/work/1", output_directory=output)
-        assert reach.made_for(cast(Any, job)) == made
+        job = job_state("/a/0")
+        job.target.workdir, job.job.input_directory, job.job.output_directory = "/work", "/work/1", output
+        assert reach.made_for(job) == made

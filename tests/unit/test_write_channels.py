@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from streamflow.core.workflow import Job
+from streamflow.core.workflow import Status
 
 from streamflow_io.admission.demand import Capacity
 from streamflow_io.bandwidth.pacing import Place
@@ -14,46 +14,51 @@ from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask
 from streamflow_io.run.deployment_sites import Sites
+from streamflow_io.run.jobs import JobState
 from streamflow_io.run.storages import Storages
 from streamflow_io.run.write_channels import WriteChannels
 from streamflow_io.runtime.protocol import EVENT, JobSpec
-from streamflow_io.telemetry.records import EndedRecord
-from tests.streaming_fakes import Places
+from streamflow_io.telemetry.records import Record, RequestRecord
+from tests.jobs import job_state
+from tests.streaming_fakes import FakeRuntime
 
 IO_TASK = Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("write.cwl"))
 DISK: dict[str, Any] = {"name": "disk", "path": "/out", "write": 100}
 MB = 10**6
 
 
-def channels() -> WriteChannels:
-    annotations = {"/compute": StepAnnotations("/compute"), "/save": StepAnnotations("/save", IO_TASK)}
+HINTS = {"/compute": StepAnnotations("/compute"), "/save": StepAnnotations("/save", IO_TASK)}
+COMPUTE = job_state("/compute/0", HINTS["/compute"])
+
+
+def channels(records: list[Record] | None = None) -> WriteChannels:
     config = SchedulerConfig.model_validate({"storages": [DISK]})
-    found = WriteChannels(cast(Any, Places()), annotations, Storages(config.storages, Sites({})))
-    for step in annotations:
-        found.submitted(Job(f"{step}/0", 1, {}, "/in", "/out", "/tmp"))
-    return found
+    return WriteChannels(Storages(config.storages, Sites({})), [].append if records is None else records.append)
+
+
+def asked(found: WriteChannels, job: JobState) -> JobSpec:
+    return found.starting(job, JobSpec(name=job.name), FakeRuntime("here"))
 
 
 def burst(found: WriteChannels, start: float) -> None:
     event = {"event": "phase", "job": "000001-compute-0", "time": start + 0.5, "number": 0, "start": start}
-    found.happened("/compute/0", EVENT.validate_python({**event, "last": start + 0.2, "bytes": 30 * MB, "end": 1}))
+    found.event(COMPUTE, EVENT.validate_python({**event, "last": start + 0.2, "bytes": 30 * MB, "end": 1}))
 
 
 def test_compute_jobs_are_asked_and_io_tasks_are_not() -> None:
     found = channels()
-    asked = found.asked(JobSpec(name="/compute/0"))
-    assert asked.phases is not None
-    assert asked.phases.path == "/out"
-    for name in ("/save/0", "/unknown/0"):
-        assert found.asked(JobSpec(name=name)).phases is None
-    # It has no hints, and is observed.
-    found.submitted(Job("/unknown/0", 1, {}, "/in", "/out", "/tmp"))
-    assert found.asked(JobSpec(name="/unknown/0")).phases is not None
+    phases = asked(found, COMPUTE).phases
+    assert phases is not None
+    assert phases.path == "/out"
+    assert asked(found, job_state("/save/0", HINTS["/save"])).phases is None
+    # The step has no hints, and is observed.
+    assert asked(found, job_state("/unknown/0")).phases is not None
 
 
 def test_a_storage_has_less_while_a_job_writes_there_in_a_rhythm(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = channels()
-    found.asked(JobSpec(name="/compute/0"))
+    told: list[Record] = []
+    found = channels(told)
+    asked(found, COMPUTE)
     here, all_of_it = Place("disk", "here"), Capacity(100 * MB, True, 4, 4)
     assert found.left(None, here, "write") is None
     for start in (0.0, 3.0, 6.0, 9.0):
@@ -66,6 +71,9 @@ def test_a_storage_has_less_while_a_job_writes_there_in_a_rhythm(monkeypatch: py
     assert found.left(all_of_it, here, "read") == all_of_it
     assert found.left(all_of_it, Place("other", "here"), "write") == all_of_it
     assert found.left(Capacity(5 * MB, True, 4, 4), here, "write") == Capacity(0, True, 4, 4)
-    told = found.told(EndedRecord(time=10, job="/compute/0", step="/compute", status="completed"))
-    assert [(one.kind, one.storage, one.rule) for one in told] == [("write", "disk", "exposed")] * 4
+    COMPUTE.status = Status.COMPLETED
+    found.ended(COMPUTE)
+    assert [(one.kind, one.storage, one.rule) for one in told if isinstance(one, RequestRecord)] == [
+        ("write", "disk", "exposed")
+    ] * 4
     assert found.left(all_of_it, here, "write") == all_of_it

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from streamflow.core.scheduling import Hardware
 from streamflow.core.workflow import Job, Status, Token
+from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.token import ListToken
 
 from benchmarks.driver_parts import STEP, Cluster, target
@@ -17,12 +19,12 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.run.deployment_sites import Sites
+from streamflow_io.run.jobs import Jobs
 from streamflow_io.run.storage_admission import StorageAdmission
 from streamflow_io.run.storages import Storages
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime.protocol import ExitEvent, Usage
-from streamflow_io.telemetry.records import EpochRecord
-from tests.streaming_fakes import FakeRun
+from streamflow_io.telemetry.records import EpochRecord, Record
 
 FILE = Token(file_value("/producer/out.txt"))
 WRITTEN, DURATION, IO = 5_000_000, 60.0, 2.5
@@ -65,24 +67,53 @@ def exited(io: float | None) -> ExitEvent:
 
 
 class Driver:
-    """The recorder of a step, told what the run tells it."""
+    """The storages of a run, told what the run tells them.
 
-    def __init__(self) -> None:
-        run = FakeRun(ANNOTATIONS)
-        self.records = run.records
-        self.recorder = run.recorder
+    :ivar records: of the run
+    """
 
-    def observe(self, of: Job, exit_event: ExitEvent | None, status: Status = Status.COMPLETED) -> Observation | None:
-        self.recorder.submitted(of)
-        self.recorder.started(of.name)
-        if exit_event is not None:
-            self.recorder.exited(of.name, exit_event)
-        return self.recorder.ended(of.name, status)
+    def __init__(self, path: Path) -> None:
+        self.records: list[Record] = []
+        # A crowd of one: how long a job took by the driver's clock does not count.
+        config = SchedulerConfig(storages=(StorageConfig(name="disk", path="/", scope="node", write=8),), ioExecutors=1)
+        self.remembered = RememberedLimits(path / "learned.db", {STEP: "a1"})
+        self.admission = StorageAdmission(
+            Cluster(1).context,
+            config,
+            Storages(config.storages, Sites({})),
+            self.remembered,
+            more_jobs=lambda _: False,
+            arrived=lambda _: 1,
+            wake=lambda: None,
+            record=self.records.append,
+        )
+        self.jobs = Jobs(ANNOTATIONS, [self.admission])
+        self.observed: list[Observation | None] = []
+        release = self.admission._admission.release
+
+        def released(job: str, now: float, observation: Observation | None, *args: Any) -> None:
+            self.observed.append(observation)
+            release(job, now, observation, *args)
+
+        self.admission._admission.release = released  # type: ignore[method-assign]
+
+    async def observe(
+        self, of: Job, exit_event: ExitEvent | None, status: Status = Status.COMPLETED
+    ) -> Observation | None:
+        """What the learner is told of a job."""
+        state = self.jobs.new(of, [target()])
+        self.jobs.submitted(state, 0.0)
+        await self.admission.admit(state, [target()])
+        self.jobs.placed(state, JobAllocation(of.name, target(), [], Status.FIREABLE, Hardware()), (), 1.0)
+        self.jobs.running(state, 0.0)
+        state.exit = exit_event
+        self.jobs.ended(state, status, 1.0)
+        return self.observed[-1]
 
 
 @pytest.fixture
-def driver() -> Driver:
-    return Driver()
+def driver(tmp_path: Path) -> Driver:
+    return Driver(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -97,52 +128,33 @@ def driver() -> Driver:
 )
 async def test_the_time_of_a_reader_is_that_in_io(driver: Driver, token: Token) -> None:
     reader = job(0, part=Token(1), file=token)
-    assert driver.observe(reader, exited(IO)) == Observation(IO, WRITTEN)
+    assert await driver.observe(reader, exited(IO)) == Observation(IO, WRITTEN)
     # It may have waited for nothing but its producer.
-    assert driver.observe(reader, exited(0.0)) == Observation(0.0, WRITTEN)
+    assert await driver.observe(reader, exited(0.0)) == Observation(0.0, WRITTEN)
 
 
 async def test_of_a_reader_whose_io_was_not_measured_nothing_is_learned(driver: Driver) -> None:
     reader = job(0, file=written_now())
-    assert driver.observe(reader, exited(None)) is None
-    assert driver.observe(reader, None) is None
-    assert driver.observe(reader, exited(IO), Status.FAILED) is None
+    assert await driver.observe(reader, exited(None)) is None
+    assert await driver.observe(reader, None) is None
+    assert await driver.observe(reader, exited(IO), Status.FAILED) is None
 
 
 async def test_the_time_of_another_job_is_its_duration(driver: Driver) -> None:
     for io in (IO, None):
-        assert driver.observe(job(0, file=FILE), exited(io)) == Observation(DURATION, WRITTEN)
+        assert await driver.observe(job(0, file=FILE), exited(io)) == Observation(DURATION, WRITTEN)
     # A job that is run again reads what is there by now.
-    assert driver.observe(job(1, file=written_now()), exited(IO), Status.ROLLBACK) is None
-    assert driver.observe(job(1, file=FILE), exited(IO)) == Observation(DURATION, WRITTEN)
-    driver.recorder.submitted(job(2, file=written_now()))
-    driver.recorder.abandoned(job(2).name)
-    assert driver.observe(job(2, file=FILE), exited(IO)) == Observation(DURATION, WRITTEN)
+    assert await driver.observe(job(1, file=written_now()), exited(IO), Status.ROLLBACK) is None
+    assert await driver.observe(job(1, file=FILE), exited(IO)) == Observation(DURATION, WRITTEN)
+    abandoned = driver.jobs.new(job(2, file=written_now()))
+    driver.jobs.submitted(abandoned, 0.0)
+    driver.jobs.ended(abandoned, Status.CANCELLED, 1.0)
+    assert await driver.observe(job(2, file=FILE), exited(IO)) == Observation(DURATION, WRITTEN)
 
 
 @pytest.mark.parametrize(("token", "seconds"), [(written_now(), IO), (written_now(gate="file"), IO), (FILE, DURATION)])
-async def test_what_is_learned_of_readers_is_their_time_in_io(
-    driver: Driver, tmp_path: Path, token: Token, seconds: float
-) -> None:
-    cluster = Cluster(1)
-    # A crowd of one: how long a job took by the driver's clock does not count.
-    config = SchedulerConfig(storages=(StorageConfig(name="disk", path="/", scope="node", write=8),), ioExecutors=1)
-    remembered = RememberedLimits(tmp_path / "learned.db", {STEP: "a1"})
-    admission = StorageAdmission(
-        cluster.context,
-        config,
-        Storages(config.storages, Sites({})),
-        ANNOTATIONS,
-        remembered,
-        more_jobs=lambda _: False,
-        arrived=lambda _: 1,
-        wake=lambda: None,
-        record=driver.records.append,
-    )
-    reader = job(0)
-    await admission.admit(reader, [target()])
-    admission.start(reader.name, target(), [])
-    admission.release(reader.name, driver.observe(job(0, file=token), exited(IO)))
-    await remembered.close()
+async def test_what_is_learned_of_readers_is_their_time_in_io(driver: Driver, token: Token, seconds: float) -> None:
+    await driver.observe(job(0, file=token), exited(IO))
+    await driver.remembered.close()
     (epoch,) = (record for record in driver.records if isinstance(record, EpochRecord))
     assert (epoch.mean_seconds, epoch.jobs, epoch.registered) == (seconds, 1, True)
