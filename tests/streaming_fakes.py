@@ -197,12 +197,12 @@ class FakeRun:
         self.jobs = Jobs(annotations or {}, listeners)
         self.runner = JobRunner(self.jobs, self.reach, self.recorder)
         self.sessions = NoSessions()
-        self.rehearsals = None
         self.part_ways = NoParts()
         self.verdicts = RememberedVerdicts(Path("/nowhere"), ())
-        self.learned_streams = LearnedStreams({}, {}, (), RememberedProofs(Path("/nowhere"), ()), Programs())
-        self.short_jobs = ShortJobs(())
-        self.awaited = AwaitedStreams(self.learned_streams, self.streaming_jobs, ())
+        self.bandwidth = SimpleNamespace(streams=self.stream_rates)
+        streams = LearnedStreams({}, {}, (), RememberedProofs(Path("/nowhere"), ()), Programs())
+        awaited = AwaitedStreams(streams, self.streaming_jobs, ())
+        self.proofs = SimpleNamespace(streams=streams, short_jobs=ShortJobs(()), awaited=awaited, rehearsals=None)
 
     def new_reach(self, runtimes: Mapping[str, FakeRuntime]) -> Reach:
         return Reach(

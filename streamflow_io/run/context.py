@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import posixpath
 import time
-from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import Protocol
 
-from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector
-from streamflow.core.scheduling import Hardware
-from streamflow.core.workflow import Job, Port, Status, Token
+from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
-from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.step import ExecuteStep
-from streamflow.workflow.token import TerminationToken
 
-from streamflow_io.bandwidth.windows import Windows
-from streamflow_io.graph.sites import SiteKind
-from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.database import learned_path
-from streamflow_io.learned.limits import RememberedLimits
-from streamflow_io.learned.proofs import RememberedProofs
 from streamflow_io.learned.verdicts import RememberedVerdicts
-from streamflow_io.learned.windows import RememberedWindows
 from streamflow_io.runtime.node_runtimes import NodeRuntimes, StartRuntime
 from streamflow_io.telemetry.records import Record, StepRecord
 from streamflow_io.telemetry.retention import remove_old_runs
 from streamflow_io.telemetry.runs import TELEMETRY_FILE, create_run_directory
 
 from .attempts import StreamingJobs
-from .awaited_streams import AwaitedStreams
+from .bandwidth_of_run import BandwidthOfRun
 from .coordination_record import CoordinationRecord
 from .deploying import GangDeployment
 from .deployment_sites import Sites
@@ -45,40 +32,19 @@ from .job_logs import JobLogs
 from .job_runner import JobRunner
 from .job_warnings import JobWarnings
 from .jobs import Jobs, JobState, Listener
-from .learned_streams import LearnedStreams
 from .lent_cores import LentCores
-from .limits import Limits
 from .part_ways import PartWays
 from .plan import Plan
-from .programs import Programs
-from .rates import Rates, storages_of_steps
+from .proofs_of_run import ProofsOfRun
 from .reach import Reach
 from .read_sessions import ReadSessions
 from .reader_tasks import ReaderTaskMaker
 from .recorder import JobRecorder
-from .rehearsals import Rehearsals
-from .requests import Requests
 from .run_telemetry import RunTelemetry
-from .shared_storages import Meeting
-from .short_jobs import ShortJobs
+from .services import Scheduling, Services
 from .start_records import start_records
 from .steps import Connectors, StreamingExecuteStep
-from .storage_admission import StorageAdmission
 from .storages import Storages
-from .stream_rates import StreamRates, remembered_streams
-from .write_channels import WriteChannels
-
-
-class Scheduling(Protocol):
-    """What a run asks of StreamFlow's scheduler."""
-
-    context: StreamFlowContext
-    job_allocations: Mapping[str, JobAllocation]
-    hardware_locations: MutableMapping[str, Hardware]
-
-    @property
-    def config(self) -> SchedulerConfig: ...
-    def wake(self) -> None: ...
 
 
 class Run:
@@ -88,162 +54,68 @@ class Run:
     :ivar jobs: those that have their input and have not ended
     :ivar streaming_jobs: the jobs that stream to others
     :ivar verdicts: which declared splits are trusted
-    :ivar proofs: what streams without a hint
-    :ivar learned_streams: which inputs of jobs do
-    :ivar short_jobs: which jobs are too short for streams
-    :ivar awaited: which outputs do as soon as that is proven
     :ivar reach: where there are node runtimes, and which jobs can read the streams of which
     :ivar runner: gives the commands of jobs to the node runtimes
     :ivar recorder: records what jobs do
-    :ivar stream_rates: measures byte streams, and keeps them to what is required
-    :ivar storages: keeps jobs back until their storage has room
-    :ivar part_ways: how those that read parts of a file find it
-    :ivar sessions: reads ahead what many jobs read of one file
     :ivar gangs: lets the jobs of gangs meet
-    :ivar rehearsals: proves on idle cores what streams without a hint; None: it is not wanted
-    :ivar lent_cores: lends cores that running jobs do not use; None: it is not wanted
+    :ivar lent_cores: lends cores that running jobs do not use; None: that is not wanted
+    :ivar bandwidth: which jobs may use a storage when, and how fast
+    :ivar proofs: what streams without a hint
+    :ivar part_ways: how the jobs that read parts of a file find it
+    :ivar sessions: reads ahead what many jobs read of one file
     :ivar failure: what is said if the run fails
     """
 
     def __init__(self, scheduler: Scheduling, plan: Plan, start_here: StartRuntime | None = None) -> None:
+        config = self.config = scheduler.config
         self._plan = plan
         # Of a run that asks for nothing of ours only its failure is spoken of.
-        self._asks = bool(any(plan.annotations.values()) or plan.candidates) or (
-            scheduler.config.observe or scheduler.config.runtime == "off"
-        )
+        asks = config.observe or config.runtime == "off" or plan.candidates or any(plan.annotations.values())
+        self._asks = bool(asks)
         self._coordination = CoordinationRecord(plan)
-        self.config = scheduler.config
         self._directory: Path | None = None
-        self._telemetry = RunTelemetry(self._locate, self.config.progress)
-        learned = learned_path(self.config, Path(scheduler.context.config["path"]))
-        self._remembered = RememberedLimits(learned, plan.tools)
-        self.verdicts = RememberedVerdicts(learned, plan.verdicts)
-        self.proofs = RememberedProofs(learned, plan.proofs)
-        self._programs = Programs()
-        self.learned_streams = LearnedStreams(
-            plan.candidates,
-            plan.contents,
-            plan.proven,
-            self.proofs,
-            self._programs,
-            plan.wiring.awaited,
-            self.config.declarations == "recover" and self.config.runtime == "embedded",
-        )
-        unasked = {step for step, hints in plan.annotations.items() if not hints}
-        is_auto = self.config.streaming == "auto" and not self.config.observe and self.config.rehearse != "wait"
-        self.short_jobs = ShortJobs(unasked if is_auto else ())
-        self._runtimes = NodeRuntimes(
-            scheduler.context, self.config.tls, start_here, self.config.containers == "on", plan.mixed_hosts
-        )
-        deployment = GangDeployment(
-            self._runtimes.deployments.deploy_ahead, plan.workflow.steps, plan.gangs if plan.streams else ()
-        )
+        self._has_begun = False
+        self._telemetry = RunTelemetry(self._locate, config.progress)
+        context, allocations, used = scheduler.context, scheduler.job_allocations, scheduler.hardware_locations
+        learned = learned_path(config, Path(context.config["path"]))
+        runtimes = NodeRuntimes(context, config.tls, start_here, config.containers == "on", plan.mixed_hosts)
+        self._runtimes, deployments = runtimes, runtimes.deployments
+        storages = Storages(config.storages, Sites(context.config.get("deployments", {})))
+        services = Services(scheduler, plan, learned, runtimes, storages, self._record, self._telemetry.write)
         self.streaming_jobs = StreamingJobs()
-        here = {path for path, step in plan.steps.items() if step.site.kind is SiteKind.LOCAL}
-        self.awaited = AwaitedStreams(self.learned_streams, self.streaming_jobs, here)
-        self.gangs = GangPlacement(scheduler.job_allocations, scheduler.hardware_locations, plan.gang_cores)
-        self.reach = Reach(self._runtimes, self.gangs.keep_together, self._record)
+        self.verdicts = RememberedVerdicts(learned, plan.verdicts)
+        self.gangs = GangPlacement(allocations, used, plan.gang_cores)
+        self.reach = Reach(runtimes, self.gangs.keep_together, self._record)
         self.recorder = JobRecorder(
-            scheduler.context.data_manager,
-            self.config.observe,
-            self._record,
-            self._telemetry.show,
-            self._runtimes.deployments.has_queue,
+            context.data_manager, config.observe, self._record, self._telemetry.show, deployments.has_queue
         )
-        storages = Storages(self.config.storages, Sites(scheduler.context.config.get("deployments", {})))
-        windows = Windows()
-        writes = WriteChannels(storages, self._telemetry.write)
-        rates = Rates(
-            plan,
-            self.config.limits and self.config.runtime != "off",
-            windows,
-            RememberedWindows(learned, plan.tools, storages_of_steps(plan, self.config.storages)),
-            lambda place, way: writes.left(self.storages.capacity(place, way), place, way),
-            lambda step: self.storages.behind(step),
-            self._more_jobs,
-            self._telemetry.write,
-        )
-        self._limits = Limits(storages, self.config.limits, rates)
-        self.stream_rates = StreamRates(self.config.limits, remembered_streams(learned, plan), self._telemetry.write)
         self.lent_cores: LentCores | None = None
-        if self.config.oversubscribe == "idle":
-            self.lent_cores = LentCores(
-                scheduler.hardware_locations, self._may_share_cores, scheduler.wake, self._record
-            )
-        self.rehearsals: Rehearsals | None = None
-        if self.config.rehearse != "never" and plan.candidates and self.config.runtime == "embedded":
-            self.rehearsals = Rehearsals(
-                plan,
-                self.config,
-                scheduler.context,
-                self.proofs,
-                self._programs,
-                self.streaming_jobs,
-                scheduler.job_allocations,
-                scheduler.hardware_locations,
-                self._record,
-            )
-        self._logs = JobLogs(scheduler.context, plan.workflow.steps, self._record, self._telemetry.keep)
-        self.failure = Failure(plan.workflow, scheduler.job_allocations, self._logs.is_success)
-        self.storages = StorageAdmission(
-            scheduler.context,
-            self.config,
-            storages,
-            self._remembered,
-            self._more_jobs,
-            self._arrived,
-            scheduler.wake,
-            self._record,
-            rates,
-            Meeting(plan.workflow.name, self.config.storages, scheduler.context.config.get("deployments", {})),
-        )
-        self.part_ways = PartWays(plan, scheduler.context, self._runtimes, storages, scheduler.job_allocations)
-        self.sessions = ReadSessions(
-            plan,
-            self.config,
-            scheduler.context,
-            storages,
-            self._runtimes,
-            ReaderTaskMaker(self.storages, self._remembered),
-            self.part_ways,
-            self._record,
-        )
-        listeners: tuple[Listener | None, ...] = (
-            self.recorder,
-            self.lent_cores,
-            self.storages,
-            rates,
-            Requests(plan, windows, rates, self._telemetry.write),
-            self.stream_rates,
-            writes,
-            self._limits,
-            deployment,
-            self.sessions,
-            self.gangs,
-            self.awaited,
-            JobWarnings(),
-            self.reach,
-            self.rehearsals,
-        )
-        self.jobs = Jobs(plan.annotations, [each for each in listeners if each is not None])
+        if config.oversubscribe == "idle":
+            self.lent_cores = LentCores(used, self._may_share_cores, scheduler.wake, self._record)
+        self.bandwidth = BandwidthOfRun(services)
+        self.proofs = ProofsOfRun(services, self.streaming_jobs)
+        self.part_ways = PartWays(plan, context, runtimes, storages, allocations)
+        readers = ReaderTaskMaker(self.bandwidth.admission, self.bandwidth.remembered)
+        self.sessions = ReadSessions(plan, config, context, storages, runtimes, readers, self.part_ways, self._record)
+        ahead = GangDeployment(deployments.deploy_ahead, plan.workflow.steps, plan.gangs if plan.streams else ())
+        listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]
+        listeners += [*self.bandwidth.listeners, ahead, self.sessions, self.gangs, JobWarnings(), self.reach]
+        self.jobs = Jobs(plan.annotations, [*listeners, *self.proofs.listeners])
         self.runner = JobRunner(self.jobs, self.reach, self.recorder)
-        self._started = False
-        if self.config.observe and self.config.runtime == "off":
+        self._logs = JobLogs(context, plan.workflow.steps, self._record, self._telemetry.keep)
+        self.failure = Failure(plan.workflow, allocations, self._logs.is_success)
+        if config.observe and config.runtime == "off":
             logger.warning("Nothing is observed in this run: `runtime: off`")
 
     async def close(self) -> None:
         """Keep what was learned, end the telemetry and the node runtimes."""
-        if self.rehearsals is not None:
-            is_well = self.failure.status == "completed"
-            await self.rehearsals.close(waits=is_well and self.config.rehearse == "wait", is_well=is_well)
-        await self._programs.close()
+        await self.proofs.end(self.failure.status == "completed")
         self.failure.closing()
         self.jobs.cancel_all(time.time())
         await self.jobs.run_closed()
-        await self._remembered.close()
-        await self.verdicts.close()
-        await self.proofs.close()
-        if self._started:
+        for remembered in (self.bandwidth.remembered, self.verdicts, self.proofs.proofs):
+            await remembered.close()
+        if self._has_begun:
             for line in self._telemetry.close(self.failure.status):
                 logger.info(line)
         if self._directory is not None:
@@ -269,7 +141,7 @@ class Run:
 
         The listeners are told of the job.
         """
-        if await self.awaited.ready(job.job):
+        if await self.proofs.awaited.ready(job.job):
             self.gangs.join(job)
         self.jobs.submitted(job, time.time())
 
@@ -280,11 +152,11 @@ class Run:
         self.jobs.running(job, time.time())
         streams = isinstance(self._plan.workflow.steps.get(job.step), StreamingExecuteStep)
         if self.config.runtime == "off":
-            self._limits.not_held(job, "in this run", "`runtime: off`")
+            self.bandwidth.limits.not_held(job, "in this run", "`runtime: off`")
         elif not streams and self.recorder.is_measured(job):
             observes = self.config.observe
             what = "Nothing is observed" if observes else "The bytes of I/O tasks are not measured"
-            if self._limits.is_limited(job):
+            if self.bandwidth.limits.is_limited(job):
                 what = f"{job.step} is not held to its storageBW"
             await self.runner.measure(job, what)
 
@@ -320,16 +192,6 @@ class Run:
         command = step.command if isinstance(step, ExecuteStep) else None
         return not job.concerns_storage and not (isinstance(command, CWLCommand) and command.time_limit)
 
-    def _more_jobs(self, step: str) -> bool:
-        """Whether further jobs of a step may be scheduled."""
-        return not self._plan.workflow.steps[posixpath.join(step, "__schedule__")].terminated
-
-    def _arrived(self, step: str) -> int:
-        """How many jobs of a step have all their input."""
-        schedule = self._plan.workflow.steps[posixpath.join(step, "__schedule__")]
-        ports = [port for name, port in schedule.get_input_ports().items() if not name.startswith("__connector__")]
-        return min(map(_count_tokens, ports), default=1)
-
     def _locate(self) -> Path:
         remove_old_runs()
         self._directory = create_run_directory(self._plan.workflow.name)
@@ -339,16 +201,11 @@ class Run:
 
     def _record(self, record: Record) -> None:
         # Not before there is something to tell: a workflow that is only planned is no run.
-        if not self._started:
-            self._started = True
+        if not self._has_begun:
+            self._has_begun = True
             for first in start_records(self._plan, self.config, time.time()):
                 self._telemetry.write(first)
                 if isinstance(first, StepRecord):
-                    self.storages.told(first)
+                    self.bandwidth.admission.told(first)
         self._telemetry.write(record)
-        self.storages.told(record)
-
-
-def _count_tokens(port: Port) -> int:
-    tokens = port.token_list
-    return len(tokens) - (1 if tokens and isinstance(tokens[-1], TerminationToken) else 0)
+        self.bandwidth.admission.told(record)

@@ -80,6 +80,24 @@ class Performances(Protocol):
     def attempt_ended(self, job: Job) -> None: ...
 
 
+class StreamBandwidth(Protocol):
+    """What keeps byte streams to what is required."""
+
+    @property
+    def streams(self) -> StreamRates: ...
+
+
+class StreamProofs(Protocol):
+    """What is known of streams without a hint."""
+
+    streams: LearnedStreams
+    short_jobs: ShortJobs
+    awaited: AwaitedStreams
+
+    @property
+    def rehearsals(self) -> Performances | None: ...
+
+
 class StreamingRun(Protocol):
     """What a job that streams asks of its run."""
 
@@ -89,13 +107,11 @@ class StreamingRun(Protocol):
     reach: Reach
     runner: JobRunner
     verdicts: RememberedVerdicts
-    stream_rates: StreamRates
-    learned_streams: LearnedStreams
-    short_jobs: ShortJobs
-    awaited: AwaitedStreams
 
     @property
-    def rehearsals(self) -> Performances | None: ...
+    def bandwidth(self) -> StreamBandwidth: ...
+    @property
+    def proofs(self) -> StreamProofs: ...
     @property
     def part_ways(self) -> PartWays: ...
     @property
@@ -126,8 +142,8 @@ class Execution:
         self._reads_what_is_final = False
         self._lost_a_producer = False
         self._splitting = Splitting(run, step, job)
-        self._learned = LearnedReads(run.learned_streams, step, self._state)
-        self._writes = LearnedWrites(run.learned_streams, job.name)
+        self._learned = LearnedReads(run.proofs.streams, step, self._state)
+        self._writes = LearnedWrites(run.proofs.streams, job.name)
 
     async def run(self) -> None:
         """:raises UnrecoverableWorkflowException: if the job fails for good: what streams cannot be rolled back"""
@@ -222,7 +238,7 @@ class Execution:
         elif self._is_short(record, runtime):
             began = time.monotonic()
             await self._run_without(record)
-            self._run.short_jobs.ran_plainly(self._step.name, time.monotonic() - began)
+            self._run.proofs.short_jobs.ran_plainly(self._step.name, time.monotonic() - began)
         elif self._learned.are_out_of_reach(self._inputs, runtime, producers) or self._learned.are_too_large(
             self._inputs, producers
         ):
@@ -237,7 +253,7 @@ class Execution:
         """
         if record.attempts > 0 or self._streams or runtime.wrapper == "run" or parts_of(self._inputs):
             return False
-        return self._run.short_jobs.is_short(self._step.name, file_bytes(self._inputs))
+        return self._run.proofs.short_jobs.is_short(self._step.name, file_bytes(self._inputs))
 
     async def _run_without(self, record: StreamingJob) -> None:
         """Run an attempt as plain StreamFlow does; its inputs are files, for it can read no stream."""
@@ -259,8 +275,8 @@ class Execution:
             await self._deliverer.succeeded(await self._step.collect(self._job, output, self._connectors, {}))
             attempt.end(True)
         finally:
-            if self._run.rehearsals is not None:
-                self._run.rehearsals.attempt_ended(self._job)
+            if self._run.proofs.rehearsals is not None:
+                self._run.proofs.rehearsals.attempt_ended(self._job)
             attempt.end(False)
 
     async def _run_under(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> None:
@@ -283,13 +299,13 @@ class Execution:
         runner = self._run.runner
         await self._run.sessions.split(self._state, split, runtime)
         events = self._writes.told(split.told(runner.events(self._state, node_job)))
-        permitted = partial(self._run.awaited.permitted, self._job.name)
+        permitted = partial(self._run.proofs.awaited.permitted, self._job.name)
         following = asyncio.gather(
             self._deliverer.follow(attempt, events, producers, runtime.wrapper == "run", permitted),
             self._give_way(node_job, attempt, producers),
             *(self._end_with(node_job, *producer) for producer in producers),
         )
-        rehearsals = self._run.rehearsals
+        rehearsals = self._run.proofs.rehearsals
         try:
             if rehearsals is not None:
                 streams = byte_streams(self._inputs, producers, ())
@@ -316,7 +332,7 @@ class Execution:
             await self._learned.succeeded()
             await self._writes.succeeded(exit_event)
             seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
-            self._run.short_jobs.measured(self._step.name, file_bytes(self._inputs), seconds)
+            self._run.proofs.short_jobs.measured(self._step.name, file_bytes(self._inputs), seconds)
         except asyncio.TimeoutError as error:
             raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error
         finally:
@@ -361,7 +377,7 @@ class Execution:
         watched = (output for output in outputs if output.of is None)
         link = partial(self._run.part_ways.link, runtime)
         read = numbered_streams(producers)
-        self._run.stream_rates.opened(self._state, self._inputs, read)
+        self._run.bandwidth.streams.opened(self._state, self._inputs, read)
         nets, unasked = self._learned.under_net(self._inputs), self._learned.unasked(self._inputs)
         most = self._learned.most(self._inputs)
         config = self._run.config

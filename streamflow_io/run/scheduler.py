@@ -166,7 +166,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         for binding_filter in (self._get_binding_filter(config) for config in binding.filters):
             targets = await binding_filter.get_targets(job.job, targets)
         run.recorder.lacks(job, "storage")
-        admitted = BindingConfig(list(await run.storages.admit(job, targets)))
+        admitted = BindingConfig(list(await run.bandwidth.admission.admit(job, targets)))
         run.recorder.lacks(job, None)
         return admitted
 
@@ -333,8 +333,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         await super()._free_resources(super().get_connector(job_allocation.job), job_allocation)
         if self._lent_cores is not None:
             self._lent_cores.settle()
-        if self.run is not None and self.run.rehearsals is not None:
-            self.run.rehearsals.look()
+        if self.run is not None and self.run.proofs.rehearsals is not None:
+            self.run.proofs.rehearsals.look()
 
     @property
     def _lent_cores(self) -> LentCores | None:
@@ -347,7 +347,9 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
     def _storages_of(self, job: JobState | None) -> StorageAdmission | None:
         """The storages, if a job is to be admitted by them."""
-        return self.run.storages if self.run is not None and job is not None and job.concerns_storage else None
+        return (
+            self.run.bandwidth.admission if self.run is not None and job is not None and job.concerns_storage else None
+        )
 
     @classmethod
     def get_schema(cls) -> str:

@@ -28,13 +28,21 @@ Placed = TypeVar("Placed", StreamToken, PartToken)
 _OURS = (StreamToken, PartToken, EarlyInputToken)
 
 
+class Proofs(Protocol):
+    """What is known of streams without a hint."""
+
+    awaited: AwaitedStreams
+
+
 class Streams(Protocol):
     """What a transfer asks of its run."""
 
     jobs: Jobs
     streaming_jobs: StreamingJobs
     reach: Reach
-    awaited: AwaitedStreams
+
+    @property
+    def proofs(self) -> Proofs: ...
 
 
 class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
@@ -108,7 +116,7 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
         return cast(Streams, self.workflow.context.scheduler.run)
 
     async def _is_read_early(self, job: Job, token: StreamToken) -> bool:
-        if self._streams.awaited.comes_late(job.name, token):
+        if self._streams.proofs.awaited.comes_late(job.name, token):
             return False
         try:
             producer = self._streams.streaming_jobs.get(token.source.job)

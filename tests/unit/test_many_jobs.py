@@ -87,7 +87,7 @@ async def test_a_job_without_other_limits_has_no_task_for_them() -> None:
 async def test_of_many_short_jobs_few_run_under_the_node_runtime(seconds: float, created: int) -> None:
     runtime = CountingRuntime(seconds)
     run = FakeRun(here=runtime)
-    run.short_jobs = ShortJobs([FakeStep.name])
+    run.proofs.short_jobs = ShortJobs([FakeStep.name])
     await run_many(runtime, Delivery.STREAM, run)
     assert runtime.created == created
 
