@@ -162,7 +162,9 @@ class Run:
 
     def observe(self, step: CWLExecuteStep, job: Job) -> None:
         """A job of a step that does not stream is about to run its command, and is to be observed."""
-        self.runner.observe(step, self.jobs.of(job))
+        state = self.jobs.of(job)
+        state.executes(step, job)
+        self.runner.observe(state)
 
     async def execute(self, step: StreamingExecuteStep, job: Job, connectors: Connectors) -> None:
         """Run a job of a step that streams; see :class:`Execution`."""

@@ -132,7 +132,7 @@ class Execution:
         self._step = step
         self._job = job
         self._state = run.jobs.of(job)
-        self._state.executed_by = step
+        self._state.executes(step, job)
         self._connectors = connectors
         self._deliverer = Deliverer(step, job, connectors)
         self._streams = streams_of(job.inputs)

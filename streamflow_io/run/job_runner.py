@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from streamflow.core.deployment import Connector
-from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
 
 from streamflow_io.messages import Code, coded
@@ -116,12 +115,11 @@ class JobRunner:
             job.begin(node_job)
             job.keep(_Running(node_job, JobSpec(name=job.name, measure=True), streams=False))
 
-    def observe(self, step: CWLExecuteStep, job: JobState) -> None:
+    def observe(self, job: JobState) -> None:
         """Record, too, what a job that is measured does with its files."""
         running = job.kept(_Running)
-        if running is not None and not running.streams:
-            job.executed_by = step
-            running.spec, running.told = job_spec(step, job.job), None
+        if running is not None and not running.streams and job.executed_by is not None:
+            running.spec, running.told = job_spec(job.executed_by, job.job), None
             # One that is limited is followed already; its events are for one reader.
             if running.following is None:
                 running.following = asyncio.create_task(self._follow(job, running.node_job))

@@ -124,6 +124,13 @@ class JobState:
         assert self.allocation is not None, f"{self.name} has no place yet"
         return self.allocation
 
+    def executes(self, step: CWLExecuteStep, job: Job) -> None:
+        """The step is about to run the command of the job.
+
+        :param job: as the step has it: StreamFlow makes another one, with the inputs where they are at its location
+        """
+        self.executed_by, self.job = step, job
+
     def begin(self, node_job: NodeJob) -> None:
         """Begin an attempt under a node runtime."""
         self.attempts += 1
