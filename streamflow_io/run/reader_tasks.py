@@ -13,7 +13,7 @@ from streamflow_io.admission.demand import READ_SESSIONS, Demand, Grant, Placeme
 from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.learned.limits import RememberedLimits
-from streamflow_io.learned.store import size_class_of
+from streamflow_io.learned.sizes import size_class_of
 from streamflow_io.sessions.chunks import asked_bytes
 from streamflow_io.sessions.readers import Readers, fixed_readers, learned_readers, reader_tool, readers_of
 

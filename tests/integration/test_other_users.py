@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamflow_io.files import stranger
-from streamflow_io.learned.database import LearnedLimitsError
-from streamflow_io.learned.store import LearnedLimits
+from streamflow_io.learned.database import LearnedDatabase, LearnedLimitsError
 from streamflow_io.telemetry.records import EndRecord
 from streamflow_io.telemetry.writer import TelemetryWriter
 from tests.cwl import Bench, streamable, tool, workflow
@@ -119,7 +118,7 @@ def test_what_another_user_says_was_learned_is_not_believed(place: Path) -> None
         with pytest.raises(
             LearnedLimitsError, match=f"another user could have written it: .* belongs to user {STRANGER}"
         ):
-            asyncio.run(LearnedLimits.open(path))
+            asyncio.run(LearnedDatabase.open(path))
         assert path.stat().st_size == 0
 
 
