@@ -99,7 +99,8 @@ RESOURCES = {
     Code.STORE_NOT_USED: Explanation(
         "What was learned is not known, or not kept",
         "The store of what runs have learned cannot be used: another user could replace it, its disk is full, or it "
-        "was written by another version. The run goes on without. `learned` in the scheduler's config names another file.",
+        "was written by another version. The run goes on without. `learned` in the scheduler's config names another "
+        "file.",
         (
             Case("Learned limits are not remembered in this run: ...", _WHICH),
             Case("Verified splits are not remembered in this run: ...", _WHICH),

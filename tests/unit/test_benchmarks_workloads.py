@@ -133,7 +133,6 @@ def test_goals_are_those_to_reach() -> None:
         "1000genome": [0.999],
         "1000genome-directories": [0.999],
         "variant-calling": [0.70],
-        "scale": [3.0],
         "policies": [0.002] * 16,
         "schedules": [1.0, 1.01] * 3,
         "persched": [0.0001, 0.0005, 0.0003, 0.001, 12.0, 12.0],

@@ -9,7 +9,6 @@ import pytest
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.workflow.token import ListToken
 
-from benchmarks.driver_parts import STEP, Cluster, target
 from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.errors import Level, Located, Source
@@ -22,6 +21,7 @@ from streamflow_io.run.storages import Storages
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime.protocol import ExitEvent, Usage
 from streamflow_io.telemetry.records import EpochRecord
+from tests.admission_support import STEP, Cluster, target
 from tests.streaming_fakes import FakeRun
 
 FILE = Token(file_value("/producer/out.txt"))

@@ -10,13 +10,13 @@ from streamflow.core.deployment import DeploymentConfig, Target
 from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.workflow import Job
 
-from benchmarks.driver_parts import STEP, Cluster, io_task_admission, job, target
 from streamflow_io.admission.admission import Admission
 from streamflow_io.admission.demand import READ_SESSIONS, Capacity, Demand, Grant, Placement, Request
 from streamflow_io.admission.observations import Observation
 from streamflow_io.bandwidth.pacing import Place
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
+from tests.admission_support import STEP, Cluster, io_task_admission, job, target
 
 
 @pytest.fixture
