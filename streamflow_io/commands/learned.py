@@ -12,17 +12,16 @@ from typing import Any
 from rich.console import Console
 
 from streamflow_io.hints.errors import HintError, HintErrors
-from streamflow_io.learned.database import Entry, LearnedDatabase, LearnedLimitsError, default_path, known_entries
-from streamflow_io.learned.limits import LearnedLimit
+from streamflow_io.learned.database import LearnedDatabase, LearnedEntry, LearnedStoreError, default_path, known_entries
 
 from . import learned_export
 from .console import say
-from .learned_entries import LIMITS, PROOFS, READERS, VERDICTS, WINDOWS, Kind, is_of_readers
+from .learned_entries import LIMITS, PROOFS, VERDICTS, WINDOWS, EntryKind
 from .learned_export import Exported
 
 _SHORTEST_KEY = 4
 _SHORT_KEY = 7
-_KINDS: tuple[Kind[Any], ...] = (LIMITS, READERS, WINDOWS, VERDICTS, PROOFS)
+_KINDS: tuple[EntryKind[Any], ...] = (LIMITS, WINDOWS, VERDICTS, PROOFS)
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class LearnedList:
     """The result of `list`."""
 
     path: Path
-    entries: Sequence[Entry]
+    entries: Sequence[LearnedEntry]
     ok = True
 
     def to_json(self) -> dict[str, Any]:
@@ -49,10 +48,10 @@ class LearnedList:
 
 
 @dataclass(frozen=True)
-class Details:
+class LearnedDetails:
     """The result of `show`."""
 
-    entry: Entry
+    entry: LearnedEntry
     ok = True
 
     def to_json(self) -> dict[str, Any]:
@@ -66,7 +65,7 @@ class Details:
 class Forgotten:
     """The result of `forget`."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[LearnedEntry]
     ok = True
 
     def to_json(self) -> dict[str, Any]:
@@ -79,7 +78,7 @@ class Forgotten:
             say(console, "There is nothing to forget")
 
 
-Result = LearnedList | Details | Forgotten | Exported
+Result = LearnedList | LearnedDetails | Forgotten | Exported
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,16 +111,16 @@ def run(arguments: argparse.Namespace) -> Result:
         return learned_export.run(arguments)
     path: Path = arguments.file or default_path()
     try:
-        result = _act(arguments, path, [entry for kind in _KINDS for entry in _known(path, kind)])
+        result = _act(arguments, path, [entry for kind in _KINDS for entry in known_entries(path, kind.of)])
         if isinstance(result, Forgotten) and result.entries:
             asyncio.run(_forget(path, result.entries))
         return result
-    except LearnedLimitsError as error:
+    except LearnedStoreError as error:
         allowed = "a file of what was learned (if it is damaged, delete it: all is then learned anew)"
         raise HintErrors.one(path, "file", error.reason, allowed) from None
 
 
-async def _forget(path: Path, entries: Sequence[Entry]) -> None:
+async def _forget(path: Path, entries: Sequence[LearnedEntry]) -> None:
     file = await LearnedDatabase.open(path)
     try:
         await file.forget(entries)
@@ -129,12 +128,12 @@ async def _forget(path: Path, entries: Sequence[Entry]) -> None:
         await file.close()
 
 
-def _act(arguments: argparse.Namespace, path: Path, known: Sequence[Entry]) -> Result:
+def _act(arguments: argparse.Namespace, path: Path, known: Sequence[LearnedEntry]) -> Result:
     if arguments.action == "list":
         return LearnedList(path, known)
     if arguments.action == "show":
         (entry,) = _find([arguments.key], path, known)
-        return Details(entry)
+        return LearnedDetails(entry)
     if arguments.all:
         return Forgotten(known)
     if arguments.step is not None:
@@ -142,28 +141,22 @@ def _act(arguments: argparse.Namespace, path: Path, known: Sequence[Entry]) -> R
     return Forgotten(_find(arguments.keys, path, known))
 
 
-def _known(path: Path, kind: Kind[Any]) -> list[Entry]:
-    return [entry for entry in known_entries(path, kind.of) if _kind(entry) is kind]
-
-
-def _kind(entry: Entry) -> Kind[Any]:
-    if isinstance(entry, LearnedLimit) and is_of_readers(entry):
-        return READERS
+def _kind(entry: LearnedEntry) -> EntryKind[Any]:
     return next(kind for kind in _KINDS if kind.of is type(entry))
 
 
-def entry_to_json(entry: Entry) -> dict[str, Any]:
+def entry_to_json(entry: LearnedEntry) -> dict[str, Any]:
     """All that is known of an entry, for programs."""
     kind = _kind(entry)
     return {"key": entry.key.digest, "step": entry.step, "tool": entry.key.tool, **kind.to_json(entry)}
 
 
-def _find(keys: Sequence[str], path: Path, entries: Sequence[Entry]) -> list[Entry]:
+def _find(keys: Sequence[str], path: Path, entries: Sequence[LearnedEntry]) -> list[LearnedEntry]:
     """Those with these keys, each once.
 
     :raises HintErrors: if a key means none of them, or several
     """
-    found: dict[str, Entry] = {}
+    found: dict[str, LearnedEntry] = {}
     errors = []
     known = ", ".join(f"{key} ({entry.step})" for key, entry in zip(_short_keys(entries), entries, strict=True))
     for key in keys:
@@ -178,7 +171,7 @@ def _find(keys: Sequence[str], path: Path, entries: Sequence[Entry]) -> list[Ent
     return list(found.values())
 
 
-def _of_step(step: str, path: Path, entries: Sequence[Entry]) -> list[Entry]:
+def _of_step(step: str, path: Path, entries: Sequence[LearnedEntry]) -> list[LearnedEntry]:
     """:raises HintErrors: if nothing was learned of the step"""
     found = [entry for entry in entries if entry.step == step]
     if not found:
@@ -187,7 +180,7 @@ def _of_step(step: str, path: Path, entries: Sequence[Entry]) -> list[Entry]:
     return found
 
 
-def _short_keys(entries: Sequence[Entry]) -> list[str]:
+def _short_keys(entries: Sequence[LearnedEntry]) -> list[str]:
     """The beginnings of the keys, as long as it takes to tell them apart."""
     digests = [entry.key.digest for entry in entries]
     length = _SHORT_KEY

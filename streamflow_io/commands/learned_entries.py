@@ -10,8 +10,6 @@ from typing import Any, Generic
 from rich.console import Console
 from rich.table import Table
 
-from streamflow_io.admission.demand import READ_SESSIONS
-from streamflow_io.admission.registry import RegisteredConstraint
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.database import E, date_of
 from streamflow_io.learned.extents import bound_of
@@ -26,7 +24,7 @@ from .console import say, table
 
 
 @dataclass(frozen=True)
-class Kind(Generic[E]):
+class EntryKind(Generic[E]):
     """How entries of one kind are shown.
 
     :ivar name: in the JSON of a list
@@ -73,11 +71,6 @@ def proven_how(excerpt: int | None, bound: int | None) -> str:
     """
     first = "" if excerpt is None else f" with the first {size_text(excerpt)}"
     return f"proven{first}" if bound is None else f"proven{first} up to {size_text(bound)}"
-
-
-def is_of_readers(limit: LearnedLimit) -> bool:
-    """Whether it is how many chunks read sessions read at the same time."""
-    return limit.step == READ_SESSIONS
 
 
 def _limit_row(limit: LearnedLimit) -> tuple[str, ...]:
@@ -127,39 +120,6 @@ def _registry(limit: LearnedLimit) -> Table:
 
 def _unfinished(limit: LearnedLimit) -> str:
     return "" if limit.registry.is_complete else "; not finished, the next run goes on"
-
-
-def _readers_row(limit: LearnedLimit) -> tuple[str, ...]:
-    rates = "\n".join(f"{entry.concurrency}: {_rate(limit, entry):.4g}" for entry in limit.registry.entries)
-    learned = date_of(limit.learned) + _unfinished(limit)
-    return limit.storage, _sizes(limit.key), rates, learned, counted(limit.used, "run")
-
-
-def _readers_facts(limit: LearnedLimit) -> Mapping[str, str]:
-    facts = {**_limit_facts(limit), "step": "none: how many chunks read sessions read at the same time"}
-    return {name: value for name, value in facts.items() if name not in ("tool", "input files")} | {
-        "chunks": _sizes(limit.key)
-    }
-
-
-def _readers_registry(limit: LearnedLimit) -> Table:
-    columns = ("readers", "MB/s together", "mean seconds of a chunk", "mean of chunks", "storageBW of a chunk, MB/s")
-    rows = [
-        (
-            str(entry.concurrency),
-            f"{_rate(limit, entry):.4g}",
-            f"{entry.seconds:.4g}",
-            str(entry.jobs),
-            f"{entry.constraint:.4g}",
-        )
-        for entry in limit.registry.entries
-    ]
-    return table("How fast so many readers were", columns, rows, numbers=columns)
-
-
-def _rate(limit: LearnedLimit, entry: RegisteredConstraint) -> float:
-    """MB/s of all readers together."""
-    return entry.concurrency * (limit.registry.job_bytes or 0.0) / entry.seconds / 1e6
 
 
 def _sizes(key: SizeKey) -> str:
@@ -305,7 +265,7 @@ def _port(proof: Proof) -> str:
     return port_path(proof.step, proof.key.port)
 
 
-LIMITS = Kind(
+LIMITS = EntryKind(
     LearnedLimit,
     "learned",
     "Learned limits",
@@ -316,18 +276,7 @@ LIMITS = Kind(
     _limit_json,
     _registry,
 )
-READERS = Kind(
-    LearnedLimit,
-    "learned",
-    "Readers of read sessions",
-    ("storage", "chunks of", "readers: MB/s together", "learned", "used in"),
-    _readers_row,
-    _readers_facts,
-    lambda limit: f"readers of read sessions on {limit.storage}, chunks of {_sizes(limit.key)}",
-    _limit_json,
-    _readers_registry,
-)
-WINDOWS = Kind(
+WINDOWS = EntryKind(
     LearnedWindow,
     "windows",
     "Windows with `required`: of I/O tasks, and of byte streams",
@@ -337,7 +286,7 @@ WINDOWS = Kind(
     lambda window: f"{window.step}, window of {_seconds(window)}, {_sizes(window.key)}",
     _window_json,
 )
-VERDICTS = Kind(
+VERDICTS = EntryKind(
     Verdict,
     "splits",
     "Declared splits",
@@ -347,7 +296,7 @@ VERDICTS = Kind(
     lambda verdict: f"{verdict.step}, {_verdict_outcome(verdict)}",
     _verdict_json,
 )
-PROOFS = Kind(
+PROOFS = EntryKind(
     Proof,
     "streams",
     "Byte streams",

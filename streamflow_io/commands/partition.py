@@ -19,7 +19,7 @@ from rich.table import Table
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.yaml_files import read_scheduler_config
-from streamflow_io.learned.database import LearnedDatabase, LearnedLimitsError, learned_path
+from streamflow_io.learned.database import LearnedDatabase, LearnedStoreError, learned_path
 from streamflow_io.learned.verdicts import Verdict
 from streamflow_io.run.plan import Plan
 from streamflow_io.run.split_key import (
@@ -167,7 +167,7 @@ class _Command:
                 raise _UnknownError(said)
             found = replace(found, parts=parts_of(said))
             return replace(found, outcome=self._compare(split, path, rule))
-        except (_UnknownError, ToolError, InconclusiveError, LearnedLimitsError, NodeRuntimeError) as error:
+        except (_UnknownError, ToolError, InconclusiveError, LearnedStoreError, NodeRuntimeError) as error:
             return replace(found, problem=str(error))
 
     def _compare(self, split: KnownSplit, path: str, rule: str) -> Compared | None:

@@ -45,11 +45,11 @@ _SAVE = "INSERT OR REPLACE INTO learned (kind, key, value) VALUES (?, ?, ?)"
 _FORGET = "DELETE FROM learned WHERE kind = ? AND key = ?"
 
 # Made once for each kind.
-_ADAPTERS: dict[type[Entry], TypeAdapter[Any]] = {}
+_ADAPTERS: dict[type[LearnedEntry], TypeAdapter[Any]] = {}
 
 
 @dataclass(frozen=True)
-class Key:
+class LearnedKey:
     """The conditions under which an entry holds.
 
     :ivar tool: a hex digest of the tool
@@ -64,7 +64,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LearnedEntry:
     """One thing that was learned. Each kind of entry is a subclass.
 
     :ivar kind: the name of the kind in the file
@@ -73,7 +73,7 @@ class Entry:
     """
 
     kind: ClassVar[str]
-    key: Key
+    key: LearnedKey
     step: str
     learned: float
 
@@ -87,10 +87,10 @@ class Entry:
         return self
 
 
-E = TypeVar("E", bound=Entry)
+E = TypeVar("E", bound=LearnedEntry)
 
 
-class LearnedLimitsError(Exception):
+class LearnedStoreError(Exception):
     """The file cannot be used. Nothing is lost but what was learned: a run can go on without.
 
     :ivar path: the file
@@ -126,7 +126,7 @@ class LearnedDatabase:
 
     Several processes may use it at once. Each method is one transaction: a process that is killed, or a task that is
     cancelled, leaves all of it or nothing, and no lock. All methods but :meth:`close` raise
-    :class:`LearnedLimitsError`, and nothing else, if the file cannot be read or written, or is locked for longer than
+    :class:`LearnedStoreError`, and nothing else, if the file cannot be read or written, or is locked for longer than
     the busy timeout.
     """
 
@@ -141,7 +141,7 @@ class LearnedDatabase:
         """Open a file, or create it with mode 0600, and the directories above it.
 
         :param busy_timeout: how long to wait for other processes, in seconds
-        :raises LearnedLimitsError: also if it has another format, is another program's or no SQLite database
+        :raises LearnedStoreError: also if it has another format, is another program's or no SQLite database
         """
         with errors(path):
             _create(path)
@@ -159,19 +159,19 @@ class LearnedDatabase:
         await self._connection.close()
 
     async def save(self, entries: Iterable[E]) -> None:
-        """Keep entries instead of those with the same keys, as :meth:`Entry.merged` says. All of them or none."""
+        """Keep entries, all of them or none. :meth:`LearnedEntry.merged` says what stays of known ones."""
         async with self._transaction("IMMEDIATE") as connection:
             for entry in entries:
                 await _save(connection, entry.merged(await _load(connection, type(entry), entry.key)))
 
-    async def update(self, of: type[E], keys: Iterable[Key], change: Callable[[E], E]) -> None:
+    async def update(self, of: type[E], keys: Iterable[LearnedKey], change: Callable[[E], E]) -> None:
         """Change the entries with these keys. All of them or none; a key without an entry is no error."""
         async with self._transaction("IMMEDIATE") as connection:
             for key in keys:
                 if (known := await _load(connection, of, key)) is not None:
                     await _save(connection, change(known))
 
-    async def forget(self, entries: Iterable[Entry]) -> None:
+    async def forget(self, entries: Iterable[LearnedEntry]) -> None:
         """Delete entries, all of them or none. An entry that is not in the file is no error."""
         async with self._transaction("IMMEDIATE") as connection:
             await connection.executemany(_FORGET, [(entry.kind, entry.key.digest) for entry in entries])
@@ -209,34 +209,34 @@ class LearnedDatabase:
 
 @contextmanager
 def errors(path: Path) -> Iterator[None]:
-    """:raises LearnedLimitsError: instead of what a database raises"""
+    """:raises LearnedStoreError: instead of what a database raises"""
     try:
         yield
     except (sqlite3.Error, OSError, ValueError, TypeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise LearnedLimitsError(path, f"it cannot be used: {why}") from error
+        raise LearnedStoreError(path, f"it cannot be used: {why}") from error
 
 
 def _is_new(path: Path, application: int, version: int, tables: int) -> bool:
     """Whether a file is still empty. The numbers are those of `_FORMAT`.
 
-    :raises LearnedLimitsError: if the file is another program's, or has another format
+    :raises LearnedStoreError: if the file is another program's, or has another format
     """
     if application == _APPLICATION:
         if version != VERSION:
             formats = f"its format is {version}, that of this version is {VERSION}"
             advice = "move it away to learn anew, or name another file with `learned`"
-            raise LearnedLimitsError(path, f"it was written by another version of StreamFlow-IO ({formats}): {advice}")
+            raise LearnedStoreError(path, f"it was written by another version of StreamFlow-IO ({formats}): {advice}")
         return False
     if application or version or tables:
-        raise LearnedLimitsError(path, "it is the database of another program")
+        raise LearnedStoreError(path, "it is the database of another program")
     return True
 
 
 def known_entries(path: Path, of: type[E]) -> tuple[E, ...]:
     """All entries of a kind, in order. A file that does not exist has none. The file is not changed.
 
-    :raises LearnedLimitsError: if the file cannot be read, or another user could have written it
+    :raises LearnedStoreError: if the file cannot be read, or another user could have written it
     """
     if not path.exists():
         return ()
@@ -249,12 +249,12 @@ def known_entries(path: Path, of: type[E]) -> tuple[E, ...]:
     return tuple(sorted(found, key=lambda entry: entry.order))
 
 
-async def _load(connection: aiosqlite.Connection, of: type[E], key: Key) -> E | None:
+async def _load(connection: aiosqlite.Connection, of: type[E], key: LearnedKey) -> E | None:
     rows = await connection.execute_fetchall(_OF_KEY, (of.kind, key.digest))
     return next((_entry(of, value) for (value,) in rows), None)
 
 
-async def _save(connection: aiosqlite.Connection, entry: Entry) -> None:
+async def _save(connection: aiosqlite.Connection, entry: LearnedEntry) -> None:
     # With `ensure_ascii` a text that is no UTF-8 could be written, and not be read.
     value = json.dumps(asdict(entry), allow_nan=False, ensure_ascii=False)
     await connection.execute(_SAVE, (entry.kind, entry.key.digest, value))
@@ -272,9 +272,9 @@ def _entry(of: type[E], value: str) -> E:
 
 
 def check_own(path: Path) -> None:
-    """:raises LearnedLimitsError: if another user could have written the file, or could put one there"""
+    """:raises LearnedStoreError: if another user could have written the file, or could put one there"""
     if (why := stranger(path if path.exists() else path.parent)) is not None:
-        raise LearnedLimitsError(path, f"it is not used, because another user could have written it: {why}")
+        raise LearnedStoreError(path, f"it is not used, because another user could have written it: {why}")
 
 
 def _create(path: Path) -> None:

@@ -19,13 +19,13 @@ from streamflow_io.admission.learners import LearningEvent, Subject
 from streamflow_io.admission.registry import ConstraintRegistry
 from streamflow_io.hints.bandwidth import AutoConstraint
 
-from .database import Entry
+from .database import LearnedEntry
 from .remembered import Remembered
 from .sizes import SizeKey, size_class_of
 
 
 @dataclass(frozen=True)
-class LearnedLimit(Entry):
+class LearnedLimit(LearnedEntry):
     """The constraint registry of a tool on a storage.
 
     :ivar storage: the name of the storage, for people
@@ -82,23 +82,11 @@ class RememberedLimits:
         if not isinstance(demand.constraint, AutoConstraint):
             return demand
         tool = self._tools[demand.step]
-        demand, _ = await self.load_tool(demand, tool, self._size_class(demand.step, tool, job))
-        return demand
+        return await self.load_tool(demand, demand.constraint, tool, self._size_class(demand.step, tool, job))
 
-    async def load_tool(
-        self, demand: Demand, tool: str, size_class: int
-    ) -> tuple[Demand, Mapping[str, ConstraintRegistry]]:
-        """Read what is known of a tool.
-
-        :param demand: with an auto constraint
-        :param tool: its digest
-        :param size_class: of the jobs
-        :return: the demand, with the name of the tool; and what is known, by the name of the storage
-        """
-        constraint = demand.constraint
-        assert isinstance(constraint, AutoConstraint)
+    async def load_tool(self, demand: Demand, constraint: AutoConstraint, tool: str, size_class: int) -> Demand:
+        """Read what is known of a tool, by its digest; otherwise as :meth:`load`."""
         demand = replace(demand, tool=f"{tool} {size_class}")
-        found = {}
         async with self._lock:
             for storage in dict.fromkeys(placement.storage for placement in demand.placements):
                 if storage is not None:
@@ -106,9 +94,7 @@ class RememberedLimits:
                     if subject not in self._known:
                         key = SizeKey(tool, _identity(subject), size_class)
                         self._known[subject] = _Known(key, await self._read(key))
-                    if (registry := self._known[subject].registry) is not None:
-                        found[storage.name] = registry
-        return demand, found
+        return demand
 
     def _size_class(self, step: str, tool: str, job: Job) -> int:
         """That of the first job of a step, or of another step with the same tool if it is about the same."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from .database import Entry, Key, known_entries
+from .database import LearnedEntry, LearnedKey, known_entries
 from .extents import Extents, hold_for, raised
 from .remembered import Remembered
 
@@ -25,7 +25,7 @@ _MOST_FAILURES = 3
 
 
 @dataclass(frozen=True)
-class ProofKey(Key):
+class ProofKey(LearnedKey):
     """What a proof holds for.
 
     :ivar tool: of all that is known of the tool before it runs
@@ -45,7 +45,7 @@ class ProofKey(Key):
 
 
 @dataclass(frozen=True)
-class Proof(Entry):
+class Proof(LearnedEntry):
     """What was found.
 
     :ivar way: how it reads a stream with the same outcome as the file; None: it does not, or must not be tried
@@ -124,7 +124,7 @@ def with_known(found: Proof, known: Proof | None) -> Proof:
 def known_proofs(path: Path) -> tuple[Proof, ...]:
     """The proofs of a file, in order. A file that does not exist has none. The file is not changed.
 
-    :raises LearnedLimitsError: if the file cannot be read, or another user could have written it
+    :raises LearnedStoreError: if the file cannot be read, or another user could have written it
     """
     return known_entries(path, Proof)
 

@@ -11,7 +11,7 @@ from streamflow.log_handler import logger
 
 from streamflow_io.messages import Code, coded
 
-from .database import E, Key, LearnedDatabase, LearnedLimitsError, known_entries
+from .database import E, LearnedDatabase, LearnedKey, LearnedStoreError, known_entries
 
 
 class Remembered(Generic[E]):
@@ -28,19 +28,19 @@ class Remembered(Generic[E]):
     def __init__(self, path: Path, of: type[E], known: Iterable[E] | None, lost: str) -> None:
         self._path = path
         self._kind = of
-        self._known: dict[Key, E] = {entry.key: entry for entry in known or ()}
+        self._known: dict[LearnedKey, E] = {entry.key: entry for entry in known or ()}
         self._lost = lost
         self._file: LearnedDatabase | None = None
         self._opening = asyncio.Lock()
         self._is_used = known is not None
         # Until a warning has said so.
-        self._error: LearnedLimitsError | None = None
+        self._error: LearnedStoreError | None = None
 
     @property
     def entries(self) -> Collection[E]:
         return self._known.values()
 
-    def of(self, key: Key) -> E | None:
+    def of(self, key: LearnedKey) -> E | None:
         return self._known.get(key)
 
     async def remember(self, *entries: E) -> None:
@@ -51,7 +51,7 @@ class Remembered(Generic[E]):
         if self._error is not None:
             self.fail(self._error)
 
-    async def update(self, keys: Collection[Key], change: Callable[[E], E]) -> None:
+    async def update(self, keys: Collection[LearnedKey], change: Callable[[E], E]) -> None:
         """Change entries of the file, for later runs. A failure is not worth a warning before an entry is lost."""
         if keys:
             await self._use(lambda file: file.update(self._kind, keys, change))
@@ -60,7 +60,7 @@ class Remembered(Generic[E]):
         """The entries that the file has now; those of this object stay as they are."""
         try:
             return known_entries(self._path, self._kind) if self._is_used else ()
-        except LearnedLimitsError as error:
+        except LearnedStoreError as error:
             self.fail(error)
             return ()
 
@@ -81,7 +81,7 @@ class Remembered(Generic[E]):
                     self._file = await LearnedDatabase.open(self._path)
             if self._file is not None and self._is_used:
                 await work(self._file)
-        except LearnedLimitsError as error:
+        except LearnedStoreError as error:
             # A file that was locked for long is not waited for again.
             if self._is_used:
                 self._is_used, self._error = False, error

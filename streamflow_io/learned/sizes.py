@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from .database import Key
+from .database import LearnedKey
 
 _MEBIBYTE = 2**20
 
@@ -21,7 +21,7 @@ def size_range(size_class: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class SizeKey(Key):
+class SizeKey(LearnedKey):
     """What a limit, or a window, holds for.
 
     :ivar storage: a text that is the same as long as the storage and its configuration are

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from .database import Entry, Key
+from .database import LearnedEntry, LearnedKey
 from .remembered import Remembered
 
 
 @dataclass(frozen=True)
-class VerdictKey(Key):
+class VerdictKey(LearnedKey):
     """What a verdict holds for.
 
     :ivar rule: where it is declared to cut, in JSON
@@ -24,7 +24,7 @@ class VerdictKey(Key):
 
 
 @dataclass(frozen=True)
-class Verdict(Entry):
+class Verdict(LearnedEntry):
     """The outcome of a comparison.
 
     :ivar parts: how many the rule gives

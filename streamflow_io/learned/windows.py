@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 from streamflow_io.bandwidth.expectations import Learned
 
-from .database import Entry
+from .database import LearnedEntry
 from .remembered import Remembered
 from .sizes import SizeKey, size_class_of
 
 
 @dataclass(frozen=True)
-class LearnedWindow(Entry):
+class LearnedWindow(LearnedEntry):
     """:ivar key: its `storage` says which storages the jobs may use, or which output the window is of
     :ivar step: the path of the step, or of its output, for people
     """

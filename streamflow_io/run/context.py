@@ -223,7 +223,7 @@ class Run:
             scheduler.context,
             storages,
             self._runtimes,
-            ReaderTaskMaker(self.storages, self._remembered),
+            ReaderTaskMaker(self.storages),
             scheduler.job_allocations,
             self.part_ways,
             self._record,

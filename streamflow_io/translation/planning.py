@@ -28,7 +28,7 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.resolution import resolve_steps_of, tool_digests
 from streamflow_io.hints.rules import check_storages
 from streamflow_io.hints.yaml_files import check_annotations_file, check_annotations_names, of_several_workflows
-from streamflow_io.learned.database import LearnedLimitsError, known_entries, learned_path
+from streamflow_io.learned.database import LearnedStoreError, known_entries, learned_path
 from streamflow_io.learned.verdicts import Verdict
 from streamflow_io.messages import Code, coded
 from streamflow_io.run.deployment_sites import Sites, room_here
@@ -195,7 +195,7 @@ def _verdicts(scheduler: IOAwareScheduler) -> tuple[Verdict, ...]:
     """What is known of declared splits; nothing if it cannot be read."""
     try:
         return known_entries(learned_path(scheduler.config, Path(scheduler.context.config["path"])), Verdict)
-    except LearnedLimitsError as error:
+    except LearnedStoreError as error:
         logger.warning(coded(f"Verified splits of earlier runs are not known: {error}", Code.STORE_NOT_USED))
         return ()
 

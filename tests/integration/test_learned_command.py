@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.admission.demand import READ_SESSIONS
 from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.bandwidth.expectations import Learned
 from streamflow_io.cli import main
-from streamflow_io.learned.database import Entry, LearnedDatabase, default_path
+from streamflow_io.learned.database import LearnedDatabase, LearnedEntry, default_path
 from streamflow_io.learned.extents import Extent
 from streamflow_io.learned.limits import LearnedLimit
 from streamflow_io.learned.proofs import Proof, ProofKey
@@ -29,7 +28,7 @@ def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return default_path()
 
 
-def save(file: Path, *entries: Entry) -> None:
+def save(file: Path, *entries: LearnedEntry) -> None:
     async def save() -> None:
         database = await LearnedDatabase.open(file)
         await database.save(entries)
@@ -83,33 +82,6 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
         ("/align", 2**28, 0),
         ("/sort", 0, 1),
     ]
-
-
-def test_how_many_readers(file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """In words of read sessions, not of jobs and steps."""
-    monkeypatch.setenv("COLUMNS", "200")
-    key = SizeKey("c3", "lustre: /lustre (shared), read 400 MB/s, auto(25,400,2)", 6)
-    entries = (RegisteredConstraint(25.0, 1.72, 16, 16), RegisteredConstraint(50.0, 0.829, 8, 8))
-
-    def told(*arguments: str) -> str:
-        capsys.readouterr()
-        assert main(["learned", *arguments]) == 0
-        return " ".join(capsys.readouterr().out.split())
-
-    save(file, LearnedLimit(key, READ_SESSIONS, 1_700_000_000, "lustre", 64, ConstraintRegistry(entries, 40e6)))
-    table = told("list")
-    assert "Readers of read sessions" in table
-    assert "Learned limits" not in table
-    for words in (key.digest[:7], "lustre", "32 MiB to 64 MiB", "16: 372.1", "8: 386"):
-        assert words in table
-    shown = told("show", key.digest[:7])
-    for words in ("none: how many chunks read sessions read at the same time", "32 MiB to 64 MiB", "372.1", "386"):
-        assert words in shown
-    assert "tool" not in shown
-    assert answer(capsys, "show", key.digest)["constraints"][1]["concurrency"] == 8
-    forgotten = f"Forgotten: {key.digest[:7]} readers of read sessions on lustre, chunks of 32 MiB to 64 MiB"
-    assert told("forget", "--step", READ_SESSIONS) == forgotten
-    assert answer(capsys, "list")["learned"] == []
 
 
 @pytest.mark.usefixtures("learned")

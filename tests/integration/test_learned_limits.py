@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.bandwidth.expectations import Learned
-from streamflow_io.learned.database import VERSION, LearnedDatabase, LearnedLimitsError, default_path, known_entries
+from streamflow_io.learned.database import VERSION, LearnedDatabase, LearnedStoreError, default_path, known_entries
 from streamflow_io.learned.limits import LearnedLimit
 from streamflow_io.learned.sizes import SizeKey
 from streamflow_io.learned.verdicts import Verdict
@@ -215,14 +215,14 @@ async def test_a_file_that_cannot_be_used(path: Path, damage: Callable[[Path], N
         await database.save([LIMIT])
     damage(path)
     before = path.read_bytes() if path.is_file() else None
-    with pytest.raises(LearnedLimitsError) as error:
+    with pytest.raises(LearnedStoreError) as error:
         async with opened(path) as database:
             await database.save([INSTEAD])
     assert reason in error.value.reason
     assert str(path) in str(error.value)
     assert before is None or path.read_bytes() == before
     if path.is_file():
-        with pytest.raises(LearnedLimitsError, match=re.escape(reason)):
+        with pytest.raises(LearnedStoreError, match=re.escape(reason)):
             known_entries(path, LearnedLimit)
 
 
@@ -243,7 +243,7 @@ async def test_an_empty_file_is_a_new_one(path: Path) -> None:
 async def test_what_cannot_be_kept_leaves_the_old(path: Path, change: dict[str, Any]) -> None:
     async with opened(path) as database:
         await database.save([LIMIT])
-        with pytest.raises(LearnedLimitsError):
+        with pytest.raises(LearnedStoreError):
             await database.save([replace(INSTEAD, key=replace(KEY, size_class=1)), replace(INSTEAD, **change)])
         assert known_entries(path, LearnedLimit) == (LIMIT,)
         await database.save([INSTEAD])
@@ -261,7 +261,7 @@ async def test_a_locked_file_is_an_error_after_the_timeout(path: Path) -> None:
                 database.forget([LIMIT]),
                 LearnedDatabase.open(path, busy_timeout=0.2),
             ):
-                with pytest.raises(LearnedLimitsError, match="database is locked"):
+                with pytest.raises(LearnedStoreError, match="database is locked"):
                     await attempt
         await database.save([INSTEAD])
         assert known_entries(path, LearnedLimit) == (INSTEAD,)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamflow_io.files import stranger
-from streamflow_io.learned.database import LearnedDatabase, LearnedLimitsError
+from streamflow_io.learned.database import LearnedDatabase, LearnedStoreError
 from streamflow_io.telemetry.records import EndRecord
 from streamflow_io.telemetry.writer import TelemetryWriter
 from tests.cwl import Bench, streamable, tool, workflow
@@ -116,7 +116,7 @@ def test_what_another_user_says_was_learned_is_not_believed(place: Path) -> None
         as_stranger("mkdir", "-p", path.parent)
         as_stranger("touch", path)
         with pytest.raises(
-            LearnedLimitsError, match=f"another user could have written it: .* belongs to user {STRANGER}"
+            LearnedStoreError, match=f"another user could have written it: .* belongs to user {STRANGER}"
         ):
             asyncio.run(LearnedDatabase.open(path))
         assert path.stat().st_size == 0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
-from streamflow_io.commands.learned import Details, LearnedList
+from streamflow_io.commands.learned import LearnedDetails, LearnedList
 from streamflow_io.learned.limits import LearnedLimit
 from streamflow_io.learned.sizes import SizeKey, size_class_of, size_range
 
@@ -24,7 +24,7 @@ def limit(size_class: int, registry: ConstraintRegistry = REGISTRY) -> LearnedLi
     return LearnedLimit(key, "/sort", 1_700_000_000, "scratch", 16, registry, 3)
 
 
-def shown(result: LearnedList | Details) -> str:
+def shown(result: LearnedList | LearnedDetails) -> str:
     console = Console(file=io.StringIO(), width=200)
     result.show(console)
     assert isinstance(console.file, io.StringIO)
@@ -89,7 +89,7 @@ def test_keys_are_as_long_as_it_takes_to_tell_them_apart() -> None:
 @pytest.mark.parametrize(("job_bytes", "title"), [(None, "registry\n"), (290e6, "of a job that moves 290 MB\n")])
 def test_show_shows_the_whole_registry(job_bytes: float | None, title: str) -> None:
     entry = limit(9, ConstraintRegistry(REGISTRY.entries, job_bytes))
-    details = [line.strip() for line in shown(Details(entry)).splitlines()]
+    details = [line.strip() for line in shown(LearnedDetails(entry)).splitlines()]
     assert any(f"{line}\n".endswith(title) for line in details)
     rows = [line.replace("│", " ").split() for line in details if line.startswith("│")]
     assert rows == [["28.12", "16", "10.32", "14"], ["56.25", "8", "5.1", "8"]]

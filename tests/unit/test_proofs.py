@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from streamflow_io.graph.candidates import Candidate
-from streamflow_io.learned.database import VERSION, LearnedDatabase, LearnedLimitsError
+from streamflow_io.learned.database import VERSION, LearnedDatabase, LearnedStoreError
 from streamflow_io.learned.extents import Extent
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
 from streamflow_io.run.proof_key import OtherPrograms, proof_key
@@ -213,7 +213,7 @@ def test_nothing_is_read_of_a_file_that_is_not_known(tmp_path: Path, change: str
     asyncio.run(remember(path, PROVEN))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(change)
-    with pytest.raises(LearnedLimitsError):
+    with pytest.raises(LearnedStoreError):
         known_proofs(path)
 
 

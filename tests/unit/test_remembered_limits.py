@@ -14,19 +14,20 @@ from streamflow_io.admission.learners import LearningEvent, Subject
 from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.hints.bandwidth import AutoConstraint
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.learned.database import LearnedDatabase, LearnedLimitsError, known_entries
+from streamflow_io.learned.database import LearnedDatabase, LearnedStoreError, known_entries
 from streamflow_io.learned.limits import LearnedLimit, RememberedLimits
 
 REGISTRY = ConstraintRegistry((RegisteredConstraint(28.125, 10.3, 16, 14),), 290e6)
-DISK = StorageConfig(name="disk", path="/", scope="node", write=8)
-DEMAND = Demand("/sort", True, AutoConstraint(), "write", (Placement("here", DISK),))
+DISK = StorageConfig(name="disk", path="/", scope="node", write=450)
+AUTO = AutoConstraint()
+DEMAND = Demand("/sort", True, AUTO, "write", (Placement("here", DISK),))
 ENDED = EpochEnded(1, 28.125, 16, 14, 10.3, 290e6, False, True, 0.0)
 
 
 async def known(remembered: RememberedLimits, tool: str, size_class: int, storage: StorageConfig = DISK) -> bool:
     demand = replace(DEMAND, placements=(Placement("here", storage),))
-    _, found = await remembered.load_tool(demand, tool, size_class)
-    return found == {storage.name: REGISTRY}
+    loaded = await remembered.load_tool(demand, AUTO, tool, size_class)
+    return bool(remembered.make_learner(Subject(loaded.tool, storage, AUTO, "write"), 16).registry)
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def path(tmp_path: Path) -> Path:
         remembered = RememberedLimits(path, {})
         assert not await known(remembered, "a1", 9)
         assert not path.exists()
-        subject = Subject("a1 9", DISK, AutoConstraint(), "write")
+        subject = Subject("a1 9", DISK, AUTO, "write")
         remembered.learned(LearningEvent("/sort", subject, 16, ENDED, REGISTRY))
         await remembered.close()
 
@@ -48,7 +49,7 @@ def path(tmp_path: Path) -> Path:
 
 async def test_a_registry_holds_for_its_tool_its_storage_and_about_its_size(path: Path) -> None:
     remembered = RememberedLimits(path, {})
-    other = DISK.model_copy(update={"write": 9})
+    other = DISK.model_copy(update={"write": 451})
     assert [await known(remembered, "a1", size) for size in (7, 8, 9, 10, 11)] == [False, True, True, True, False]
     assert not await known(remembered, "b2", 9)
     assert not await known(remembered, "a1", 9, other)
@@ -61,7 +62,7 @@ async def test_a_file_that_can_only_be_read_is_read(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fails(*_: object) -> None:
-        raise LearnedLimitsError(path, "read-only")
+        raise LearnedStoreError(path, "read-only")
 
     monkeypatch.setattr(LearnedDatabase, "open", fails)
     remembered = RememberedLimits(path, {})
