@@ -40,10 +40,8 @@ from .read_sessions import READ_SESSIONS, read_sessions
 from .read_sessions_alone import COUNTS
 from .read_sessions_hosts import READ_SESSIONS_HOSTS
 from .read_sessions_templates import READ_SESSIONS_TEMPLATES
-from .scale import SCALE, SIZES, scale
 from .schedules import SCHEDULES
 from .shared_runs import SHARED_ALONE, SHARED_BURSTS, SHARED_RUNS
-from .simulated_work import Size
 from .stream_link import STREAM_LINK
 from .table import render
 from .templates import THOUSAND_GENOMES, THOUSAND_GENOMES_DIRECTORIES, VARIANT_CALLING
@@ -82,7 +80,6 @@ WORKLOADS = {
         VARIANT_CALLING,
         ORDINARY,
         BUSY_CORES,
-        SCALE,
         POLICIES,
         SCHEDULES,
         PERSCHED,
@@ -110,10 +107,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "demo":
         return run_demo((THOUSAND_GENOMES, VARIANT_CALLING))
     workload = WORKLOADS[options.name]
-    if options.sizes is not None:
-        if workload is not SCALE:
-            parser.error(f"--sizes is for {SCALE.name} only")
-        workload = scale(options.sizes)
     if options.consumers is not None:
         if workload is not READ_SESSIONS:
             parser.error(f"--consumers is for {READ_SESSIONS.name} only")
@@ -159,10 +152,6 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("name", metavar="NAME", choices=WORKLOADS, help=", ".join(WORKLOADS))
     run.add_argument("--reps", type=_positive, default=5, help="repetitions (default: 5)")
     run.add_argument("--json", type=Path, metavar="FILE", help="write the report here, too")
-    default = " ".join(f"{size.nodes}:{size.jobs}" for size in SIZES)
-    run.add_argument(
-        "--sizes", type=_size, nargs="+", metavar="NODES:JOBS", help=f"of {SCALE.name}, smallest first ({default})"
-    )
     usual = " ".join(map(str, COUNTS))
     run.add_argument(
         "--consumers",
@@ -173,14 +162,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--jobs", type=_positive, metavar="N", help=f"of {MANY_JOBS.name}: how many ({JOBS})")
     return parser
-
-
-def _size(text: str) -> Size:
-    nodes, _, jobs = text.partition(":")
-    try:
-        return Size(_positive(nodes), _positive(jobs))
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NODES:JOBS, two whole numbers from 1") from None
 
 
 def _positive(text: str) -> int:

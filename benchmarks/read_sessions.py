@@ -8,11 +8,9 @@ from pathlib import Path
 from . import slow_disks
 from .read_sessions_alone import (
     COUNTS,
-    LEARNED_COMPARISONS,
     MEMORY_COMPARISONS,
     OVERLAP_COMPARISONS,
     Files,
-    learned,
     memory,
     overlap,
     throughput,
@@ -34,7 +32,6 @@ def read_sessions(counts: Sequence[int]) -> Workload:
         return [
             *throughput(files, counts, obstacle),
             *overlap(files, obstacle),
-            *learned(files, obstacle),
             *memory(files, obstacle),
             *splits(directory, obstacle),
         ]
@@ -46,7 +43,6 @@ def read_sessions(counts: Sequence[int]) -> Workload:
         (
             *throughput_comparisons(counts),
             *OVERLAP_COMPARISONS,
-            *LEARNED_COMPARISONS,
             *MEMORY_COMPARISONS,
             *SPLIT_COMPARISONS,
         ),

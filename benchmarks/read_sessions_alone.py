@@ -8,27 +8,22 @@ from functools import partial
 from pathlib import Path
 
 from . import memory_limit
-from .loop_device import LimitedDisk, Limits
+from .loop_device import LimitedDisk
 from .memory_limit import limited_memory
 from .model import Comparison
-from .session_alone import CHUNKS, CPU, MEMORY, Consumers, Session, read_ahead, read_alone
-from .slow_disks import BANDWIDTH, CONGESTED, FAST, READ, REQUESTS, Disk, cold_on, counted, forget, write_lines
+from .session_alone import CPU, MEMORY, Consumers, Session, read_ahead, read_alone
+from .slow_disks import BANDWIDTH, FAST, READ, REQUESTS, Disk, cold_on, counted, forget, write_lines
 from .tools import MEBIBYTE
 from .workload import Outcome, Variant
 
 SIZE = 256 * MEBIBYTE
 COUNTS = (1, 16, 128, 1024)
 HIDDEN = "hidden / input"
-_READERS = (1, 2, 4, 8, 16)
-# Of a file of which the number of readers is learned: 31 are enough.
-_CHUNKS = 40
-_SMALLEST_CHUNK = 8 * MEBIBYTE
-_NAIVE, _SESSION, _LEARNED, _OVERLAP = "alone", "session", "learned", "overlap"
+_NAIVE, _SESSION, _OVERLAP = "alone", "session", "overlap"
 _COMPUTE = 1.5
 """Times the time of the input."""
 _CGROUP = 256 * MEBIBYTE
 _FILES = (BANDWIDTH, REQUESTS)
-_LEARNING = (BANDWIDTH, REQUESTS, CONGESTED)
 
 
 class Files:
@@ -123,62 +118,6 @@ OVERLAP_COMPARISONS = [
 ]
 
 
-def learned(files: Files, obstacle: str | None) -> list[Variant]:
-    """Fixed numbers of readers, and the one that was learned, when the file is read again."""
-
-    def run(kind: Disk, readers: int | None, directory: Path) -> Outcome:
-        def read(file: Path, disk: LimitedDisk) -> Outcome:
-            session = Session(
-                kind.megabytes, readers, runs=2 if readers is None else 1, running=_congestion(kind, disk)
-            )
-            return read_ahead(file, Consumers(64), session, directory)
-
-        return on_disk(files, kind, _CHUNKS * _chunk(kind), read)
-
-    return [
-        Variant(_readers_name(kind, readers), partial(run, kind, readers), skipped=obstacle)
-        for kind in _LEARNING
-        for readers in (*_READERS, None)
-    ]
-
-
-def _chunk(kind: Disk) -> int:
-    return max(_SMALLEST_CHUNK, kind.megabytes * 100_000)
-
-
-def _congestion(kind: Disk, disk: LimitedDisk) -> Callable[[int], None]:
-    """Keep a disk to its curve; each change lets some bytes pass, so that there is none without need."""
-    last = 0
-
-    def running(count: int) -> None:
-        nonlocal last
-        if kind.curve is not None and count != last:
-            last = count
-            disk.limit(Limits(read=1e6 * kind.curve(count)))
-
-    return running
-
-
-LEARNED_COMPARISONS = [
-    comparison
-    for kind in _LEARNING
-    for comparison in (
-        Comparison(
-            name=f"{kind.name}: readers learned / best fixed number",
-            variant=f"{_LEARNED}, {kind.name}",
-            baseline=tuple(f"{readers} readers, {kind.name}" for readers in _READERS),
-            at_most=1.10,
-        ),
-        Comparison(
-            name=f"{kind.name}: chunks until learned",
-            measure=CHUNKS,
-            variant=f"{_LEARNED}, {kind.name}",
-            at_most=31,
-        ),
-    )
-]
-
-
 def memory(files: Files, obstacle: str | None) -> list[Variant]:
     """A window of a quarter of the file; of half of a cgroup's memory; and one that is larger than all of it."""
     no_cgroup = obstacle or memory_limit.obstacle()
@@ -227,7 +166,3 @@ def on_disk(files: Files, kind: Disk, size: int, read: Callable[[Path, LimitedDi
 
 def _count_name(kind: Disk, count: int, way: str) -> str:
     return f"{count} {way}, {kind.name}"
-
-
-def _readers_name(kind: Disk, readers: int | None) -> str:
-    return f"{_LEARNED if readers is None else f'{readers} readers'}, {kind.name}"

@@ -1,6 +1,6 @@
 """A read session and its consumers without StreamFlow, which would be measured otherwise where consumers are many.
 
-Director, admission, learner and `sfio-node read` are those of a run. Consumers are no processes, but what a few
+Director, admission and `sfio-node read` are those of a run. Consumers are no processes, but what a few
 processes do one after the other, as the cores of a machine do: each opens the file, reads its range in pieces of
 64 KiB, and may wait instead of computing.
 """
@@ -14,8 +14,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,8 +23,6 @@ from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import LocalTarget
 from streamflow.core.scheduling import AvailableLocation, Hardware
 
-from streamflow_io.admission.demand import Grant, Request
-from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.run.deployment_sites import Sites
@@ -35,13 +32,12 @@ from streamflow_io.run.session_starter import SessionStarter
 from streamflow_io.run.storage_admission import StorageAdmission
 from streamflow_io.run.storages import Storages
 from streamflow_io.runtime.embedded import EmbeddedRuntime
-from streamflow_io.telemetry.records import ChoiceRecord, Record
-from streamflow_io.telemetry.session_records import ChunkRecord, SessionEndRecord
+from streamflow_io.telemetry.records import Record
+from streamflow_io.telemetry.session_records import SessionEndRecord
 
 from .model import Sample
 from .node import with_runtime
 from .processes import CommandError
-from .slow_disks import forget
 from .tools import MEBIBYTE
 from .workflows import TOOL
 from .workload import Outcome
@@ -51,7 +47,7 @@ _AT_ONCE = 2
 _EXECUTORS = 16
 _GIB = 1 << 30
 _EXIT_SECONDS = 10.0
-RATE, MEMORY, CPU, CHUNKS = "MB/s", "memory_mib", "cpu_s_per_gib", "chunks until learned"
+RATE, MEMORY, CPU = "MB/s", "memory_mib", "cpu_s_per_gib"
 
 
 @dataclass(frozen=True)
@@ -75,42 +71,14 @@ class Consumers:
 class Session:
     """How a file is read ahead.
 
-    :ivar readers: chunks at the same time; none: learned
+    :ivar readers: chunks at the same time
     :ivar bandwidth: of its storage, MB/s
     :ivar window: MB; none: what a run takes
-    :ivar runs: how often all is done, each time with a cold cache, and with what was learned before; the last one
-        counts
-    :ivar running: told how many chunks are read, whenever one begins
     """
 
     bandwidth: int
-    readers: int | None = 4
+    readers: int = 4
     window: int | None = None
-    runs: int = 1
-    running: Callable[[int], None] = lambda count: None
-
-
-class _Counting:
-    """The admission of a run, which also tells how many chunks are read when one begins."""
-
-    def __init__(self, admission: StorageAdmission, running: Callable[[int], None]) -> None:
-        self._admission = admission
-        self._running = running
-        self._granted: set[str] = set()
-        self.locate, self.share = admission.locate, admission.share
-
-    def submit_reader(self, request: Request, granted: Callable[[Grant], None]) -> None:
-        def told(grant: Grant) -> None:
-            self._granted.add(grant.job)
-            self._running(len(self._granted))
-            granted(grant)
-
-        self._admission.submit_reader(request, told)
-
-    def end_reader(self, job: str, observation: Observation | None) -> None:
-        # Not told: the next one is granted at once.
-        self._granted.discard(job)
-        self._admission.end_reader(job, observation)
 
 
 def read_alone(file: Path, consumers: Consumers) -> Outcome:
@@ -132,14 +100,7 @@ def read_ahead(file: Path, consumers: Consumers, session: Session, directory: Pa
     """
 
     async def action(runtime: EmbeddedRuntime) -> Outcome:
-        outcome = await _read_once(file, consumers, session, directory, runtime)
-        learned = {name: value for name, value in outcome.sample.further.items() if name == CHUNKS}
-        for _ in range(session.runs - 1):
-            with file.open("rb") as opened:
-                forget(opened.fileno())
-            outcome = await _read_once(file, consumers, session, directory, runtime)
-        further = {**outcome.sample.further, **learned}
-        return replace(outcome, sample=outcome.sample.model_copy(update={"further": further}))
+        return await _read_once(file, consumers, session, directory, runtime)
 
     return with_runtime(directory, action)
 
@@ -148,14 +109,14 @@ async def _read_once(
     file: Path, consumers: Consumers, session: Session, directory: Path, runtime: EmbeddedRuntime
 ) -> Outcome:
     records: list[Record] = []
-    storage = StorageConfig(name="disk", path="/", read=session.bandwidth, readers=session.readers or "auto")
+    storage = StorageConfig(name="disk", path="/", read=session.bandwidth, readers=session.readers)
     config = SchedulerConfig(storages=(storage,), ioExecutors=_EXECUTORS, sessionWindow=session.window)
     storages = Storages(config.storages, Sites({}))
     remembered = RememberedLimits(directory / "learned.db", {})
     admission = StorageAdmission(
         _context(), config, storages, remembered, lambda _: True, lambda _: 0, lambda: None, records.append
     )
-    maker = ReaderTaskMaker(_Counting(admission, session.running), remembered)
+    maker = ReaderTaskMaker(admission)
     starter = SessionStarter(config, storages, maker, records.append)
     async with _Slots(file, consumers) as slots:
         if (worth := starter.look(str(file), LocalTarget())) is None:
@@ -174,7 +135,7 @@ async def _read_once(
     ends = [record for record in records if isinstance(record, SessionEndRecord)]
     if [end.reason for end in ends] != ["done"]:
         raise CommandError(f"the read session has ended: {', '.join(end.reason for end in ends) or 'not at all'}")
-    return _outcome(file, consumers.count, seconds, digest, usage | _learned(records))
+    return _outcome(file, consumers.count, seconds, digest, usage)
 
 
 class _Slots:
@@ -245,16 +206,6 @@ async def _usage(directory: Path, size: int) -> dict[str, float]:
 
 def _last_events(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in max(directory.glob("jobs/*/events.jsonl")).read_bytes().splitlines()]
-
-
-def _learned(records: Sequence[Record]) -> dict[str, float]:
-    """How many chunks were read before the number of readers was known, if it was learned."""
-    chunks = 0
-    for record in records:
-        chunks += isinstance(record, ChunkRecord)
-        if isinstance(record, ChoiceRecord) and record.reason == "learned":
-            return {CHUNKS: chunks}
-    return {}
 
 
 def _context() -> StreamFlowContext:

@@ -26,19 +26,16 @@ class Disk:
 
     :ivar megabytes: MB/s that it reads
     :ivar read_ahead: KiB that the kernel reads at a time for those who read front to back
-    :ivar curve: MB/s for so many that read at once; none: it does not matter how many do
     """
 
     name: str
     megabytes: int
     limits: Limits = _UNLIMITED
     read_ahead: int = 2560
-    curve: Callable[[int], float] | None = None
 
 
 BANDWIDTH = Disk("100 MB/s", 100, Limits(read=100e6, write=100e6))
 REQUESTS = Disk("200 MB/s, 400 requests/s", 200, Limits(read=200e6, write=200e6, requests=400), 128)
-CONGESTED = Disk("congested", 400, curve=lambda readers: min(60 * readers, 400 / (1 + 0.005 * (readers - 1))))
 FAST = Disk("fast disk", 1000)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from streamflow_io.hints.config import StorageConfig
@@ -12,7 +13,6 @@ from streamflow_io.hints.models import WAYS, Direction, Way
 from .demand import Capacity, Demand, Placement
 from .leases import Leases
 from .ledger import Account, Ledger
-from .location_heap import LocationHeap
 from .storages import ONE_WAY, bandwidth_account, bytes_per_second
 
 EXECUTORS_PER_CORE = 4
@@ -46,8 +46,8 @@ class Resources:
         # Pools that have locations in common go by one name.
         self._groups: dict[str, str] = {}
         self._storages: dict[str, dict[str, StorageConfig]] = defaultdict(dict)
-        self._heaps: dict[tuple[str, StorageConfig | None, Direction, bool, bool], LocationHeap] = {}
-        self._heaps_at: dict[str, list[LocationHeap]] = defaultdict(list)
+        self._free: dict[tuple[str, StorageConfig | None, Direction, bool, bool], FreeLocations] = {}
+        self._free_at: dict[str, list[FreeLocations]] = defaultdict(list)
         self._locked: set[str] = set()
         # Shared storages on which no I/O task may start but those of one epoch.
         self._locked_storages: set[str] = set()
@@ -72,11 +72,11 @@ class Resources:
         for storage in self._storages[pool].values():
             self._open(pool, storage)
         self._join(pool)
-        for key in [key for key in self._heaps if key[0] == pool]:
-            heap = self._heaps.pop(key)
-            for heaps in self._heaps_at.values():
-                if heap in heaps:
-                    heaps.remove(heap)
+        for key in [key for key in self._free if key[0] == pool]:
+            free = self._free.pop(key)
+            for kept in self._free_at.values():
+                if free in kept:
+                    kept.remove(free)
 
     def locations(self, pool: str) -> Set[str]:
         return self._pools[pool].keys()
@@ -169,7 +169,7 @@ class Resources:
             if may_use and self.fits(demand, placement, (location,), amount):
                 chosen.append(location)
         if len(chosen) < demand.locations:
-            chosen += self._heap(demand, placement, holds_lock).best(demand.locations)
+            chosen += self._free_locations(demand, placement, holds_lock).best(demand.locations)
         return list(dict.fromkeys(chosen))[: demand.locations]
 
     def are_enough_unlocked(self, demand: Demand, placement: Placement) -> bool:
@@ -250,10 +250,10 @@ class Resources:
 
     def _touch(self, locations: Iterable[str]) -> None:
         for location in locations:
-            for heap in self._heaps_at.get(location, ()):
-                heap.touch(location)
+            for free in self._free_at.get(location, ()):
+                free.touch(location)
 
-    def _heap(self, demand: Demand, placement: Placement, holds_lock: bool) -> LocationHeap:
+    def _free_locations(self, demand: Demand, placement: Placement, holds_lock: bool) -> FreeLocations:
         """Locations by free bandwidth, then by free executors."""
         storage = placement.storage if placement.storage is not None and placement.storage.scope == "node" else None
         key = (placement.pool, storage, demand.direction, demand.io_task, holds_lock)
@@ -267,11 +267,37 @@ class Resources:
             ways = ONE_WAY[demand.direction]
             return min(self._ledger.free(bandwidth_account(storage, way, location)) for way in ways), executors
 
-        if key not in self._heaps:
-            self._heaps[key] = LocationHeap(tuple(self._pools[placement.pool]), measure)
+        if key not in self._free:
+            self._free[key] = FreeLocations(tuple(self._pools[placement.pool]), measure)
             for location in self._pools[placement.pool]:
-                self._heaps_at[location].append(self._heaps[key])
-        return self._heaps[key]
+                self._free_at[location].append(self._free[key])
+        return self._free[key]
+
+
+class FreeLocations:
+    """Locations by how much they have free.
+
+    :param locations: all of them
+    :param measure: what a location has free; None: it cannot be used. :meth:`touch` must be told of each change
+    """
+
+    def __init__(self, locations: Sequence[str], measure: Callable[[str], tuple[int, ...] | None]) -> None:
+        self._order = {location: -index for index, location in enumerate(locations)}
+        self._measure = measure
+        self._usable: dict[str, tuple[tuple[int, ...], int, str]] = {}
+        for location in locations:
+            self.touch(location)
+
+    def touch(self, location: str) -> None:
+        """What a location has free may have changed."""
+        if (free := self._measure(location)) is None:
+            self._usable.pop(location, None)
+        else:
+            self._usable[location] = (free, self._order[location], location)
+
+    def best(self, count: int) -> list[str]:
+        """The locations with the most free; of equals, those named first. Fewer than `count` if fewer can be used."""
+        return [location for _, _, location in heapq.nlargest(count, self._usable.values())]
 
 
 def _executors(location: str) -> Account:

@@ -5,172 +5,86 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import aiofiles.os
 from rich.console import Console
 
 from streamflow_io.hints.errors import HintError, HintErrors
-from streamflow_io.learned.database import LearnedLimitsError, default_path
-from streamflow_io.learned.proofs import Proof, Proofs
-from streamflow_io.learned.store import LearnedLimit, LearnedLimits
-from streamflow_io.learned.verdicts import Verdict, Verdicts
-from streamflow_io.learned.windows import LearnedWindow, LearnedWindows
+from streamflow_io.learned.database import LearnedDatabase, LearnedEntry, LearnedStoreError, default_path, known_entries
 
 from . import learned_export
 from .console import say
+from .learned_entries import LIMITS, PROOFS, VERDICTS, WINDOWS, EntryKind
 from .learned_export import Exported
-from .learned_limits import is_of_readers, limit_to_json, limits_table, readers_table, show_limit, what_limit
-from .learned_proofs import proof_to_json, proofs_table, show_proof, what_proof
-from .learned_verdicts import outcome, show_verdict, verdict_to_json, verdicts_table
-from .learned_windows import show_window, what_window, window_to_json, windows_table
 
 _SHORTEST_KEY = 4
 _SHORT_KEY = 7
-
-# Of a step: its limits on a storage, the windows of its jobs, the cuts that it makes, or what it streams.
-Entry = LearnedLimit | LearnedWindow | Verdict | Proof
+_KINDS: tuple[EntryKind[Any], ...] = (LIMITS, WINDOWS, VERDICTS, PROOFS)
 
 
 @dataclass(frozen=True)
-class LimitList:
+class LearnedList:
     """The result of `list`."""
 
     path: Path
-    limits: Sequence[LearnedLimit]
-    windows: Sequence[LearnedWindow] = ()
-    verdicts: Sequence[Verdict] = ()
-    proofs: Sequence[Proof] = ()
+    entries: Sequence[LearnedEntry]
     ok = True
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "file": str(self.path),
-            "learned": list(map(limit_to_json, self.limits)),
-            "windows": list(map(window_to_json, self.windows)),
-            "splits": list(map(verdict_to_json, self.verdicts)),
-            "streams": list(map(proof_to_json, self.proofs)),
-        }
+        found: dict[str, Any] = {kind.name: [] for kind in _KINDS}
+        for entry in self.entries:
+            found[_kind(entry).name].append(entry_to_json(entry))
+        return {"file": str(self.path), **found}
 
     def show(self, console: Console) -> None:
-        steps = [limit for limit in self.limits if not is_of_readers(limit)]
-        readers = [limit for limit in self.limits if is_of_readers(limit)]
-        keys = iter(_short_keys([*steps, *readers, *self.windows, *self.verdicts, *self.proofs]))
-        if steps:
-            console.print(limits_table(list(islice(keys, len(steps))), steps))
-        if readers:
-            console.print(readers_table(list(islice(keys, len(readers))), readers))
-        if self.windows:
-            console.print(windows_table(list(islice(keys, len(self.windows))), self.windows))
-        if self.verdicts:
-            console.print(verdicts_table(list(islice(keys, len(self.verdicts))), self.verdicts))
-        if self.proofs:
-            console.print(proofs_table(list(keys), self.proofs))
-        if not self.limits and not self.windows and not self.verdicts and not self.proofs:
+        keyed = list(zip(_short_keys(self.entries), self.entries, strict=True))
+        for kind in _KINDS:
+            if found := [(key, entry) for key, entry in keyed if _kind(entry) is kind]:
+                console.print(kind.table(found))
+        if not keyed:
             say(console, f"Nothing is learned yet: {self.path}")
 
 
 @dataclass(frozen=True)
-class LimitDetails:
+class LearnedDetails:
     """The result of `show`."""
 
-    limit: LearnedLimit
+    entry: LearnedEntry
     ok = True
 
     def to_json(self) -> dict[str, Any]:
-        return limit_to_json(self.limit)
+        return entry_to_json(self.entry)
 
     def show(self, console: Console) -> None:
-        show_limit(console, self.limit)
-
-
-@dataclass(frozen=True)
-class WindowDetails:
-    """The result of `show`."""
-
-    window: LearnedWindow
-    ok = True
-
-    def to_json(self) -> dict[str, Any]:
-        return window_to_json(self.window)
-
-    def show(self, console: Console) -> None:
-        show_window(console, self.window)
-
-
-@dataclass(frozen=True)
-class VerdictDetails:
-    """The result of `show`."""
-
-    verdict: Verdict
-    ok = True
-
-    def to_json(self) -> dict[str, Any]:
-        return verdict_to_json(self.verdict)
-
-    def show(self, console: Console) -> None:
-        show_verdict(console, self.verdict)
-
-
-@dataclass(frozen=True)
-class ProofDetails:
-    """The result of `show`."""
-
-    proof: Proof
-    ok = True
-
-    def to_json(self) -> dict[str, Any]:
-        return proof_to_json(self.proof)
-
-    def show(self, console: Console) -> None:
-        show_proof(console, self.proof)
+        _kind(self.entry).show(console, self.entry)
 
 
 @dataclass(frozen=True)
 class Forgotten:
     """The result of `forget`."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[LearnedEntry]
     ok = True
 
-    @property
-    def limits(self) -> list[LearnedLimit]:
-        return [entry for entry in self.entries if isinstance(entry, LearnedLimit)]
-
-    @property
-    def windows(self) -> list[LearnedWindow]:
-        return [entry for entry in self.entries if isinstance(entry, LearnedWindow)]
-
-    @property
-    def verdicts(self) -> list[Verdict]:
-        return [entry for entry in self.entries if isinstance(entry, Verdict)]
-
-    @property
-    def proofs(self) -> list[Proof]:
-        return [entry for entry in self.entries if isinstance(entry, Proof)]
-
     def to_json(self) -> dict[str, Any]:
-        windows, verdicts = map(window_to_json, self.windows), map(verdict_to_json, self.verdicts)
-        return {"forgotten": [*map(limit_to_json, self.limits), *windows, *verdicts, *map(proof_to_json, self.proofs)]}
+        return {"forgotten": list(map(entry_to_json, self.entries))}
 
     def show(self, console: Console) -> None:
         for entry in self.entries:
-            say(console, f"Forgotten: {entry.key.digest[:_SHORT_KEY]} {_what(entry)}")
+            say(console, f"Forgotten: {entry.key.digest[:_SHORT_KEY]} {_kind(entry).what(entry)}")
         if not self.entries:
             say(console, "There is nothing to forget")
 
 
-Result = LimitList | LimitDetails | WindowDetails | VerdictDetails | ProofDetails | Forgotten | Exported
+Result = LearnedList | LearnedDetails | Forgotten | Exported
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
-        "--file", metavar="FILE", type=Path, help="the learned limits (default: learned.db in your data directory)"
+        "--file", metavar="FILE", type=Path, help="what was learned (default: learned.db in your data directory)"
     )
     # Without a default, so that it does not undo a `--json` before the subcommand.
     common.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
@@ -197,82 +111,54 @@ def run(arguments: argparse.Namespace) -> Result:
         return learned_export.run(arguments)
     path: Path = arguments.file or default_path()
     try:
-        return asyncio.run(_run(arguments, path))
-    except LearnedLimitsError as error:
-        allowed = "a file of learned limits (if it is damaged, delete it: limits are then learned anew)"
+        result = _act(arguments, path, [entry for kind in _KINDS for entry in known_entries(path, kind.of)])
+        if isinstance(result, Forgotten) and result.entries:
+            asyncio.run(_forget(path, result.entries))
+        return result
+    except LearnedStoreError as error:
+        allowed = "a file of what was learned (if it is damaged, delete it: all is then learned anew)"
         raise HintErrors.one(path, "file", error.reason, allowed) from None
 
 
-async def _run(arguments: argparse.Namespace, path: Path) -> Result:
-    # Opening would create it.
-    if not await aiofiles.os.path.exists(path):
-        return _act(arguments, path, LimitList(path, ()))
-    async with AsyncExitStack() as opened:
-        limits = await LearnedLimits.open(path)
-        opened.push_async_callback(limits.close)
-        windows = await LearnedWindows.open(path)
-        opened.push_async_callback(windows.close)
-        verdicts = await Verdicts.open(path)
-        opened.push_async_callback(verdicts.close)
-        proofs = await Proofs.open(path)
-        opened.push_async_callback(proofs.close)
-        known = LimitList(path, await limits.list(), await windows.list(), await verdicts.list(), await proofs.list())
-        result = _act(arguments, path, known)
-        if isinstance(result, Forgotten):
-            await limits.forget(limit.key for limit in result.limits)
-            await windows.forget(window.key for window in result.windows)
-            await verdicts.forget(verdict.key for verdict in result.verdicts)
-            await proofs.forget(proof.key for proof in result.proofs)
-        return result
+async def _forget(path: Path, entries: Sequence[LearnedEntry]) -> None:
+    file = await LearnedDatabase.open(path)
+    try:
+        await file.forget(entries)
+    finally:
+        await file.close()
 
 
-def _act(arguments: argparse.Namespace, path: Path, known: LimitList) -> Result:
+def _act(arguments: argparse.Namespace, path: Path, known: Sequence[LearnedEntry]) -> Result:
     if arguments.action == "list":
-        return known
-    entries: list[Entry] = [*known.limits, *known.windows, *known.verdicts, *known.proofs]
+        return LearnedList(path, known)
     if arguments.action == "show":
-        (entry,) = _find([arguments.key], path, entries)
-        return _details(entry)
+        (entry,) = _find([arguments.key], path, known)
+        return LearnedDetails(entry)
     if arguments.all:
-        return Forgotten(entries)
+        return Forgotten(known)
     if arguments.step is not None:
-        return Forgotten(_of_step(arguments.step, path, entries))
-    return Forgotten(_find(arguments.keys, path, entries))
+        return Forgotten(_of_step(arguments.step, path, known))
+    return Forgotten(_find(arguments.keys, path, known))
 
 
-def _details(entry: Entry) -> Result:
-    match entry:
-        case LearnedLimit():
-            return LimitDetails(entry)
-        case LearnedWindow():
-            return WindowDetails(entry)
-        case Verdict():
-            return VerdictDetails(entry)
-        case Proof():
-            return ProofDetails(entry)
+def _kind(entry: LearnedEntry) -> EntryKind[Any]:
+    return next(kind for kind in _KINDS if kind.of is type(entry))
 
 
-def _what(entry: Entry) -> str:
-    """What it is of, on one line."""
-    match entry:
-        case LearnedLimit():
-            return what_limit(entry)
-        case LearnedWindow():
-            return what_window(entry)
-        case Verdict():
-            return f"{entry.step}, {outcome(entry)}"
-        case Proof():
-            return what_proof(entry)
+def entry_to_json(entry: LearnedEntry) -> dict[str, Any]:
+    """All that is known of an entry, for programs."""
+    kind = _kind(entry)
+    return {"key": entry.key.digest, "step": entry.step, "tool": entry.key.tool, **kind.to_json(entry)}
 
 
-def _find(keys: Sequence[str], path: Path, entries: Sequence[Entry]) -> list[Entry]:
+def _find(keys: Sequence[str], path: Path, entries: Sequence[LearnedEntry]) -> list[LearnedEntry]:
     """Those with these keys, each once.
 
     :raises HintErrors: if a key means none of them, or several
     """
-    found: dict[str, Entry] = {}
+    found: dict[str, LearnedEntry] = {}
     errors = []
-    known = ", ".join(f"{key} ({_step(entry)})" for key, entry in zip(_short_keys(entries), entries, strict=True))
+    known = ", ".join(f"{key} ({entry.step})" for key, entry in zip(_short_keys(entries), entries, strict=True))
     for key in keys:
         matching = [entry for entry in entries if entry.key.digest.startswith(key)]
         if len(matching) == 1 and len(key) >= _SHORTEST_KEY:
@@ -285,23 +171,19 @@ def _find(keys: Sequence[str], path: Path, entries: Sequence[Entry]) -> list[Ent
     return list(found.values())
 
 
-def _of_step(step: str, path: Path, entries: Sequence[Entry]) -> list[Entry]:
+def _of_step(step: str, path: Path, entries: Sequence[LearnedEntry]) -> list[LearnedEntry]:
     """:raises HintErrors: if nothing was learned of the step"""
-    found = [entry for entry in entries if _step(entry) == step]
+    found = [entry for entry in entries if entry.step == step]
     if not found:
-        known = ", ".join(dict.fromkeys(map(_step, entries))) or "nothing is learned yet"
+        known = ", ".join(dict.fromkeys(entry.step for entry in entries)) or "nothing is learned yet"
         raise HintErrors.one(path, "--step", f"nothing is learned of {step!r}", known)
     return found
 
 
-def _step(entry: Entry) -> str:
-    return entry.facts.step if isinstance(entry, LearnedLimit) else entry.step
-
-
-def _short_keys(entries: Sequence[Entry]) -> list[str]:
+def _short_keys(entries: Sequence[LearnedEntry]) -> list[str]:
     """The beginnings of the keys, as long as it takes to tell them apart."""
     digests = [entry.key.digest for entry in entries]
     length = _SHORT_KEY
-    while len({digest[:length] for digest in digests}) < len(digests):
+    while len({digest[:length] for digest in digests}) < len(set(digests)):
         length += 1
     return [digest[:length] for digest in digests]

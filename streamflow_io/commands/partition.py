@@ -19,8 +19,8 @@ from rich.table import Table
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.yaml_files import read_scheduler_config
-from streamflow_io.learned.database import LearnedLimitsError, learned_path
-from streamflow_io.learned.verdicts import Verdict, Verdicts
+from streamflow_io.learned.database import LearnedDatabase, LearnedStoreError, learned_path
+from streamflow_io.learned.verdicts import Verdict
 from streamflow_io.run.plan import Plan
 from streamflow_io.run.split_key import (
     DIFFERENT,
@@ -167,7 +167,7 @@ class _Command:
                 raise _UnknownError(said)
             found = replace(found, parts=parts_of(said))
             return replace(found, outcome=self._compare(split, path, rule))
-        except (_UnknownError, ToolError, InconclusiveError, LearnedLimitsError, NodeRuntimeError) as error:
+        except (_UnknownError, ToolError, InconclusiveError, LearnedStoreError, NodeRuntimeError) as error:
             return replace(found, problem=str(error))
 
     def _compare(self, split: KnownSplit, path: str, rule: str) -> Compared | None:
@@ -195,9 +195,9 @@ class _Command:
             key = verdict_key(split.declaration, with_checksums(split.inputs))
         except (NoRuleError, OSError) as error:
             raise _UnknownError(f"the outcome is not remembered: {error}") from None
-        verdicts = await Verdicts.open(self._learned)
+        verdicts = await LearnedDatabase.open(self._learned)
         try:
-            await verdicts.save(Verdict(key, split.partition.step, time.time(), *outcome))
+            await verdicts.save([Verdict(key, split.partition.step, time.time(), *outcome)])
         finally:
             await verdicts.close()
 

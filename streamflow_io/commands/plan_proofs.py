@@ -18,7 +18,7 @@ from streamflow_io.run.plan import Plan
 from streamflow_io.wording import counted
 
 from .console import table
-from .learned_proofs import proven_how
+from .learned_entries import proven_how
 
 _UNKNOWN = "not yet tried: its job runs once more on an idle core when it has succeeded"
 _UNREADABLE = "what earlier runs have proven cannot be read"
@@ -100,7 +100,7 @@ def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
         mixed = "another reader of the same file cannot read it so"
         return Prospect(of, to, "impossible", coded(mixed, Code.SHARED_TOKEN))
     if known:
-        return Prospect(of, to, "refused", max(known, key=lambda proof: proof.found).reason)
+        return Prospect(of, to, "refused", max(known, key=lambda proof: proof.learned).reason)
     if candidate is not None and candidate.once is not None:
         return Prospect(of, to, "refused", candidate.once)
     return Prospect(of, to, "unknown", _UNKNOWN)

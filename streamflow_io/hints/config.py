@@ -39,9 +39,7 @@ def _one_mistake(allowed: str) -> WrapValidator:
 
 
 BandwidthOf = Annotated[float, Field(strict=True, gt=0, le=HIGHEST, allow_inf_nan=False)]
-ReadersOf = Annotated[
-    Literal["auto"] | Annotated[StrictInt, Field(ge=1, le=64)], _one_mistake("a whole number, 1 to 64; or auto")
-]
+ReadersOf = Annotated[StrictInt, Field(ge=1, le=64), _one_mistake("a whole number, 1 to 64")]
 
 
 class StorageConfig(Model):
@@ -64,9 +62,7 @@ class StorageConfig(Model):
     )
 
     readers: ReadersOf | None = Field(
-        None,
-        description="how many chunks read sessions read at the same time: a whole number, 1 to 64; or auto: learned "
-        "(default: auto with `read`, else 4)",
+        None, description="how many chunks read sessions read at the same time: a whole number, 1 to 64 (default: 4)"
     )
 
     share: Text | None = Field(

@@ -1,129 +1,96 @@
-"""What was learned, on disk: one SQLite file, which several processes may use at once."""
+"""One table for what is learned: an SQLite file, which several processes may use at once."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from dataclasses import asdict, astuple, dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
 import aiosqlite
+from pydantic import TypeAdapter, ValidationError
 from typing_extensions import Self
 
 from streamflow_io.files import stranger
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.telemetry.directories import data_directory
 
-VERSION = 10
+#: The format of the table and of its values. A file with another number is refused, and left as it is.
+VERSION = 11
 _APPLICATION = 0x5346494F  # "SFIO"
 
-_VERDICTS = """
-    CREATE TABLE verdicts (
-        tool TEXT NOT NULL,
-        rule TEXT NOT NULL, -- in JSON
-        inputs TEXT NOT NULL,
-        step TEXT NOT NULL,
-        compared REAL NOT NULL,
-        parts INTEGER NOT NULL,
-        difference TEXT, -- the first one; NULL: there is none
-        UNIQUE (tool, rule, inputs)
-    )
-"""
-_WINDOWS = """
-    CREATE TABLE windows (
-        tool TEXT NOT NULL,
-        storage TEXT NOT NULL,
-        size_class INTEGER NOT NULL,
-        window REAL NOT NULL, -- seconds
-        ratio REAL, -- of the bytes moved to those of the input; NULL: not known
-        phases INTEGER NOT NULL,
-        step TEXT NOT NULL,
-        learned REAL NOT NULL,
-        UNIQUE (tool, storage, size_class)
-    )
-"""
-# Of the first burst of an output that is streamed; NULL: the window is not one of bursts.
-_BURST_BYTES = "ALTER TABLE windows ADD COLUMN bytes REAL"
-_PROOFS = """
-    CREATE TABLE proofs (
-        tool TEXT NOT NULL,
-        kind TEXT NOT NULL, -- reads, writes, declared
-        port TEXT NOT NULL,
-        options TEXT NOT NULL,
-        step TEXT NOT NULL,
-        found REAL NOT NULL,
-        way TEXT, -- net, pipe; NULL: it does not stream, or is an output
-        reason TEXT, -- why it does not
-        closes INTEGER, -- of an output: after so many it is complete; 0: only when its job has ended
-        bytes INTEGER NOT NULL,
-        runs INTEGER NOT NULL,
-        UNIQUE (tool, kind, port, options)
-    )
-"""
-# How often it has failed in a row, of what is refused or proven; 0: it is refused for good, or has never failed.
-_FAILURES = "ALTER TABLE proofs ADD COLUMN failures INTEGER NOT NULL DEFAULT 0"
-_HAVE_FAILED = """
-    UPDATE proofs SET failures = 1 WHERE way IS NULL AND kind = 'reads' AND (
-        reason LIKE 'it fails with a stream%' OR reason LIKE 'it does not run twice: %'
-        OR reason LIKE '% when it reads a stream'
-    )
-"""
-# With so many first bytes of the file it was tried; NULL: with all of it.
-_EXCERPT = "ALTER TABLE proofs ADD COLUMN excerpt INTEGER"
-# How far it holds for each of the files, in JSON: [[bytes read, bytes of the file], ...].
-_EXTENTS = "ALTER TABLE proofs ADD COLUMN extents TEXT NOT NULL DEFAULT '[]'"
 _FORMAT = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
 # The rollback journal, not WAL: home directories of clusters are network file systems, where WAL does not work.
 _SCHEMA = (
     """
     CREATE TABLE learned (
-        tool TEXT NOT NULL,
-        storage TEXT NOT NULL,
-        size_class INTEGER NOT NULL,
-        job_bytes REAL,
-        step TEXT NOT NULL,
-        storage_name TEXT NOT NULL,
-        learned REAL NOT NULL,
-        io_executors INTEGER NOT NULL,
-        used INTEGER NOT NULL DEFAULT 0,
-        complete INTEGER NOT NULL DEFAULT 1,
-        entries TEXT NOT NULL, -- of the registry, in JSON: [[constraint, seconds, concurrency, jobs], ...]
-        UNIQUE (tool, storage, size_class)
+        kind TEXT NOT NULL, -- of the entry
+        key TEXT NOT NULL, -- the digest of its key
+        value TEXT NOT NULL, -- all of the entry, in JSON
+        PRIMARY KEY (kind, key)
     )
     """,
-    _VERDICTS,
-    _WINDOWS,
-    _BURST_BYTES,
-    _PROOFS,
-    _FAILURES,
-    _EXCERPT,
-    _EXTENTS,
     f"PRAGMA application_id = {_APPLICATION}",
 )
-# What changes a file of each version into one of the next.
-_UPGRADES = {
-    2: (
-        # It has the entries in a table of their own.
-        "ALTER TABLE learned ADD COLUMN entries TEXT NOT NULL DEFAULT '[]'",
-        "UPDATE learned SET entries = (SELECT json_group_array(json_array(storage_bw, seconds, concurrency, jobs))"
-        " FROM (SELECT * FROM registered WHERE learned_id = id ORDER BY storage_bw))",
-        "DROP TABLE registered",
-    ),
-    3: (_VERDICTS,),
-    4: (_WINDOWS,),
-    5: (_BURST_BYTES,),
-    6: (_PROOFS,),
-    7: (_FAILURES, _HAVE_FAILED),
-    8: (_EXCERPT,),
-    # Nobody knows how far these proofs hold.
-    9: (_EXTENTS, "DELETE FROM proofs WHERE way IS NOT NULL"),
-}
+_OF_KIND = "SELECT value FROM learned WHERE kind = ?"
+_OF_KEY = "SELECT value FROM learned WHERE kind = ? AND key = ?"
+_SAVE = "INSERT OR REPLACE INTO learned (kind, key, value) VALUES (?, ?, ?)"
+_FORGET = "DELETE FROM learned WHERE kind = ? AND key = ?"
+
+# Made once for each kind.
+_ADAPTERS: dict[type[LearnedEntry], TypeAdapter[Any]] = {}
 
 
-class LearnedLimitsError(Exception):
+@dataclass(frozen=True)
+class LearnedKey:
+    """The conditions under which an entry holds.
+
+    :ivar tool: a hex digest of the tool
+    """
+
+    tool: str
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits, always the same for the same key."""
+        return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class LearnedEntry:
+    """One thing that was learned. Each kind of entry is a subclass.
+
+    :ivar kind: the name of the kind in the file
+    :ivar step: the path of the step, for people
+    :ivar learned: when, in seconds since the epoch
+    """
+
+    kind: ClassVar[str]
+    key: LearnedKey
+    step: str
+    learned: float
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """The place of the entry in a list of its kind."""
+        return self.step, self.learned
+
+    def merged(self, known: Self | None) -> Self:
+        """The entry to be kept, where another entry has the same key already."""
+        return self
+
+
+E = TypeVar("E", bound=LearnedEntry)
+
+
+class LearnedStoreError(Exception):
     """The file cannot be used. Nothing is lost but what was learned: a run can go on without.
 
     :ivar path: the file
@@ -159,7 +126,7 @@ class LearnedDatabase:
 
     Several processes may use it at once. Each method is one transaction: a process that is killed, or a task that is
     cancelled, leaves all of it or nothing, and no lock. All methods but :meth:`close` raise
-    :class:`LearnedLimitsError`, and nothing else, if the file cannot be read or written, or is locked for longer than
+    :class:`LearnedStoreError`, and nothing else, if the file cannot be read or written, or is locked for longer than
     the busy timeout.
     """
 
@@ -174,7 +141,7 @@ class LearnedDatabase:
         """Open a file, or create it with mode 0600, and the directories above it.
 
         :param busy_timeout: how long to wait for other processes, in seconds
-        :raises LearnedLimitsError: also if it is of a newer version, of another program or no SQLite database
+        :raises LearnedStoreError: also if it has another format, is another program's or no SQLite database
         """
         with errors(path):
             _create(path)
@@ -191,34 +158,41 @@ class LearnedDatabase:
         """Close the file; may be called twice."""
         await self._connection.close()
 
+    async def save(self, entries: Iterable[E]) -> None:
+        """Keep entries, all of them or none. :meth:`LearnedEntry.merged` says what stays of known ones."""
+        async with self._transaction("IMMEDIATE") as connection:
+            for entry in entries:
+                await _save(connection, entry.merged(await _load(connection, type(entry), entry.key)))
+
+    async def update(self, of: type[E], keys: Iterable[LearnedKey], change: Callable[[E], E]) -> None:
+        """Change the entries with these keys. All of them or none; a key without an entry is no error."""
+        async with self._transaction("IMMEDIATE") as connection:
+            for key in keys:
+                if (known := await _load(connection, of, key)) is not None:
+                    await _save(connection, change(known))
+
+    async def forget(self, entries: Iterable[LearnedEntry]) -> None:
+        """Delete entries, all of them or none. An entry that is not in the file is no error."""
+        async with self._transaction("IMMEDIATE") as connection:
+            await connection.executemany(_FORGET, [(entry.kind, entry.key.digest) for entry in entries])
+
     async def _prepare(self) -> None:
         async with self._transaction("DEFERRED"):
-            version = await self._version()
-        if version < VERSION:
+            is_new = await self._is_new()
+        if is_new:
             async with self._transaction("IMMEDIATE") as connection:
                 # Another process may have been faster.
-                version = await self._version()
-                steps = [_SCHEMA] if version == 0 else [_UPGRADES[older] for older in range(version, VERSION)]
-                for statement in (statement for step in steps for statement in step):
-                    await connection.execute(statement)
-                await connection.execute(f"PRAGMA user_version = {VERSION}")
+                if await self._is_new():
+                    for statement in (*_SCHEMA, f"PRAGMA user_version = {VERSION}"):
+                        await connection.execute(statement)
 
-    async def _version(self) -> int:
-        """The version of the file's format; 0: it is empty. In a transaction.
-
-        :raises LearnedLimitsError: if it is not ours
-        """
-        application, version, tables = [await self._number(sql) for sql in _FORMAT]
-        return _known_version(self._path, application, version, tables)
+    async def _is_new(self) -> bool:
+        numbers = [await self._number(sql) for sql in _FORMAT]
+        return _is_new(self._path, *numbers)
 
     async def _number(self, sql: str) -> int:
         (row,) = await self._connection.execute_fetchall(sql)
         return int(row[0])
-
-    async def _rows(self, sql: str, values: Sequence[str] = ()) -> list[sqlite3.Row]:
-        async with self._lock:
-            with errors(self._path):
-                return list(await self._connection.execute_fetchall(sql, values))
 
     @asynccontextmanager
     async def _transaction(self, kind: str) -> AsyncIterator[aiosqlite.Connection]:
@@ -235,51 +209,72 @@ class LearnedDatabase:
 
 @contextmanager
 def errors(path: Path) -> Iterator[None]:
-    """:raises LearnedLimitsError: instead of what a database raises"""
+    """:raises LearnedStoreError: instead of what a database raises"""
     try:
         yield
     except (sqlite3.Error, OSError, ValueError, TypeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise LearnedLimitsError(path, f"it cannot be used: {why}") from error
+        raise LearnedStoreError(path, f"it cannot be used: {why}") from error
 
 
-def _known_version(path: Path, application: int, version: int, tables: int) -> int:
-    """The version of a file's format, of what `_FORMAT` gives.
+def _is_new(path: Path, application: int, version: int, tables: int) -> bool:
+    """Whether a file is still empty. The numbers are those of `_FORMAT`.
 
-    :raises LearnedLimitsError: if it is not ours
+    :raises LearnedStoreError: if the file is another program's, or has another format
     """
     if application == _APPLICATION:
-        if version not in (VERSION, *_UPGRADES):
-            formats = f"its format is {version}, known is {VERSION}"
-            raise LearnedLimitsError(path, f"it was written by another version of StreamFlow-IO ({formats})")
-        return version
+        if version != VERSION:
+            formats = f"its format is {version}, that of this version is {VERSION}"
+            advice = "move it away to learn anew, or name another file with `learned`"
+            raise LearnedStoreError(path, f"it was written by another version of StreamFlow-IO ({formats}): {advice}")
+        return False
     if application or version or tables:
-        raise LearnedLimitsError(path, "it is the database of another program")
-    return 0
+        raise LearnedStoreError(path, "it is the database of another program")
+    return True
 
 
-def known_rows(path: Path, table: str, select: str, **added: str) -> list[sqlite3.Row]:
-    """What a table has; nothing if there is no file, or no such table in it. Nothing is changed.
+def known_entries(path: Path, of: type[E]) -> tuple[E, ...]:
+    """All entries of a kind, in order. A file that does not exist has none. The file is not changed.
 
-    :param select: with the columns in braces that older files have not
-    :param added: these columns, with what stands for them then
-    :raises LearnedLimitsError: if it cannot be read, or another user could have written it
+    :raises LearnedStoreError: if the file cannot be read, or another user could have written it
     """
     if not path.exists():
-        return []
+        return ()
     check_own(path)
     with errors(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-        application, version, tables = (int(connection.execute(sql).fetchone()[0]) for sql in _FORMAT)
-        _known_version(path, application, version, tables)
-        columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
-        chosen = {name: name if name in columns else instead for name, instead in added.items()}
-        return connection.execute(select.format(**chosen)).fetchall() if columns else []
+        numbers = [int(connection.execute(sql).fetchone()[0]) for sql in _FORMAT]
+        if _is_new(path, *numbers):
+            return ()
+        found = [_entry(of, value) for (value,) in connection.execute(_OF_KIND, (of.kind,))]
+    return tuple(sorted(found, key=lambda entry: entry.order))
+
+
+async def _load(connection: aiosqlite.Connection, of: type[E], key: LearnedKey) -> E | None:
+    rows = await connection.execute_fetchall(_OF_KEY, (of.kind, key.digest))
+    return next((_entry(of, value) for (value,) in rows), None)
+
+
+async def _save(connection: aiosqlite.Connection, entry: LearnedEntry) -> None:
+    # With `ensure_ascii` a text that is no UTF-8 could be written, and not be read.
+    value = json.dumps(asdict(entry), allow_nan=False, ensure_ascii=False)
+    await connection.execute(_SAVE, (entry.kind, entry.key.digest, value))
+
+
+def _entry(of: type[E], value: str) -> E:
+    try:
+        if of not in _ADAPTERS:
+            _ADAPTERS[of] = TypeAdapter(of)
+        entry: E = _ADAPTERS[of].validate_python(json.loads(value))
+        return entry
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"an entry of the kind {of.kind} has a mistake: {first['loc']}: {first['msg']}") from None
 
 
 def check_own(path: Path) -> None:
-    """:raises LearnedLimitsError: if another user could have written the file, or could put one there"""
+    """:raises LearnedStoreError: if another user could have written the file, or could put one there"""
     if (why := stranger(path if path.exists() else path.parent)) is not None:
-        raise LearnedLimitsError(path, f"it is not used, because another user could have written it: {why}")
+        raise LearnedStoreError(path, f"it is not used, because another user could have written it: {why}")
 
 
 def _create(path: Path) -> None:

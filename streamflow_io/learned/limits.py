@@ -1,18 +1,16 @@
-"""Adapter: limits that were learned in earlier runs, for the learners of this one."""
+"""Limits: how many MB/s of a storage the jobs of a tool should have."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, ClassVar
 
-import aiofiles.os
 from streamflow.core.workflow import Job, Token
-from streamflow.log_handler import logger
 from streamflow.workflow.token import FileToken, ListToken, ObjectToken
 
 from streamflow_io.admission.demand import Demand
@@ -20,17 +18,38 @@ from streamflow_io.admission.learner import Learner
 from streamflow_io.admission.learners import LearningEvent, Subject
 from streamflow_io.admission.registry import ConstraintRegistry
 from streamflow_io.hints.bandwidth import AutoConstraint
-from streamflow_io.messages import Code, coded
 
-from .database import LearnedLimitsError
-from .store import LearnedFacts, LearnedKey, LearnedLimits, size_class_of
+from .database import LearnedEntry
+from .remembered import Remembered
+from .sizes import SizeKey, size_class_of
+
+
+@dataclass(frozen=True)
+class LearnedLimit(LearnedEntry):
+    """The constraint registry of a tool on a storage.
+
+    :ivar storage: the name of the storage, for people
+    :ivar executors: the ioExecutors of the location
+    :ivar used: how many runs have started from the registry
+    """
+
+    kind: ClassVar[str] = "limit"
+    key: SizeKey
+    storage: str
+    executors: int
+    registry: ConstraintRegistry
+    used: int = 0
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        return self.step, self.storage, self.key.size_class
 
 
 @dataclass(frozen=True)
 class _Known:
     """:ivar registry: what was learned before; none: nothing"""
 
-    key: LearnedKey
+    key: SizeKey
     registry: ConstraintRegistry | None
 
 
@@ -46,8 +65,7 @@ class RememberedLimits:
     def __init__(self, path: Path, tools: Mapping[str, str]) -> None:
         self._path = path
         self._tools = tools
-        self._limits: LearnedLimits | None = None
-        self._failed = False
+        self._kept = Remembered(path, LearnedLimit, (), "Learned limits are")
         self._known: dict[Subject, _Known] = {}
         # By step and by digest of the tool, the size class of the first job.
         self._classes: dict[str, int] = {}
@@ -64,33 +82,19 @@ class RememberedLimits:
         if not isinstance(demand.constraint, AutoConstraint):
             return demand
         tool = self._tools[demand.step]
-        demand, _ = await self.load_tool(demand, tool, self._size_class(demand.step, tool, job))
-        return demand
+        return await self.load_tool(demand, demand.constraint, tool, self._size_class(demand.step, tool, job))
 
-    async def load_tool(
-        self, demand: Demand, tool: str, size_class: int
-    ) -> tuple[Demand, Mapping[str, ConstraintRegistry]]:
-        """Read what is known of a tool.
-
-        :param demand: with an auto constraint
-        :param tool: its digest
-        :param size_class: of the jobs
-        :return: the demand, with the name of the tool; and what is known, by the name of the storage
-        """
-        constraint = demand.constraint
-        assert isinstance(constraint, AutoConstraint)
+    async def load_tool(self, demand: Demand, constraint: AutoConstraint, tool: str, size_class: int) -> Demand:
+        """Read what is known of a tool, by its digest; otherwise as :meth:`load`."""
         demand = replace(demand, tool=f"{tool} {size_class}")
-        found = {}
         async with self._lock:
             for storage in dict.fromkeys(placement.storage for placement in demand.placements):
                 if storage is not None:
                     subject = Subject(demand.tool, storage, constraint, demand.direction)
                     if subject not in self._known:
-                        key = LearnedKey(tool, _identity(subject), size_class)
+                        key = SizeKey(tool, _identity(subject), size_class)
                         self._known[subject] = _Known(key, await self._read(key))
-                    if (registry := self._known[subject].registry) is not None:
-                        found[storage.name] = registry
-        return demand, found
+        return demand
 
     def _size_class(self, step: str, tool: str, job: Job) -> int:
         """That of the first job of a step, or of another step with the same tool if it is about the same."""
@@ -119,59 +123,27 @@ class RememberedLimits:
     async def close(self) -> None:
         """Wait until all is kept."""
         await asyncio.gather(*self._saving, return_exceptions=True)
-        if self._limits is not None:
-            await self._limits.close()
-            self._limits = None
+        await self._kept.close()
 
-    async def _read(self, key: LearnedKey) -> ConstraintRegistry | None:
-        try:
-            if self._failed or (self._limits is None and not await aiofiles.os.path.exists(self._path)):
-                return None
-            limits = await self._open()
-            by_class = await limits.load(key.tool, key.storage)
-            # Jobs of about the same size; what does not fit after all will be contradicted.
-            near = [size for size in by_class if abs(size - key.size_class) <= 1]
-            if not near:
-                return None
-            size_class = min(near, key=lambda size: abs(size - key.size_class))
-        except LearnedLimitsError as error:
-            self._fail(error)
+    async def _read(self, key: SizeKey) -> ConstraintRegistry | None:
+        # Read for each key anew: another run may have learned meanwhile.
+        found = {limit.key: limit for limit in await asyncio.to_thread(self._kept.read)}
+        # Jobs of about the same size have one registry; where it does not fit after all, it will be contradicted.
+        limit = next((found[near] for near in key.near if near in found), None)
+        if limit is None:
             return None
-        # A file that cannot be written is no reason to forget what was read.
-        with contextlib.suppress(LearnedLimitsError):
-            await limits.mark_used(LearnedKey(key.tool, key.storage, size_class))
-        return by_class[size_class]
+        await self._kept.update([limit.key], lambda known: replace(known, used=known.used + 1))
+        return limit.registry
 
     async def _save(self, event: LearningEvent) -> None:
-        known = self._known[event.subject]
-        if self._failed:
-            return
-        try:
-            async with self._lock:
-                limits = await self._open()
-                facts = LearnedFacts(
-                    step=event.step,
-                    storage=event.subject.storage.name,
-                    learned=time.time(),
-                    executors=event.executors,
-                )
-                await limits.save(known.key, event.registry, facts)
-        except LearnedLimitsError as error:
-            self._fail(error)
+        key, storage = self._known[event.subject].key, event.subject.storage.name
+        limit = LearnedLimit(key, event.step, time.time(), storage, event.executors, event.registry)
+        await self._kept.remember(limit)
 
     def _saved(self, task: asyncio.Task[None]) -> None:
         self._saving.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(error)
-
-    async def _open(self) -> LearnedLimits:
-        if self._limits is None:
-            self._limits = await LearnedLimits.open(self._path)
-        return self._limits
-
-    def _fail(self, error: BaseException) -> None:
-        self._failed = True
-        logger.warning(coded(f"Learned limits are not remembered in this run: {error}", Code.STORE_NOT_USED))
+            self._kept.fail(error)
 
 
 def _identity(subject: Subject) -> str:

@@ -1,4 +1,4 @@
-"""Proofs, on disk: whether a program reads an input, or writes an output, as a byte stream.
+"""Proofs: whether a program reads an input, or writes an output, as a byte stream.
 
 An input that is declared `streamable` is believed to be read so until the contrary is known: its entries are of the
 kind `declared`.
@@ -7,75 +7,47 @@ kind `declared`.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
-import sqlite3
-from collections.abc import Coroutine, Iterable, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
-from streamflow.log_handler import logger
-
-from streamflow_io.messages import Code, coded
-
-from .database import LearnedDatabase, LearnedLimitsError, known_rows
-from .extents import Extent, Extents, hold_for, raised
+from .database import LearnedEntry, LearnedKey, known_entries
+from .extents import Extents, hold_for, raised
+from .remembered import Remembered
 
 #: How a program may get a stream: `net`, where all that it does with it that a pipe cannot do waits for the file;
 #: `pipe`, as an input that is declared `streamable`.
 Way = Literal["net", "pipe"]
 
-_COLUMNS = "tool, kind, port, options, step, found, way, reason, bytes, runs, closes, failures, excerpt, extents"
-_SELECT = f"SELECT {_COLUMNS} FROM proofs ORDER BY step, kind, port, found"
 # What has failed so often stays refused: once may be an accident.
 _MOST_FAILURES = 3
 
 
-def _refusal(row: str) -> str:
-    """How much of it is refused: nothing; that it is complete before its job has ended; that it streams."""
-    return f"CASE WHEN {row}.way IS NOT NULL OR {row}.closes > 0 THEN 0 WHEN {row}.closes = 0 THEN 1 ELSE 2 END"
-
-
-# Another run may have found out the same, or that it is not so, meanwhile. Who has failed may be found to be able to,
-# by who knows that.
-_INSTEAD = f"""
-    ON CONFLICT (tool, kind, port, options) DO UPDATE SET step = excluded.step, found = excluded.found,
-    way = excluded.way, reason = excluded.reason, bytes = excluded.bytes, runs = max(proofs.runs, excluded.runs),
-    closes = excluded.closes, failures = excluded.failures, excerpt = excluded.excerpt, extents = excluded.extents
-    WHERE {_refusal("excluded")} >= {_refusal("proofs")}
-        OR (proofs.failures BETWEEN 1 AND {_MOST_FAILURES - 1} AND excluded.failures >= proofs.failures)
-"""
-_IS = "tool = ? AND kind = ? AND port = ? AND options = ?"
-
-
 @dataclass(frozen=True)
-class ProofKey:
+class ProofKey(LearnedKey):
     """What a proof holds for.
 
-    :ivar tool: a hex digest of all that is known of the tool before it runs
+    :ivar tool: of all that is known of the tool before it runs
     :ivar kind: whether the port is an input, which it reads, or an output, which it writes; or an input that is
         declared `streamable`
     :ivar options: a hex digest of the values of its inputs, but for what files contain; empty: it holds for all
     """
 
-    tool: str
     kind: Literal["reads", "writes", "declared"]
     port: str
     options: str = ""
 
     @property
-    def digest(self) -> str:
-        """64 hex digits, always the same for the same key."""
-        return hashlib.sha256(json.dumps([self.tool, self.kind, self.port, self.options]).encode()).hexdigest()
+    def about(self) -> tuple[str, str, str]:
+        """The key without the options."""
+        return self.tool, self.kind, self.port
 
 
 @dataclass(frozen=True)
-class Proof:
+class Proof(LearnedEntry):
     """What was found.
 
-    :ivar step: the path of the step, for people
-    :ivar found: when, in seconds since the epoch
     :ivar way: how it reads a stream with the same outcome as the file; None: it does not, or must not be tried
     :ivar reason: why not, in words; of a declared input that is read so, why that cannot be compared with the file
     :ivar bytes: of the file with which it was tried
@@ -89,9 +61,8 @@ class Proof:
         declared holds for all
     """
 
+    kind: ClassVar[str] = "proof"
     key: ProofKey
-    step: str
-    found: float
     way: Way | None = None
     reason: str | None = None
     bytes: int = 0
@@ -115,6 +86,31 @@ class Proof:
     def is_proven(self) -> bool:
         return self.way is not None
 
+    @property
+    def order(self) -> tuple[Any, ...]:
+        return self.step, self.key.kind, self.key.port, self.learned
+
+    def merged(self, known: Proof | None) -> Proof:
+        """What is refused stays so until it is forgotten, unless it :attr:`may_be_tried_again`.
+
+        Another run may have found out the same meanwhile, or the contrary. What failed may be found to stream only by a
+        run that knows of the failures.
+        """
+        if known is None:
+            return self
+        found = with_known(self, known)
+        knows = 0 < known.failures < _MOST_FAILURES and found.failures >= known.failures
+        if not knows and found._refusal < known._refusal:
+            return known
+        return replace(found, runs=max(found.runs, known.runs))
+
+    @property
+    def _refusal(self) -> int:
+        """How much is refused: 0: nothing; 1: that it is complete before its job has ended; 2: that it streams."""
+        if self.is_proven or self.closes:
+            return 0
+        return 2 if self.closes is None else 1
+
 
 def with_known(found: Proof, known: Proof | None) -> Proof:
     """What is kept of a proof that is found where another one is known: a proof with larger files stays."""
@@ -125,78 +121,31 @@ def with_known(found: Proof, known: Proof | None) -> Proof:
     return found if hold_for(found.extents, [each.size for each in known.extents]) else known
 
 
-class Proofs(LearnedDatabase):
-    """The proofs in a file of what was learned."""
-
-    async def list(self) -> tuple[Proof, ...]:
-        """All, sorted by step, port and time."""
-        return tuple(map(_proof, await self._rows(_SELECT)))
-
-    async def save(self, proof: Proof) -> None:
-        """Keep a proof instead of the one with the same key; :func:`with_known` says what stays of that.
-
-        But what is refused stays so, until it is forgotten; unless it :attr:`~Proof.may_be_tried_again`.
-        """
-        async with self._transaction("IMMEDIATE") as connection:
-            rows = await connection.execute_fetchall(f"SELECT {_COLUMNS} FROM proofs WHERE {_IS}", astuple(proof.key))
-            proof = with_known(proof, next(map(_proof, rows), None))
-            about = (proof.way, proof.reason, proof.bytes, proof.runs, proof.closes, proof.failures, proof.excerpt)
-            values = (*astuple(proof.key), proof.step, proof.found, *about, json.dumps(proof.extents))
-            await connection.execute(
-                f"INSERT INTO proofs ({_COLUMNS}) VALUES ({', '.join('?' * len(values))}) {_INSTEAD}", values
-            )
-
-    async def streamed(self, keys: Iterable[ProofKey]) -> None:
-        """Count a job more for each of these. A key that there is not is no error."""
-        async with self._transaction("IMMEDIATE") as connection:
-            await connection.executemany(f"UPDATE proofs SET runs = runs + 1 WHERE {_IS}", map(astuple, keys))
-
-    async def forget(self, keys: Iterable[ProofKey]) -> None:
-        """Delete proofs, all of them or none. A key that there is not is no error."""
-        async with self._transaction("IMMEDIATE") as connection:
-            await connection.executemany(f"DELETE FROM proofs WHERE {_IS}", map(astuple, keys))
-
-
 def known_proofs(path: Path) -> tuple[Proof, ...]:
-    """What there is in a file; nothing if it does not exist. It is not changed.
+    """The proofs of a file, in order. A file that does not exist has none. The file is not changed.
 
-    :raises LearnedLimitsError: if it cannot be read, or another user could have written it
+    :raises LearnedStoreError: if the file cannot be read, or another user could have written it
     """
-    # Older files do not say what has failed, nor what was tried with the first bytes, nor how far that holds.
-    select = _SELECT
-    missing = {"failures": "0", "excerpt": "NULL", "extents": "'[]'"}
-    for name in missing:
-        select = select.replace(name, f"{{{name}}}")
-    proofs = map(_proof, known_rows(path, "proofs", select, **missing))
-    return tuple(proof for proof in proofs if not proof.is_proven or proof.extents or proof.key.kind == "declared")
+    return known_entries(path, Proof)
 
 
-class RememberedProofs:
+class RememberedProofs(Remembered[Proof]):
     """Proofs of earlier runs, and of this one.
-
-    What is kept on disk never makes a run fail: if it cannot be written, one warning says so.
 
     :param path: the file
     :param known: what it has; None: it cannot be read, and is left alone
     """
 
     def __init__(self, path: Path, known: Iterable[Proof] | None) -> None:
-        self._path = path
-        self._known = {proof.key: proof for proof in known or ()}
+        super().__init__(path, Proof, known, "What streams without a hint is")
         # What was proven with files that are too small, as this run has shown.
         self._outgrown: set[ProofKey] = set()
         self._news = asyncio.Event()
-        self._file: Proofs | None = None
-        self._failed = known is None
-        self._opening = asyncio.Lock()
-
-    def of(self, key: ProofKey) -> Proof | None:
-        return self._known.get(key)
 
     def is_read(self, tool: str, port: str) -> bool:
         """Whether an input is proven to be read as a stream, with some options."""
         about = tool, "reads", port
-        return any(proof.is_proven and (key.tool, key.kind, key.port) == about for key, proof in self._known.items())
+        return any(proof.is_proven and proof.key.about == about for proof in self.entries)
 
     def is_believed(self, key: ProofKey) -> bool:
         """Whether an input that is declared `streamable` is read as a stream.
@@ -205,8 +154,7 @@ class RememberedProofs:
         """
         if (known := self.of(key)) is not None:
             return not known.is_refused
-        about = key.tool, key.kind, key.port
-        return not any(proof.is_refused and (of.tool, of.kind, of.port) == about for of, proof in self._known.items())
+        return not any(proof.is_refused and proof.key.about == key.about for proof in self.entries)
 
     def outgrown(self, key: ProofKey) -> None:
         """A job has more to read as a stream than was proven: that is to be proven with its files."""
@@ -227,46 +175,14 @@ class RememberedProofs:
         """Wait for the next proof."""
         await self._news.wait()
 
-    async def remember(self, proof: Proof) -> None:
-        """Keep a proof, for this run and later ones."""
-        self._outgrown.discard(proof.key)
-        self._known[proof.key] = with_known(proof, self._known.get(proof.key))
+    async def remember(self, *proofs: Proof) -> None:
+        """Keep proofs, for this run and later ones."""
+        self._outgrown.difference_update(proof.key for proof in proofs)
         news, self._news = self._news, asyncio.Event()
+        # Those that wait run once the proofs are in memory, and before they are in the file.
         news.set()
-        if (file := await self._open()) is not None:
-            await self._try(file.save(proof))
+        await super().remember(*proofs)
 
-    async def streamed(self, keys: Iterable[ProofKey]) -> None:
+    async def streamed(self, keys: Sequence[ProofKey]) -> None:
         """A job has streamed as it was proven, without a difference."""
-        if (keys := [*keys]) and (file := await self._open()) is not None:
-            await self._try(file.streamed(keys))
-
-    async def close(self) -> None:
-        if self._file is not None:
-            await self._file.close()
-            self._file = None
-
-    async def _open(self) -> Proofs | None:
-        async with self._opening:
-            if self._file is None and not self._failed:
-                await self._try(self._begin())
-        # One that was locked for long is not waited for again.
-        return None if self._failed else self._file
-
-    async def _begin(self) -> None:
-        self._file = await Proofs.open(self._path)
-
-    async def _try(self, work: Coroutine[object, object, None]) -> None:
-        try:
-            await work
-        except LearnedLimitsError as error:
-            if not self._failed:
-                self._failed = True
-                forgets = f"What streams without a hint is not remembered in this run: {error}"
-                logger.warning(coded(forgets, Code.STORE_NOT_USED))
-
-
-def _proof(row: sqlite3.Row) -> Proof:
-    tool, kind, port, options, *about, extents = row
-    found = tuple(Extent(*each) for each in json.loads(extents))
-    return replace(Proof(ProofKey(tool, kind, port, options), *about), extents=found)
+        await self.update(keys, lambda proof: replace(proof, runs=proof.runs + 1))

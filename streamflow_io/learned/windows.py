@@ -1,105 +1,51 @@
-"""Windows that were learned, on disk: how long it took until somebody waited for what an I/O task moves, and until the
-next burst of an output that is streamed."""
+"""Windows: the seconds until data of an I/O task are waited for, and until the next burst of a streamed output."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import sqlite3
 import time
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-
-from streamflow.log_handler import logger
+from typing import Any, ClassVar
 
 from streamflow_io.bandwidth.expectations import Learned
-from streamflow_io.messages import Code, coded
 
-from .database import LearnedDatabase, LearnedLimitsError, known_rows
-from .store import size_class_of
-
-_SELECT = """
-    SELECT tool, storage, size_class, window, ratio, phases, {bytes}, step, learned
-    FROM windows
-    ORDER BY step, storage, size_class
-"""
+from .database import LearnedEntry
+from .remembered import Remembered
+from .sizes import SizeKey, size_class_of
 
 
 @dataclass(frozen=True)
-class WindowKey:
-    """What a window holds for.
-
-    :ivar tool: a hex digest of the tool's content
-    :ivar storage: a text that is the same as long as the storages that its jobs may use are; or says which output it
-        is of
-    :ivar size_class: of the input files of a job, see :func:`~.store.size_class_of`
+class LearnedWindow(LearnedEntry):
+    """:ivar key: its `storage` says which storages the jobs may use, or which output the window is of
+    :ivar step: the path of the step, or of its output, for people
     """
 
-    tool: str
-    storage: str
-    size_class: int
+    kind: ClassVar[str] = "window"
+    key: SizeKey
+    of: Learned
 
     @property
-    def digest(self) -> str:
-        """64 hex digits, always the same for the same key."""
-        return hashlib.sha256(json.dumps([self.tool, self.storage, self.size_class]).encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class LearnedWindow:
-    """:ivar step: the path of the step, or of its output, for people
-    :ivar learned: when, in seconds since the epoch
-    """
-
-    key: WindowKey
-    of: Learned
-    step: str
-    learned: float
-
-
-class LearnedWindows(LearnedDatabase):
-    """The windows in a file of what was learned."""
-
-    async def list(self) -> tuple[LearnedWindow, ...]:
-        """All, sorted by step and size class."""
-        return tuple(map(_window, await self._rows(_SELECT.format(bytes="bytes"))))
-
-    async def save(self, windows: Iterable[LearnedWindow]) -> None:
-        """Keep windows instead of those with the same keys; all of them or none."""
-        values = [(*astuple(one.key), *astuple(one.of), one.step, one.learned) for one in windows]
-        async with self._transaction("IMMEDIATE") as connection:
-            await connection.executemany(
-                "INSERT OR REPLACE INTO windows"
-                " (tool, storage, size_class, window, ratio, phases, bytes, step, learned)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                values,
-            )
-
-    async def forget(self, keys: Iterable[WindowKey]) -> None:
-        """Delete windows, all of them or none. A key that there is not is no error."""
-        async with self._transaction("IMMEDIATE") as connection:
-            await connection.executemany(
-                "DELETE FROM windows WHERE tool = ? AND storage = ? AND size_class = ?", map(astuple, keys)
-            )
+    def order(self) -> tuple[Any, ...]:
+        return self.step, self.key.storage, self.key.size_class
 
 
 class RememberedWindows:
     """Windows of earlier runs, and of this one.
 
-    What is kept on disk never makes a run fail: if it cannot be read or written, one warning says so.
+    A file that cannot be read or written never makes a run fail: one warning says so.
 
     :param path: the file
     :param tools: the digest of the tool of each step, or output
-    :param storages: as in :class:`WindowKey`, by step, or output
+    :param storages: the `storage` of the key, by step, or output
     """
 
     def __init__(self, path: Path, tools: Mapping[str, str], storages: Mapping[str, str]) -> None:
-        self._path = path
         self._tools = tools
         self._storages = storages
-        self._known: Mapping[WindowKey, Learned] | None = None
-        self._keys: dict[str, WindowKey] = {}
+        self._kept = Remembered(path, LearnedWindow, (), "Windows are")
+        self._known: Mapping[SizeKey, Learned] | None = None
+        self._keys: dict[str, SizeKey] = {}
 
     @property
     def names(self) -> Collection[str]:
@@ -114,44 +60,15 @@ class RememberedWindows:
         if step not in self._tools:
             return None
         if self._known is None:
-            self._known = self._read()
-        key = WindowKey(self._tools[step], self._storages[step], size_class_of(input_bytes))
+            self._known = {one.key: one.of for one in self._kept.read()}
+        key = SizeKey(self._tools[step], self._storages[step], size_class_of(input_bytes))
         self._keys.setdefault(step, key)
-        near = [WindowKey(key.tool, key.storage, key.size_class + more) for more in (0, -1, 1)]
-        return next((self._known[one] for one in near if one in self._known), None)
+        return next((self._known[near] for near in key.near if near in self._known), None)
 
     async def keep(self, learned: Mapping[str, Learned]) -> None:
         """Keep what was learned, by step, for later runs."""
         now = time.time()
-        windows = [LearnedWindow(self._keys[step], of, step, now) for step, of in learned.items() if step in self._keys]
-        if not windows:
-            return
-        try:
-            file = await LearnedWindows.open(self._path)
-            try:
-                await file.save(windows)
-            finally:
-                await file.close()
-        except LearnedLimitsError as error:
-            logger.warning(coded(f"The windows of this run are not remembered: {error}", Code.STORE_NOT_USED))
-
-    def _read(self) -> Mapping[WindowKey, Learned]:
-        try:
-            return {one.key: one.of for one in _known_windows(self._path)}
-        except LearnedLimitsError as error:
-            logger.warning(coded(f"Windows of earlier runs are not known: {error}", Code.STORE_NOT_USED))
-            return {}
-
-
-def _known_windows(path: Path) -> tuple[LearnedWindow, ...]:
-    """What there is in a file; nothing if it does not exist. It is not changed.
-
-    :raises LearnedLimitsError: if it cannot be read, or another user could have written it
-    """
-    # Older files have none of bursts.
-    return tuple(map(_window, known_rows(path, "windows", _SELECT, bytes="NULL")))
-
-
-def _window(row: sqlite3.Row) -> LearnedWindow:
-    tool, storage, size_class, window, ratio, phases, moved, step, learned = row
-    return LearnedWindow(WindowKey(tool, storage, size_class), Learned(window, ratio, phases, moved), step, learned)
+        windows = [LearnedWindow(self._keys[step], step, now, of) for step, of in learned.items() if step in self._keys]
+        if windows:
+            await self._kept.remember(*windows)
+            await self._kept.close()

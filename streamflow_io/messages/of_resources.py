@@ -99,15 +99,15 @@ RESOURCES = {
     Code.STORE_NOT_USED: Explanation(
         "What was learned is not known, or not kept",
         "The store of what runs have learned cannot be used: another user could replace it, its disk is full, or it "
-        "is of a newer version. The run goes on without. `learned` in the scheduler's config names another file.",
+        "was written by another version. The run goes on without. `learned` in the scheduler's config names another "
+        "file.",
         (
             Case("Learned limits are not remembered in this run: ...", _WHICH),
             Case("Verified splits are not remembered in this run: ...", _WHICH),
             Case("Verified splits of earlier runs are not known: ...", _WHICH),
             Case("What streams without a hint is not remembered in this run: ...", _WHICH),
             Case("What earlier runs have proven to stream is not known, and nothing is learned now: ...", _WHICH),
-            Case("Windows of earlier runs are not known: ...", _WHICH),
-            Case("The windows of this run are not remembered: ...", _WHICH),
+            Case("Windows are not remembered in this run: ...", _WHICH),
         ),
         "storage.md",
     ),

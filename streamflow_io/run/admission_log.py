@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 from streamflow.log_handler import logger
 
-from streamflow_io.admission.demand import READ_SESSIONS, Grant
+from streamflow_io.admission.demand import Grant
 from streamflow_io.admission.epochs import EpochEnded
 from streamflow_io.admission.learners import LearningEvent
-from streamflow_io.admission.workload import Chosen
 from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.telemetry.records import AdmittedRecord, ChoiceRecord, EpochRecord, Record
 
@@ -48,11 +47,11 @@ class AdmissionLog:
         facts = {**vars(event), "estimates": estimates}
         self._record(ChoiceRecord(**facts, time=now, step=step, storage=storage))
         if event.reason in ("learned", "remembered", "contradicted", "drifted"):
-            logger.info(f"{_what(learning)}: {_chosen(learning, event)} ({event.reason})")
+            logger.info(f"{_what(learning)}: {event.constraint:g} MB/s ({event.reason})")
         if event.reason == "too few jobs":
             logger.info(
                 f"{_what(learning)}: there were too few jobs to learn all of it. The last ones had "
-                f"{_chosen(learning, event)}. The next run goes on from what was learned"
+                f"{event.constraint:g} MB/s. The next run goes on from what was learned"
             )
         if event.reason == "learned":
             self._remembered.learned(learning)
@@ -60,13 +59,4 @@ class AdmissionLog:
 
 def _what(learning: LearningEvent) -> str:
     storage = learning.subject.storage.name
-    if learning.step == READ_SESSIONS:
-        return f"Chunks that are read ahead from {storage} at the same time"
     return f"storageBW of {learning.step} on {storage}"
-
-
-def _chosen(learning: LearningEvent, event: Chosen) -> str:
-    if learning.step == READ_SESSIONS:
-        bandwidth = learning.subject.storage.bandwidth(learning.subject.direction)
-        return str(min(learning.executors, int(bandwidth / event.constraint)))
-    return f"{event.constraint:g} MB/s"

@@ -95,7 +95,7 @@ class Run:
         self.bandwidth = BandwidthOfRun(services)
         self.proofs = ProofsOfRun(services, self.streaming_jobs)
         self.part_ways = PartWays(plan, context, runtimes, storages, allocations)
-        readers = ReaderTaskMaker(self.bandwidth.admission, self.bandwidth.remembered)
+        readers = ReaderTaskMaker(self.bandwidth.admission)
         self.sessions = ReadSessions(plan, config, context, storages, runtimes, readers, self.part_ways, self._record)
         ahead = GangDeployment(deployments.deploy_ahead, plan.workflow.steps, plan.gangs if plan.streams else ())
         listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]

@@ -139,7 +139,7 @@ class ReadSession:
                         self._handle(Began(event.cached))
                     case ChunkEvent():
                         self._count(event)
-                        self._readers.arrived(event.chunk, event.bytes, event.requests)
+                        self._readers.end(event.chunk)
                         self._handle(ChunkRead(event.chunk, event.resident))
                     case EvictedEvent():
                         self._handle(Evicted(event.bytes))
@@ -179,7 +179,7 @@ class ReadSession:
             case Submit(chunk):
                 self._readers.submit(chunk, self._granted)
             case Withdraw(chunk):
-                self._readers.withdraw(chunk)
+                self._readers.end(chunk)
             case Read(chunk, spans):
                 self._job.read(chunk, spans)
             case Drop(spans):

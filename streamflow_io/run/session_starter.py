@@ -125,7 +125,7 @@ class SessionStarter:
                 return None
             self._count += 1
             number = self._count
-            tasks = await self._readers.make(number, file.target, file.node, file.storage, size, file.chunk, window)
+            tasks = await self._readers.make(number, file.target, file.node, file.storage)
             readers = tasks.readers
             director = Director(size, file.chunk, window, readers.most, consumers, guess=form == "said")
             job = runtime.create_session(f"read-{step}")

@@ -179,13 +179,10 @@ class StorageAdmission(Listener):
         self._admission.submit(request, time.time())
         self._decide_soon()
 
-    def end_reader(self, job: str, observation: Observation | None) -> None:
-        """A chunk has arrived, or is not to be read.
-
-        :param observation: none if nothing is to be learned of it
-        """
+    def end_reader(self, job: str) -> None:
+        """A chunk has arrived, or is not to be read."""
         if self._readers.pop(job, None) is not None:
-            self._release(job, observation)
+            self._release(job, None)
             self._decide_soon()
             if self._lacking:
                 # No job of StreamFlow has ended, so that nobody else tells them.

@@ -157,8 +157,6 @@ class Director:
     :param readers: how many chunks are read at the same time, at most
     :param consumers: how many jobs say that they have consumed a part; 0: nobody does
     :param guess: parts are announced one by one, and those to come are likely to follow in the file
-    :param alike: all chunks are of one size, as it is learned how many are read at the same time; else the first ones
-        are smaller
     """
 
     def __init__(
@@ -169,7 +167,6 @@ class Director:
         readers: int,
         consumers: int = 1,
         guess: bool = False,
-        alike: bool = False,
     ) -> None:
         self.window = Window(window)
         self.ended: Reason | None = None
@@ -178,7 +175,7 @@ class Director:
         self._readers = readers
         self._consumers = consumers
         self._guess = guess
-        self._chunks = Chunks(size, chunk, readers * chunk, 1 if alike else readers)
+        self._chunks = Chunks(size, chunk, readers * chunk, readers)
         self._began = False
         self._all_announced = False
         self._submitted: dict[int, tuple[Span, ...]] = {}

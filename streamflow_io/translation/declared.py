@@ -101,12 +101,12 @@ def trials(
             is_trusted = {verdict.key for verdict in alike if verdict.is_verified} == wanted
         if not is_trusted:
             refuted = [verdict for verdict in alike if not verdict.is_verified]
-            found[key] = _refuted(max(refuted, key=lambda verdict: verdict.compared)) if refuted else NOT_VERIFIED
+            found[key] = _refuted(max(refuted, key=lambda verdict: verdict.learned)) if refuted else NOT_VERIFIED
     return found
 
 
 def _refuted(verdict: Verdict) -> str:
-    return f"refuted on {date_of(verdict.compared)}: {verdict.difference}"
+    return f"refuted on {date_of(verdict.learned)}: {verdict.difference}"
 
 
 def _is_about(verdict: Verdict, declaration: Declaration) -> bool:

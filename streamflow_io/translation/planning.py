@@ -28,8 +28,8 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.resolution import resolve_steps_of, tool_digests
 from streamflow_io.hints.rules import check_storages
 from streamflow_io.hints.yaml_files import check_annotations_file, check_annotations_names, of_several_workflows
-from streamflow_io.learned.database import LearnedLimitsError, learned_path
-from streamflow_io.learned.verdicts import Verdict, known_verdicts
+from streamflow_io.learned.database import LearnedStoreError, known_entries, learned_path
+from streamflow_io.learned.verdicts import Verdict
 from streamflow_io.messages import Code, coded
 from streamflow_io.run.deployment_sites import Sites, room_here
 from streamflow_io.run.plan import Plan
@@ -194,8 +194,8 @@ def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> tuple
 def _verdicts(scheduler: IOAwareScheduler) -> tuple[Verdict, ...]:
     """What is known of declared splits; nothing if it cannot be read."""
     try:
-        return known_verdicts(learned_path(scheduler.config, Path(scheduler.context.config["path"])))
-    except LearnedLimitsError as error:
+        return known_entries(learned_path(scheduler.config, Path(scheduler.context.config["path"])), Verdict)
+    except LearnedStoreError as error:
         logger.warning(coded(f"Verified splits of earlier runs are not known: {error}", Code.STORE_NOT_USED))
         return ()
 

@@ -18,7 +18,7 @@ from streamflow_io.graph.candidates import Candidate, Proved, Stamp, candidate_i
 from streamflow_io.graph.io_graph import Delivery, IOGraph, StreamEdge
 from streamflow_io.graph.later import Reader, Wiring, hoped_readers, wire_for_later
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
-from streamflow_io.learned.database import LearnedLimitsError
+from streamflow_io.learned.database import LearnedStoreError
 from streamflow_io.learned.extents import Extent
 from streamflow_io.learned.proofs import Proof, ProofKey, known_proofs, with_known
 from streamflow_io.messages import Code, coded
@@ -47,7 +47,7 @@ def known_to(path: Path, annotations: Mapping[str, StepAnnotations]) -> tuple[Pr
 def _remembered(path: Path) -> tuple[Proof, ...] | None:
     try:
         return known_proofs(path)
-    except LearnedLimitsError as error:
+    except LearnedStoreError as error:
         unknown = f"What earlier runs have proven to stream is not known, and nothing is learned now: {error}"
         logger.warning(coded(unknown, Code.STORE_NOT_USED))
         return None

@@ -63,7 +63,7 @@ class Learning:
 
     @property
     def proofs(self) -> list[Proof]:
-        return sorted(known_proofs(self.store), key=lambda proof: proof.found)
+        return sorted(known_proofs(self.store), key=lambda proof: proof.learned)
 
     @property
     def known(self) -> list[tuple[str | None, str | None, int]]:

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.admission.demand import READ_SESSIONS
 from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.bandwidth.expectations import Learned
 from streamflow_io.cli import main
-from streamflow_io.learned.database import default_path
+from streamflow_io.learned.database import LearnedDatabase, LearnedEntry, default_path
 from streamflow_io.learned.extents import Extent
-from streamflow_io.learned.proofs import Proof, ProofKey, Proofs
-from streamflow_io.learned.store import LearnedFacts, LearnedKey, LearnedLimits
-from streamflow_io.learned.windows import LearnedWindow, LearnedWindows, WindowKey
+from streamflow_io.learned.limits import LearnedLimit
+from streamflow_io.learned.proofs import Proof, ProofKey
+from streamflow_io.learned.sizes import SizeKey
+from streamflow_io.learned.windows import LearnedWindow
 
 REGISTRY = ConstraintRegistry((RegisteredConstraint(28.125, 10.3, 16, 14),), 290e6)
-ALIGN, ALIGN_LARGE, SORT = (LearnedKey("a1", "scratch", 0), LearnedKey("a1", "scratch", 9), LearnedKey("b2", "ssd", 0))
+ALIGN, ALIGN_LARGE, SORT = (SizeKey("a1", "scratch", 0), SizeKey("a1", "scratch", 9), SizeKey("b2", "ssd", 0))
 
 
 @pytest.fixture(autouse=True)
@@ -28,16 +28,22 @@ def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return default_path()
 
 
-@pytest.fixture
-def learned(file: Path) -> Path:
+def save(file: Path, *entries: LearnedEntry) -> None:
     async def save() -> None:
-        limits = await LearnedLimits.open(file)
-        for key, step in ((ALIGN, "/align"), (ALIGN_LARGE, "/align"), (SORT, "/sort")):
-            await limits.save(key, REGISTRY, LearnedFacts(step, key.storage, 1_700_000_000, 16))
-        await limits.mark_used(SORT)
-        await limits.close()
+        database = await LearnedDatabase.open(file)
+        await database.save(entries)
+        await database.close()
 
     asyncio.run(save())
+
+
+@pytest.fixture
+def learned(file: Path) -> Path:
+    limits = [
+        LearnedLimit(key, step, 1_700_000_000, key.storage, 16, REGISTRY, int(key == SORT))
+        for key, step in ((ALIGN, "/align"), (ALIGN_LARGE, "/align"), (SORT, "/sort"))
+    ]
+    save(file, *limits)
     return file
 
 
@@ -76,39 +82,6 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
         ("/align", 2**28, 0),
         ("/sort", 0, 1),
     ]
-
-
-def test_how_many_readers(file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """In words of read sessions, not of jobs and steps."""
-    monkeypatch.setenv("COLUMNS", "200")
-    key = LearnedKey("c3", "lustre: /lustre (shared), read 400 MB/s, auto(25,400,2)", 6)
-    entries = (RegisteredConstraint(25.0, 1.72, 16, 16), RegisteredConstraint(50.0, 0.829, 8, 8))
-
-    async def save() -> None:
-        limits = await LearnedLimits.open(file)
-        facts = LearnedFacts(READ_SESSIONS, "lustre", 1_700_000_000, 64)
-        await limits.save(key, ConstraintRegistry(entries, 40e6), facts)
-        await limits.close()
-
-    def told(*arguments: str) -> str:
-        capsys.readouterr()
-        assert main(["learned", *arguments]) == 0
-        return " ".join(capsys.readouterr().out.split())
-
-    asyncio.run(save())
-    table = told("list")
-    assert "Readers of read sessions" in table
-    assert "Learned limits" not in table
-    for words in (key.digest[:7], "lustre", "32 MiB to 64 MiB", "16: 372.1", "8: 386"):
-        assert words in table
-    shown = told("show", key.digest[:7])
-    for words in ("none: how many chunks read sessions read at the same time", "32 MiB to 64 MiB", "372.1", "386"):
-        assert words in shown
-    assert "tool" not in shown
-    assert answer(capsys, "show", key.digest)["constraints"][1]["concurrency"] == 8
-    forgotten = f"Forgotten: {key.digest[:7]} readers of read sessions on lustre, chunks of 32 MiB to 64 MiB"
-    assert told("forget", "--step", READ_SESSIONS) == forgotten
-    assert answer(capsys, "list")["learned"] == []
 
 
 @pytest.mark.usefixtures("learned")
@@ -205,18 +178,11 @@ def test_a_damaged_file(learned: Path, command: list[str], capsys: pytest.Captur
 def test_windows_of_io_tasks(learned: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Beside limits, in the same file: listed, shown and forgotten like them."""
     windows = [
-        LearnedWindow(
-            WindowKey("c3", "disk: /disk (shared)", size_class), Learned(5.25, ratio, 12), step, 1_700_000_000
-        )
+        LearnedWindow(SizeKey("c3", "disk: /disk (shared)", size_class), step, 1_700_000_000, Learned(5.25, ratio, 12))
         for step, size_class, ratio in (("/align", 0, None), ("/save", 6, 1.0))
     ]
 
-    async def save() -> None:
-        file = await LearnedWindows.open(learned)
-        await file.save(windows)
-        await file.close()
-
-    asyncio.run(save())
+    save(learned, *windows)
     listed = answer(capsys, "list")["windows"]
     assert [(one["step"], one["window"], one["ratio"], one["phases"]) for one in listed] == [
         ("/align", 5.25, None, 12),
@@ -242,13 +208,7 @@ def test_what_streams_without_a_hint(file: Path, capsys: pytest.CaptureFixture[s
     proven = Proof(key, "/count", 1_790_000_000.0, "net", bytes=4000, runs=3, extents=extents)
     refused = Proof(ProofKey("b2", "writes", "out"), "/sort", 1_790_000_000.0, reason="was written again")
 
-    async def save() -> None:
-        proofs = await Proofs.open(file)
-        await proofs.save(proven)
-        await proofs.save(refused)
-        await proofs.close()
-
-    asyncio.run(save())
+    save(file, proven, refused)
     streams = answer(capsys, "list")["streams"]
     assert [(one["step"], one["port"], one["proven"], one["jobs"], one["reason"]) for one in streams] == [
         ("/count", "text", True, 3, None),

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamflow_io.files import stranger
-from streamflow_io.learned.database import LearnedLimitsError
-from streamflow_io.learned.store import LearnedLimits
+from streamflow_io.learned.database import LearnedDatabase, LearnedStoreError
 from streamflow_io.telemetry.records import EndRecord
 from streamflow_io.telemetry.writer import TelemetryWriter
 from tests.cwl import Bench, streamable, tool, workflow
@@ -117,9 +116,9 @@ def test_what_another_user_says_was_learned_is_not_believed(place: Path) -> None
         as_stranger("mkdir", "-p", path.parent)
         as_stranger("touch", path)
         with pytest.raises(
-            LearnedLimitsError, match=f"another user could have written it: .* belongs to user {STRANGER}"
+            LearnedStoreError, match=f"another user could have written it: .* belongs to user {STRANGER}"
         ):
-            asyncio.run(LearnedLimits.open(path))
+            asyncio.run(LearnedDatabase.open(path))
         assert path.stat().st_size == 0
 
 

@@ -261,7 +261,8 @@ def test_jobs_that_select_their_own_part(bench: Bench, tmp_path: Path, file: Pat
 
 
 def test_a_window_that_is_smaller_than_the_file(bench: Bench, tmp_path: Path, file: Path) -> None:
-    compare(bench, selecting(tmp_path), ranges(file, 10), sessionWindow=10, storages=_storage(tmp_path, readers=1))
+    storages = [{"name": "disk", "path": str(tmp_path), "read": 1, "readers": 1}]
+    compare(bench, selecting(tmp_path), ranges(file, 10), sessionWindow=10, storages=storages)
     end = read_once(bench)
     assert end["peakWindow"] <= 10_000_000 + 8 * MIB
 
@@ -273,41 +274,6 @@ def test_a_window_that_is_smaller_than_the_file_of_a_split(bench: Bench, tmp_pat
     assert end["peakWindow"] <= 10_000_000 + 4 * 8 * MIB
     assert end["parts"] == 10
     assert (told(bench, "session")[0]["window"], told(bench, "session")[0]["readers"]) == (10_000_000, 4)
-
-
-def _storage(path: Path, **more: Any) -> list[Document]:
-    return [{"name": "disk", "path": str(path), "read": 1, **more}]
-
-
-def test_how_many_readers_is_learned_and_remembered(bench: Bench, tmp_path: Path, file: Path) -> None:
-    """With 5 MB/s: two chunks of 8 MiB at the same time, or one; a file of three chunks shows which."""
-    config = {"storages": _storage(tmp_path, read=5), "learned": str(tmp_path / "learned.db"), "sessionWindow": 24}
-    constraint = "auto(2.5,5,2)"
-
-    def read(size: int) -> tuple[list[int], list[str], list[str]]:
-        with file.open("r+b") as opened:
-            opened.truncate(size)
-        forget(file)
-        # The jobs begin when all has been read: what they have read themselves tells nothing.
-        ours = bench.run(selecting(tmp_path, before="sleep 0.5;"), ranges(file, 2), config=config)
-        assert ours.ok, ours.errors
-        read_once(bench, size)
-        records = [record for record in bench.telemetry() if record.get("step") == "read sessions"]
-        epochs = [record["concurrency"] for record in records if record["event"] == "epoch"]
-        choices = [record["reason"] for record in records if record["event"] == "choice"]
-        chunks = told(bench, "chunk")
-        assert all(chunk["constraint"] <= 5 and chunk["readers"] <= 2 and chunk["waited"] < 10 for chunk in chunks)
-        return epochs, choices, [session["constraint"] for session in told(bench, "session")]
-
-    # Other I/O of this machine may be in between: which of the two is better is not for this test.
-    epochs, choices, constraints = read(SIZE)
-    assert (epochs, constraints) == ([2, 1], [constraint])
-    assert choices[:3] == ["first", "learning", "learned"]
-    epochs, choices, constraints = read(SIZE)
-    assert (epochs, choices[0], constraints) == ([], "remembered", [constraint])
-    # Too few chunks to learn from.
-    assert read(12 * MIB)[0] == []
-    assert told(bench, "session")[0]["constraint"] in ("2.5", "5")
 
 
 @pytest.mark.long

@@ -26,7 +26,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks import driver_parts
 from streamflow_io.admission.storages import Amounts
 from streamflow_io.bandwidth.pacing import Place
 from streamflow_io.commands.plan import plan_file
@@ -53,6 +52,7 @@ from streamflow_io.sharing.other_entries import (
     user_name,
 )
 from streamflow_io.sharing.wish import Lease, Wish, amount
+from tests import admission_support
 from tests.cwl import Bench, found, tool, workflow
 
 BANDWIDTH: dict[Way, int] = {"read": 100, "write": 100}
@@ -780,8 +780,8 @@ async def test_what_is_required_is_of_what_other_runs_leave(
     other.wish(lacks=70)
     other.wait_for(lambda run: run.given)
     other.wish(kept=70)
-    admission = driver_parts.io_task_admission(
-        driver_parts.Cluster(1), required=Required(), storage=storage,
+    admission = admission_support.io_task_admission(
+        admission_support.Cluster(1), required=Required(), storage=storage,
         meeting=Meeting("required", [storage], {}),
     )  # fmt: skip
     place = Place("disk", "cluster/node00000")
@@ -794,7 +794,9 @@ async def test_what_is_required_is_of_what_other_runs_leave(
             await asyncio.sleep(0.02)
         return True
 
-    await asyncio.wait_for(admission.admit(driver_parts.job(0, storage_bw="required"), [driver_parts.target()]), 1)
+    await asyncio.wait_for(
+        admission.admit(admission_support.job(0, storage_bw="required"), [admission_support.target()]), 1
+    )
     try:
         assert await has(30)
         other.wish(kept=20)

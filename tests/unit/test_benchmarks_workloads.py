@@ -133,7 +133,6 @@ def test_goals_are_those_to_reach() -> None:
         "1000genome": [0.999],
         "1000genome-directories": [0.999],
         "variant-calling": [0.70],
-        "scale": [3.0],
         "policies": [0.002] * 16,
         "schedules": [1.0, 1.01] * 3,
         "persched": [0.0001, 0.0005, 0.0003, 0.001, 12.0, 12.0],
@@ -142,7 +141,6 @@ def test_goals_are_those_to_reach() -> None:
         "read-sessions": [
             *[1.0, 1.10, 1.10, 1.0, 3.0, 1.10, 1.10],
             *[0.8] * 2,
-            *[1.10, 31] * 3,
             *[1.05, 1.05, 16, 0.1, 16, 0.1],
             *[0.65, 1.0, 1.02, 0.01] * 2,
             *[0.65, 1.0, 1.05, 0.01],

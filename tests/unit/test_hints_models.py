@@ -71,7 +71,7 @@ def test_what_is_limited_by_default(fields: dict[str, object], is_limited: bool)
     assert StorageBandwidth.model_validate(fields).is_limited is is_limited
 
 
-@pytest.mark.parametrize("readers", [None, "auto", 1, 64])
+@pytest.mark.parametrize("readers", [None, 1, 64])
 def test_readers_of_a_storage(readers: object) -> None:
     config = {"storages": [{"name": "s", "path": "/s", "read": 1, "readers": readers}]}
     (storage,) = parse_scheduler_config(config, Source("streamflow.yml")).storages
@@ -141,9 +141,9 @@ def test_scheduler_config() -> None:
                 {"storages": [{"name": "s", "path": "/s", "read": 1, "readers": readers}]},
                 "storages[0].readers",
                 f"{readers!r} is not allowed",
-                "a whole number, 1 to 64; or auto",
+                "a whole number, 1 to 64",
             )
-            for readers in (0, 65, 1.5, "4", "all", True)
+            for readers in (0, 65, 1.5, "4", "auto", True)
         ),
         (
             {"storages": [{"name": "s", "path": "/s", "read": 1, "share": "scratch"}]},

@@ -1,6 +1,7 @@
 """Keys and size classes of learned limits, and how the command shows them."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,20 +10,21 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
-from streamflow_io.commands.learned import LimitDetails, LimitList
-from streamflow_io.learned.store import LearnedFacts, LearnedKey, LearnedLimit, size_class_of, size_range
+from streamflow_io.commands.learned import LearnedDetails, LearnedList
+from streamflow_io.learned.limits import LearnedLimit
+from streamflow_io.learned.sizes import SizeKey, size_class_of, size_range
 
 MEBIBYTE = 2**20
 REGISTRY = ConstraintRegistry((RegisteredConstraint(28.125, 10.32, 16, 14), RegisteredConstraint(56.25, 5.1, 8, 8)))
-keys = st.builds(LearnedKey, st.text(max_size=3), st.text(max_size=3), st.integers(0, 60))
+keys = st.builds(SizeKey, st.text(max_size=3), st.text(max_size=3), st.integers(0, 60))
 
 
 def limit(size_class: int, registry: ConstraintRegistry = REGISTRY) -> LearnedLimit:
-    key = LearnedKey("a1", "scratch write 450 MB/s", size_class)
-    return LearnedLimit(key, registry, LearnedFacts("/sort", "scratch", 1_700_000_000, 16), 3)
+    key = SizeKey("a1", "scratch write 450 MB/s", size_class)
+    return LearnedLimit(key, "/sort", 1_700_000_000, "scratch", 16, registry, 3)
 
 
-def shown(result: LimitList | LimitDetails) -> str:
+def shown(result: LearnedList | LearnedDetails) -> str:
     console = Console(file=io.StringIO(), width=200)
     result.show(console)
     assert isinstance(console.file, io.StringIO)
@@ -30,12 +32,12 @@ def shown(result: LimitList | LimitDetails) -> str:
 
 
 @given(keys, keys)
-def test_digests_differ_as_keys_do(one: LearnedKey, other: LearnedKey) -> None:
+def test_digests_differ_as_keys_do(one: SizeKey, other: SizeKey) -> None:
     assert (one.digest == other.digest) is (one == other)
 
 
 def test_a_digest_never_changes() -> None:
-    key = LearnedKey("a1", "scratch write 450 MB/s", 9)
+    key = SizeKey("a1", "scratch write 450 MB/s", 9)
     assert key.digest == "61e1f49c06c28f691bec7c0c263a2338ff99ce35e88fa9f975b55e677b449f82"
 
 
@@ -63,25 +65,23 @@ def test_ranges_are_next_to_each_other_and_span_a_factor_of_two(size_class: int)
     ],
 )
 def test_size_classes_are_shown_as_bytes(size: int, text: str) -> None:
-    assert text in shown(LimitList(Path("learned.db"), [limit(size_class_of(size))]))
+    assert text in shown(LearnedList(Path("learned.db"), [limit(size_class_of(size))]))
 
 
 def test_list_shows_constraints_with_their_times() -> None:
-    table = shown(LimitList(Path("learned.db"), [limit(0)]))
+    table = shown(LearnedList(Path("learned.db"), [limit(0)]))
     for text in (limit(0).key.digest[:7], "/sort", "scratch", "28.12: 10.3", "56.25: 5.1", "2023-11-1", "3 runs"):
         assert text in table
 
 
 def test_list_of_nothing_names_the_file() -> None:
-    assert shown(LimitList(Path("learned.db"), [])) == "Nothing is learned yet: learned.db\n"
+    assert shown(LearnedList(Path("learned.db"), [])) == "Nothing is learned yet: learned.db\n"
 
 
 def test_keys_are_as_long_as_it_takes_to_tell_them_apart() -> None:
     # The digests of these two have their first 8 digits in common.
-    alike = [
-        LearnedLimit(LearnedKey(tool, "scratch", 0), REGISTRY, limit(0).facts, 0) for tool in ("19970", "5258", "1")
-    ]
-    table = shown(LimitList(Path("learned.db"), alike))
+    alike = [replace(limit(0), key=SizeKey(tool, "scratch", 0)) for tool in ("19970", "5258", "1")]
+    table = shown(LearnedList(Path("learned.db"), alike))
     for entry in alike:
         assert f" {entry.key.digest[:9]} " in table
 
@@ -89,7 +89,7 @@ def test_keys_are_as_long_as_it_takes_to_tell_them_apart() -> None:
 @pytest.mark.parametrize(("job_bytes", "title"), [(None, "registry\n"), (290e6, "of a job that moves 290 MB\n")])
 def test_show_shows_the_whole_registry(job_bytes: float | None, title: str) -> None:
     entry = limit(9, ConstraintRegistry(REGISTRY.entries, job_bytes))
-    details = [line.strip() for line in shown(LimitDetails(entry)).splitlines()]
+    details = [line.strip() for line in shown(LearnedDetails(entry)).splitlines()]
     assert any(f"{line}\n".endswith(title) for line in details)
     rows = [line.replace("│", " ").split() for line in details if line.startswith("│")]
     assert rows == [["28.12", "16", "10.32", "14"], ["56.25", "8", "5.1", "8"]]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -65,10 +63,7 @@ def test_a_file_that_cannot_be_used_is_no_error(path: Path, caplog: pytest.LogCa
     windows = remembered(path)
     assert windows.of("/save", 100 * MIB) is None
     asyncio.run(windows.keep({"/save": OF}))
-    assert [message.partition(":")[0] for message in caplog.messages] == [
-        "Windows of earlier runs are not known",
-        "The windows of this run are not remembered",
-    ]
+    assert [message.partition(":")[0] for message in caplog.messages] == ["Windows are not remembered in this run"]
 
 
 def test_windows_of_bursts_have_their_bytes(path: Path) -> None:
@@ -77,12 +72,6 @@ def test_windows_of_bursts_have_their_bytes(path: Path) -> None:
     assert windows.of("/save", 0) is None
     asyncio.run(windows.keep({"/save": bursts}))
     assert remembered(path).of("/save", 0) == bursts
-    assert remembered(path).of("/save", 100 * MIB) == OF
-
-
-def test_a_file_of_the_version_before_is_read_as_it_is(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("ALTER TABLE windows DROP COLUMN bytes; PRAGMA user_version = 5;")
     assert remembered(path).of("/save", 100 * MIB) == OF
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.admission.location_heap import LocationHeap
+from streamflow_io.admission.resources import FreeLocations
 
 LOCATIONS = ["a", "b", "c", "d"]
 changes = st.lists(
@@ -16,8 +16,8 @@ changes = st.lists(
 )
 
 
-def heap_of(free: dict[str, tuple[int, ...] | None]) -> LocationHeap:
-    return LocationHeap(list(free), lambda location: free[location])
+def locations_of(free: dict[str, tuple[int, ...] | None]) -> FreeLocations:
+    return FreeLocations(list(free), lambda location: free[location])
 
 
 def best(free: dict[str, tuple[int, ...] | None], count: int) -> list[str]:
@@ -32,23 +32,11 @@ def best(free: dict[str, tuple[int, ...] | None], count: int) -> list[str]:
 @given(changes, st.integers(1, 5))
 def test_the_best_are_those_of_a_search(made: list[tuple[str, tuple[int, int] | None]], count: int) -> None:
     free: dict[str, tuple[int, ...] | None] = dict.fromkeys(LOCATIONS, (1, 1))
-    heap = heap_of(free)
+    locations = locations_of(free)
     for location, amounts in made:
         free[location] = amounts
-        heap.touch(location)
-        assert heap.best(count) == best(free, count)
-
-
-@given(changes)
-def test_what_is_out_of_date_is_forgotten(made: list[tuple[str, tuple[int, int] | None]]) -> None:
-    free: dict[str, tuple[int, ...] | None] = dict.fromkeys(LOCATIONS, (1, 1))
-    heap = heap_of(free)
-    # Nobody asks meanwhile.
-    for location, amounts in made:
-        free[location] = amounts
-        heap.touch(location)
-    assert len(heap) <= 4 * len(LOCATIONS) + 16
-    assert heap.best(2) == best(free, 2)
+        locations.touch(location)
+        assert locations.best(count) == best(free, count)
 
 
 @pytest.mark.parametrize("count", [1, 100])
@@ -60,7 +48,7 @@ def test_asking_measures_nothing(count: int) -> None:
         measured += 1
         return (len(location),)
 
-    heap = LocationHeap([f"node{index}" for index in range(200)], measure)
+    locations = FreeLocations([f"node{index}" for index in range(200)], measure)
     assert measured == 200
-    assert len(heap.best(count)) == count
+    assert len(locations.best(count)) == count
     assert measured == 200

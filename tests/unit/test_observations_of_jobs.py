@@ -11,7 +11,6 @@ from streamflow.core.workflow import Job, Status, Token
 from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.token import ListToken
 
-from benchmarks.driver_parts import STEP, Cluster, target
 from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.errors import Level, Located, Source
@@ -25,6 +24,7 @@ from streamflow_io.run.storages import Storages
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime.protocol import ExitEvent, Usage
 from streamflow_io.telemetry.records import EpochRecord, Record
+from tests.admission_support import STEP, Cluster, target
 
 FILE = Token(file_value("/producer/out.txt"))
 WRITTEN, DURATION, IO = 5_000_000, 60.0, 2.5

@@ -13,19 +13,15 @@ from typing import Any
 import pytest
 
 from streamflow_io.graph.candidates import Candidate
-from streamflow_io.learned.database import VERSION, LearnedLimitsError
+from streamflow_io.learned.database import VERSION, LearnedDatabase, LearnedStoreError
 from streamflow_io.learned.extents import Extent
-from streamflow_io.learned.proofs import Proof, ProofKey, Proofs, RememberedProofs, Way, known_proofs
+from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
 from streamflow_io.run.proof_key import OtherPrograms, proof_key
 from streamflow_io.run.wants import is_want
 
 KEY = ProofKey("a1", "reads", "text", "5d")
 READER = Candidate("a1", ("text", "other"))
 PROVEN = Proof(KEY, "/count", 1_790_000_000.0, "net", bytes=4_000_000, extents=(Extent(4_000_000, 4_000_000),))
-
-
-#: Makes a file as older versions have it.
-_OLDER = "".join(f"ALTER TABLE proofs DROP COLUMN {name};" for name in ("failures", "excerpt", "extents"))
 
 
 async def remember(path: Path, *proofs: Proof) -> None:
@@ -41,14 +37,14 @@ def test_nothing_is_made_where_nothing_is_proven(tmp_path: Path) -> None:
 
 
 async def test_the_file_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[Proofs] = []
-    usual = Proofs.open
+    opened: list[LearnedDatabase] = []
+    usual = LearnedDatabase.open
 
-    async def note(path: Path) -> Proofs:
+    async def note(path: Path) -> LearnedDatabase:
         opened.append(await usual(path))
         return opened[-1]
 
-    monkeypatch.setattr(Proofs, "open", note)
+    monkeypatch.setattr(LearnedDatabase, "open", note)
     remembered = RememberedProofs(tmp_path / "learned.db", ())
     others = [replace(PROVEN, key=replace(KEY, port=port)) for port in ("one", "two")]
     await asyncio.gather(*map(remembered.remember, others))
@@ -89,34 +85,6 @@ def test_who_has_failed_is_tried_twice_more(tmp_path: Path) -> None:
     asyncio.run(remember(path, last))
     asyncio.run(remember(path, replace(PROVEN, failures=3)))
     assert known_proofs(path) == (last,)
-
-
-def test_a_file_of_an_older_version_knows_what_has_failed(tmp_path: Path) -> None:
-    path = tmp_path / "learned.db"
-    reasons = ["it fails with a stream, and not with the file: exit code 3", "signal 11 when it reads a stream"]
-    reasons += ["its outputs differ when it reads a stream: out", "it seeks in it"]
-    refused = [replace(PROVEN, key=replace(KEY, options=each), way=None, reason=each) for each in reasons]
-    asyncio.run(remember(path, *refused))
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(_OLDER + "PRAGMA user_version = 7;")
-    assert {proof.reason for proof in known_proofs(path)} == {*reasons}
-    asyncio.run(remember(path, PROVEN))
-    assert [proof.failures for proof in known_proofs(path)] == [1, 1, 0, 0, 0]
-
-
-def test_what_an_older_version_has_proven_is_forgotten(tmp_path: Path) -> None:
-    """Nobody knows for how large files that holds."""
-    path, refused = (
-        tmp_path / "learned.db",
-        replace(PROVEN, key=replace(KEY, port="other"), way=None, reason="it seeks"),
-    )
-    asyncio.run(remember(path, PROVEN, refused))
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("ALTER TABLE proofs DROP COLUMN extents; PRAGMA user_version = 9;")
-    assert known_proofs(path) == (replace(refused, extents=()),)
-    again = replace(PROVEN, key=replace(KEY, port="third"))
-    asyncio.run(remember(path, again))
-    assert set(known_proofs(path)) == {replace(refused, extents=()), again}
 
 
 def test_a_larger_file_raises_what_is_proven_and_a_smaller_one_never_lowers_it(tmp_path: Path) -> None:
@@ -183,7 +151,7 @@ def test_the_most_that_is_refused_of_an_output_stays(tmp_path: Path, order: tupl
 
 
 def test_who_finds_the_same_again_does_not_begin_to_count_anew(tmp_path: Path) -> None:
-    path, again = tmp_path / "learned.db", replace(PROVEN, found=PROVEN.found + 9, way="pipe")
+    path, again = tmp_path / "learned.db", replace(PROVEN, learned=PROVEN.learned + 9, way="pipe")
     asyncio.run(remember(path, replace(PROVEN, runs=3)))
     asyncio.run(remember(path, again))
     assert known_proofs(path) == (replace(again, runs=3),)
@@ -208,25 +176,14 @@ def test_they_are_forgotten_together(tmp_path: Path) -> None:
     path, other = tmp_path / "learned.db", replace(PROVEN, key=replace(KEY, kind="writes"))
 
     async def forget() -> None:
-        proofs = await Proofs.open(path)
-        await proofs.save(PROVEN)
-        await proofs.save(other)
-        assert set(await proofs.list()) == {PROVEN, other}
-        await proofs.forget([KEY])
+        proofs = await LearnedDatabase.open(path)
+        await proofs.save([PROVEN, other])
+        assert set(known_proofs(path)) == {PROVEN, other}
+        await proofs.forget([PROVEN])
         await proofs.close()
 
     asyncio.run(forget())
     assert known_proofs(path) == (other,)
-
-
-def test_a_file_of_the_version_before_gets_the_table(tmp_path: Path) -> None:
-    path = tmp_path / "learned.db"
-    asyncio.run(remember(path, PROVEN))
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("DROP TABLE proofs; PRAGMA user_version = 6;")
-    assert known_proofs(path) == ()
-    asyncio.run(remember(path, PROVEN))
-    assert known_proofs(path) == (PROVEN,)
 
 
 def test_a_file_that_cannot_be_used_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -247,14 +204,16 @@ def test_a_file_that_cannot_be_used_is_said_once(tmp_path: Path, caplog: pytest.
 
 
 @pytest.mark.parametrize(
-    "change", [f"PRAGMA user_version = {VERSION + 1}", "PRAGMA application_id = 7"], ids=["newer", "of another program"]
+    "change",
+    [f"PRAGMA user_version = {VERSION + 1}", f"PRAGMA user_version = {VERSION - 1}", "PRAGMA application_id = 7"],
+    ids=["newer", "older", "of another program"],
 )
 def test_nothing_is_read_of_a_file_that_is_not_known(tmp_path: Path, change: str) -> None:
     path = tmp_path / "learned.db"
     asyncio.run(remember(path, PROVEN))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(change)
-    with pytest.raises(LearnedLimitsError):
+    with pytest.raises(LearnedStoreError):
         known_proofs(path)
 
 

@@ -55,7 +55,7 @@ class Runtime:
         return self.cat, 0
 
 
-async def nothing() -> None:
+async def nothing(*_: object) -> None:
     return None
 
 
@@ -78,7 +78,7 @@ class Stage:
         self.used = {"host": Hardware(0, 0)}
         self.host = AvailableLocation(name="host", deployment="d", hostname="host", hardware=Hardware(2, 1000))
         self.proofs = RememberedProofs(directory / "learned", ())
-        monkeypatch.setattr(self.proofs, "_open", nothing)  # A file takes its time.
+        monkeypatch.setattr(self.proofs, "_use", nothing)  # A file takes its time.
         programs: Any = (("cat", (9, 8, "libc")),)
         candidates = {f"/{name}": Candidate(f"tool {name}", ("text", "more"), programs) for name in "abc"}
         plan = SimpleNamespace(candidates=candidates, annotations={}, is_auto=True)

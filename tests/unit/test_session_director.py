@@ -90,14 +90,9 @@ def test_each_byte_is_in_one_chunk_in_the_order_of_parts(
     assert order == sorted(order)
 
 
-@pytest.mark.parametrize(
-    ("readers", "alike", "sizes"),
-    [(4, False, [2] * 4 + [4] * 4), (12, False, [1] * 12 + [2] * 12 + [4] * 12), (1, False, []), (4, True, [])],
-)
-def test_the_first_chunk_arrives_as_early_as_one_that_is_read_alone(
-    readers: int, alike: bool, sizes: list[int]
-) -> None:
-    director = Director(1 << 30, 8 * MIB, 1 << 30, readers, alike=alike)
+@pytest.mark.parametrize(("readers", "sizes"), [(4, [2] * 4 + [4] * 4), (12, [1] * 12 + [2] * 12 + [4] * 12), (1, [])])
+def test_the_first_chunk_arrives_as_early_as_one_that_is_read_alone(readers: int, sizes: list[int]) -> None:
+    director = Director(1 << 30, 8 * MIB, 1 << 30, readers)
     director.handle(Announced(((0, 1 << 30),)))
     found = []
     waiting = [step.chunk for step in director.handle(Began(0)) if isinstance(step, Submit)]

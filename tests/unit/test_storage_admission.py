@@ -11,15 +11,14 @@ from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.workflow import Status
 from streamflow.scheduling.scheduler import JobAllocation
 
-from benchmarks.driver_parts import Cluster, io_task_admission, job, target
 from streamflow_io.admission.admission import Admission
 from streamflow_io.admission.demand import READ_SESSIONS, Capacity, Demand, Grant, Placement, Request
-from streamflow_io.admission.observations import Observation
 from streamflow_io.bandwidth.pacing import Place
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.run.jobs import JobState
 from streamflow_io.run.storage_admission import StorageAdmission
+from tests.admission_support import Cluster, io_task_admission, job, target
 
 
 @pytest.fixture
@@ -127,15 +126,15 @@ async def test_chunks_of_read_sessions_share_executors_with_io_tasks() -> None:
     assert granted == [f"{READ_SESSIONS}/1.{chunk}" for chunk in range(EXECUTORS)]
     waiting = asyncio.create_task(admission.admit(job(0), [BESIDE]))
     await asyncio.sleep(0.01)
-    admission.end_reader(granted[0], Observation(1, 1, is_io_only=True))
-    admission.end_reader(f"{READ_SESSIONS}/1.{EXECUTORS + 1}", None)
+    admission.end_reader(granted[0])
+    admission.end_reader(f"{READ_SESSIONS}/1.{EXECUTORS + 1}")
     await asyncio.sleep(0.01)
     assert granted[EXECUTORS:] == [f"{READ_SESSIONS}/1.{EXECUTORS}"]
     assert not waiting.done()
-    admission.end_reader(granted[1], None)
+    admission.end_reader(granted[1])
     await asyncio.wait_for(waiting, 1)
     # It may have ended before: no error.
-    admission.end_reader(granted[1], None)
+    admission.end_reader(granted[1])
 
 
 async def test_a_chunk_that_ends_wakes_jobs_that_lacked_its_bandwidth() -> None:
@@ -150,13 +149,13 @@ async def test_a_chunk_that_ends_wakes_jobs_that_lacked_its_bandwidth() -> None:
     for chunk in range(2):
         admission.submit_reader(Request(f"{READ_SESSIONS}/1.{chunk}", demand), granted.append)
     await asyncio.sleep(0)
-    admission.end_reader(f"{READ_SESSIONS}/1.1", None)
+    admission.end_reader(f"{READ_SESSIONS}/1.1")
     assert (len(granted), woken) == (1, [])
     waiting = job(0, is_io_task=False)
     await admission.admit(waiting, [target()])
     (location,) = (await cluster.get_available_locations()).values()
     assert not admission.may_start(waiting, target(), location)
-    admission.end_reader(granted[0].job, None)
+    admission.end_reader(granted[0].job)
     assert woken == [True]
     assert admission.may_start(waiting, target(), location)
 

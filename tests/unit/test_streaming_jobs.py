@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import PurePosixPath
 
 import pytest
+from streamflow.core.workflow import Token
 
-from benchmarks.simulated_work import begin_streaming
 from streamflow_io.run.attempts import Attempt, StreamingJobs
 from tests.streaming_fakes import commit
 
 
 def attempt() -> Attempt:
     jobs = StreamingJobs()
-    begin_streaming(jobs, "/producer/0")
-    return jobs.get("/producer/0").latest
+
+    async def collect(port: str, path: str) -> Token:
+        raise NotImplementedError
+
+    return jobs.open("/producer/0", collect).begin(PurePosixPath("/scratch/producer/0"))
 
 
 async def waiting(attempt: Attempt, port: str, path: str) -> asyncio.Task[bool]:

@@ -1,0 +1,309 @@
+"""The kinds of entries that `streamflow-io learned` shows, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from rich.console import Console
+from rich.table import Table
+
+from streamflow_io.hints.inheritance import port_path
+from streamflow_io.learned.database import E, date_of
+from streamflow_io.learned.extents import bound_of
+from streamflow_io.learned.limits import LearnedLimit
+from streamflow_io.learned.proofs import Proof
+from streamflow_io.learned.sizes import SizeKey, size_range
+from streamflow_io.learned.verdicts import Verdict
+from streamflow_io.learned.windows import LearnedWindow
+from streamflow_io.wording import counted, size_text
+
+from .console import say, table
+
+
+@dataclass(frozen=True)
+class EntryKind(Generic[E]):
+    """How entries of one kind are shown.
+
+    :ivar name: in the JSON of a list
+    :ivar columns: of the table, after the key
+    :ivar row: what an entry has in these columns
+    :ivar facts: all that is known of an entry, by name; without a value a fact is left out
+    :ivar what: what an entry is of, on one line
+    :ivar to_json: all that is known of an entry, for programs, beside its key, its step and its tool
+    :ivar details: a table that follows the facts
+    :ivar unfolded: the columns that are not folded
+    """
+
+    of: type[E]
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    row: Callable[[E], tuple[str, ...]]
+    facts: Callable[[E], Mapping[str, str]]
+    what: Callable[[E], str]
+    to_json: Callable[[E], dict[str, Any]]
+    details: Callable[[E], Table] | None = None
+    unfolded: tuple[str, ...] = ()
+
+    def table(self, entries: Iterable[tuple[str, E]]) -> Table:
+        """:param entries: each with the beginning of its key"""
+        rows = [(key, *self.row(entry)) for key, entry in entries]
+        return table(self.title, ("key", *self.columns), rows, unfolded=("key", *self.unfolded))
+
+    def show(self, console: Console, entry: E) -> None:
+        facts = {"key": entry.key.digest, **self.facts(entry)}
+        width = max(map(len, facts)) + 2
+        for name, value in facts.items():
+            if value:
+                say(console, f"{f'{name}:':{width}}{value}")
+        if self.details is not None:
+            console.print(self.details(entry))
+
+
+def proven_how(excerpt: int | None, bound: int | None) -> str:
+    """What is said of a proof.
+
+    :param excerpt: so many first bytes were enough
+    :param bound: it holds for files of up to so many bytes
+    """
+    first = "" if excerpt is None else f" with the first {size_text(excerpt)}"
+    return f"proven{first}" if bound is None else f"proven{first} up to {size_text(bound)}"
+
+
+def _limit_row(limit: LearnedLimit) -> tuple[str, ...]:
+    times = "\n".join(f"{entry.constraint:.4g}: {entry.seconds:.3g}" for entry in limit.registry.entries)
+    learned = date_of(limit.learned) + _unfinished(limit)
+    return limit.step, limit.storage, _sizes(limit.key), times, learned, counted(limit.used, "run")
+
+
+def _limit_facts(limit: LearnedLimit) -> Mapping[str, str]:
+    return {
+        "step": limit.step,
+        "tool": limit.key.tool,
+        "storage": limit.key.storage,
+        "input files": f"{_sizes(limit.key)}, all of a job together",
+        "learned": f"{date_of(limit.learned)}, with {limit.executors} I/O executors{_unfinished(limit)}",
+        "used in": counted(limit.used, "run"),
+    }
+
+
+def _limit_json(limit: LearnedLimit) -> dict[str, Any]:
+    registry = limit.registry
+    return {
+        "storage": limit.storage,
+        **_sizes_json(limit.key),
+        "learned": limit.learned,
+        "ioExecutors": limit.executors,
+        "used": limit.used,
+        "jobBytes": registry.job_bytes,
+        "complete": registry.is_complete,
+        "constraints": [
+            {"storageBW": one.constraint, "concurrency": one.concurrency, "seconds": one.seconds, "jobs": one.jobs}
+            for one in registry.entries
+        ],
+    }
+
+
+def _registry(limit: LearnedLimit) -> Table:
+    job_bytes = limit.registry.job_bytes
+    of = "" if job_bytes is None else f", of a job that moves {job_bytes / 1e6:.4g} MB"
+    columns = ("storageBW, MB/s", "jobs at once", "mean seconds of a job", "mean of jobs")
+    rows = [
+        (f"{entry.constraint:.4g}", str(entry.concurrency), f"{entry.seconds:.4g}", str(entry.jobs))
+        for entry in limit.registry.entries
+    ]
+    return table(f"Constraint registry{of}", columns, rows, numbers=columns)
+
+
+def _unfinished(limit: LearnedLimit) -> str:
+    return "" if limit.registry.is_complete else "; not finished, the next run goes on"
+
+
+def _sizes(key: SizeKey) -> str:
+    lower, upper = size_range(key.size_class)
+    return f"{_bytes(lower)} to {_bytes(upper)}" if lower else f"below {_bytes(upper)}"
+
+
+def _bytes(number: int) -> str:
+    """Of a power of two from 1 MiB."""
+    units = ("MiB", "GiB", "TiB", "PiB")
+    unit = min((number.bit_length() - 21) // 10, len(units) - 1)
+    return f"{number >> 20 + 10 * unit} {units[unit]}"
+
+
+def _sizes_json(key: SizeKey) -> dict[str, Any]:
+    lower, upper = size_range(key.size_class)
+    return {
+        "conditions": key.storage,
+        "sizeClass": key.size_class,
+        "inputBytes": {"from": lower, "below": upper},
+    }
+
+
+def _window_row(window: LearnedWindow) -> tuple[str, ...]:
+    return window.step, window.key.storage, _sizes(window.key), _seconds(window), date_of(window.learned)
+
+
+def _window_facts(window: LearnedWindow) -> Mapping[str, str]:
+    of = window.of
+    moved = "not known" if of.ratio is None else f"{of.ratio:.3g} bytes for each byte of input"
+    return {
+        "step": window.step,
+        "tool": window.key.tool,
+        "of" if of.bytes else "storage": window.key.storage,
+        "input files": f"{_sizes(window.key)}, all of a job together",
+        "window": f"{_seconds(window)}: the median of {of.phases:,} first {'phases' if of.bytes is None else 'bursts'}",
+        "moved": moved if of.bytes is None else f"{of.bytes / 1e6:.3g} MB in a burst",
+        "learned": date_of(window.learned),
+    }
+
+
+def _window_json(window: LearnedWindow) -> dict[str, Any]:
+    of = window.of
+    found = {"window": of.window, "ratio": of.ratio, "phases": of.phases, "burstBytes": of.bytes}
+    return {**_sizes_json(window.key), "learned": window.learned, **found}
+
+
+def _seconds(window: LearnedWindow) -> str:
+    return f"{window.of.window:.3g} s"
+
+
+def _verdict_facts(verdict: Verdict) -> Mapping[str, str]:
+    return {
+        "step": verdict.step,
+        "tool": verdict.key.tool,
+        "rule": _rule(verdict),
+        "other inputs": verdict.key.inputs,
+        "verdict": _verdict_outcome(verdict),
+        "compared": date_of(verdict.learned),
+    }
+
+
+def _verdict_json(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "rule": json.loads(verdict.key.rule),
+        "inputs": verdict.key.inputs,
+        "compared": verdict.learned,
+        "verified": verdict.is_verified,
+        "parts": verdict.parts,
+        "difference": verdict.difference,
+    }
+
+
+def _verdict_outcome(verdict: Verdict) -> str:
+    if verdict.difference is not None:
+        return f"refuted: {verdict.difference}"
+    return f"verified: {counted(verdict.parts, 'part')}"
+
+
+def _rule(verdict: Verdict) -> str:
+    rule = json.loads(verdict.key.rule)
+    return ", ".join(f"{name}: {rule[name]}" for name in ("port", "of", *sorted(rule.keys() - {"port", "of"})))
+
+
+_WAYS = {
+    "net": "as a file; what a pipe cannot do waits for the file",
+    "pipe": "as a pipe",
+}
+
+
+def _proof_row(proof: Proof) -> tuple[str, ...]:
+    return _port(proof), _proof_outcome(proof), str(proof.runs), date_of(proof.learned)
+
+
+def _proof_facts(proof: Proof) -> Mapping[str, str]:
+    reads = proof.key.kind != "writes"
+    tried = f"{proof.bytes:,} bytes" if proof.bytes else ""
+    return {
+        "step": proof.step,
+        "tool": proof.key.tool,
+        "input" if reads else "output": proof.key.port,
+        "options": proof.key.options or "all",
+        "outcome": _proof_outcome(proof),
+        "read": "" if proof.way is None else _WAYS[proof.way],
+        "tried with": tried if proof.excerpt is None else f"the first {proof.excerpt:,} of {proof.bytes:,} bytes",
+        "streamed in": counted(proof.runs, "job") if reads else "",
+        "found": date_of(proof.learned),
+    }
+
+
+def _proof_json(proof: Proof) -> dict[str, Any]:
+    return {
+        "kind": proof.key.kind,
+        "port": proof.key.port,
+        "options": proof.key.options or None,
+        "found": proof.learned,
+        "proven": proof.is_proven,
+        "way": proof.way,
+        "reason": proof.reason,
+        "bytes": proof.bytes,
+        "excerpt": proof.excerpt,
+        "extents": [list(extent) for extent in proof.extents],
+        "closes": proof.closes,
+        "jobs": proof.runs,
+        "failures": proof.failures,
+    }
+
+
+def _proof_outcome(proof: Proof) -> str:
+    if proof.closes is not None:
+        when = f"when it is closed {counted(proof.closes, 'time')}" if proof.closes else "when its job has ended"
+        return f"complete {when}"
+    if proof.key.kind == "declared":
+        how = "refuted" if proof.is_refused else "cannot be compared" if proof.reason else "compared"
+        return f"declared, {how}" + (f": {proof.reason}" if proof.reason else "")
+    if proof.is_proven:
+        return proven_how(proof.excerpt, bound_of(proof.extents))
+    again = " (it is rehearsed again)" if proof.may_be_tried_again else ""
+    return f"not streamed: {proof.reason}{again}"
+
+
+def _port(proof: Proof) -> str:
+    return port_path(proof.step, proof.key.port)
+
+
+LIMITS = EntryKind(
+    LearnedLimit,
+    "learned",
+    "Learned limits",
+    ("step", "storage", "input files", "MB/s: seconds", "learned", "used in"),
+    _limit_row,
+    _limit_facts,
+    lambda limit: f"{limit.step} on {limit.storage}, {_sizes(limit.key)}",
+    _limit_json,
+    _registry,
+)
+WINDOWS = EntryKind(
+    LearnedWindow,
+    "windows",
+    "Windows with `required`: of I/O tasks, and of byte streams",
+    ("step", "storage, or stream", "input files", "window", "learned"),
+    _window_row,
+    _window_facts,
+    lambda window: f"{window.step}, window of {_seconds(window)}, {_sizes(window.key)}",
+    _window_json,
+)
+VERDICTS = EntryKind(
+    Verdict,
+    "splits",
+    "Declared splits",
+    ("step", "rule", "verdict", "compared"),
+    lambda verdict: (verdict.step, _rule(verdict), _verdict_outcome(verdict), date_of(verdict.learned)),
+    _verdict_facts,
+    lambda verdict: f"{verdict.step}, {_verdict_outcome(verdict)}",
+    _verdict_json,
+)
+PROOFS = EntryKind(
+    Proof,
+    "streams",
+    "Byte streams",
+    ("of", "outcome", "jobs", "found"),
+    _proof_row,
+    _proof_facts,
+    lambda proof: f"{_port(proof)}, {_proof_outcome(proof)}",
+    _proof_json,
+    unfolded=("of",),
+)

@@ -1,0 +1,87 @@
+"""Entries of one kind: those of earlier runs, and those of this run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from pathlib import Path
+from typing import Generic
+
+from streamflow.log_handler import logger
+
+from streamflow_io.messages import Code, coded
+
+from .database import E, LearnedDatabase, LearnedKey, LearnedStoreError, known_entries
+
+
+class Remembered(Generic[E]):
+    """The entries of one kind, in memory and in a file.
+
+    A file that cannot be used never makes a run fail: one warning says so, and the file is left alone from then on.
+
+    :param path: the file; it is made with the first entry
+    :param of: the kind
+    :param known: the entries of the file; None: the file cannot be read, and is left alone
+    :param lost: what is not remembered without the file, as the beginning of a warning
+    """
+
+    def __init__(self, path: Path, of: type[E], known: Iterable[E] | None, lost: str) -> None:
+        self._path = path
+        self._kind = of
+        self._known: dict[LearnedKey, E] = {entry.key: entry for entry in known or ()}
+        self._lost = lost
+        self._file: LearnedDatabase | None = None
+        self._opening = asyncio.Lock()
+        self._is_used = known is not None
+        # Until a warning has said so.
+        self._error: LearnedStoreError | None = None
+
+    @property
+    def entries(self) -> Collection[E]:
+        return self._known.values()
+
+    def of(self, key: LearnedKey) -> E | None:
+        return self._known.get(key)
+
+    async def remember(self, *entries: E) -> None:
+        """Keep entries, for this run and later ones."""
+        for entry in entries:
+            self._known[entry.key] = entry.merged(self._known.get(entry.key))
+        await self._use(lambda file: file.save(entries))
+        if self._error is not None:
+            self.fail(self._error)
+
+    async def update(self, keys: Collection[LearnedKey], change: Callable[[E], E]) -> None:
+        """Change entries of the file, for later runs. A failure is not worth a warning before an entry is lost."""
+        if keys:
+            await self._use(lambda file: file.update(self._kind, keys, change))
+
+    def read(self) -> tuple[E, ...]:
+        """The entries that the file has now; those of this object stay as they are."""
+        try:
+            return known_entries(self._path, self._kind) if self._is_used else ()
+        except LearnedStoreError as error:
+            self.fail(error)
+            return ()
+
+    def fail(self, error: BaseException) -> None:
+        """Say that nothing is remembered, and leave the file alone from now on."""
+        self._is_used, self._error = False, None
+        logger.warning(coded(f"{self._lost} not remembered in this run: {error}", Code.STORE_NOT_USED))
+
+    async def close(self) -> None:
+        if self._file is not None:
+            await self._file.close()
+            self._file = None
+
+    async def _use(self, work: Callable[[LearnedDatabase], Awaitable[None]]) -> None:
+        try:
+            async with self._opening:
+                if self._file is None and self._is_used:
+                    self._file = await LearnedDatabase.open(self._path)
+            if self._file is not None and self._is_used:
+                await work(self._file)
+        except LearnedStoreError as error:
+            # A file that was locked for long is not waited for again.
+            if self._is_used:
+                self._is_used, self._error = False, error
