@@ -1,75 +1,18 @@
 //! sfio-node: the node runtime of StreamFlow-IO. The contract with the driver is `docs/node-protocol.md`.
 
-mod alive;
-mod allowance;
-mod bursts;
-mod commit;
-mod cores;
 mod cut;
-mod event;
-mod excerpt;
 mod exec;
-mod exit;
-mod fd_store;
-mod feed;
-mod file_id;
-mod follow;
-mod fresh;
 mod gate;
-mod guard;
-mod hold;
-mod identity;
-mod io_time;
-mod job;
-mod json;
-mod limit_file;
+mod host;
+mod inputs;
+mod limits;
 mod link;
-mod links;
-mod lives;
-mod memory;
-mod mounts;
-mod moved;
-mod observe;
-mod open_files;
-mod origin;
 mod outputs;
-mod ownership;
-mod pace;
-mod part;
-mod part_reader;
-mod part_writer;
-mod parts;
-mod pattern;
-mod pipe;
-mod place;
-mod presence;
-mod producer;
-mod program;
-mod programs;
-mod random;
-mod read;
-mod refused;
-mod reins;
-mod rights;
-mod room;
-mod run;
-mod serve;
-mod signals;
-mod source;
-mod stamp;
-mod supervise;
+mod processes;
+mod protocol;
+mod streams;
 mod sys;
-#[cfg(test)]
-mod test_random;
-mod threads;
-mod token;
-mod tree;
-mod unlike;
-mod usage;
-mod verify;
-mod vitals;
-mod watch;
-mod write_out;
+mod tools;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -78,7 +21,12 @@ use std::time::Duration;
 
 use clap::{value_parser, Parser};
 
-use self::usage::Spent;
+use self::host::{read, run, serve};
+use self::processes::usage::Spent;
+use self::processes::watchdog;
+use self::protocol::{liveness, verify};
+use self::sys::{memory, raw};
+use self::tools::{excerpt, identity, programs, refused, unlike};
 
 /// The number of the protocol is raised, here and in `streamflow_io/runtime/build.py`, by each change of it that a driver,
 /// as it was before, would not understand.
@@ -277,7 +225,7 @@ fn main() -> ExitCode {
     // What jobs do must not change what is told of them.
     let tells =
         matches!(command, Command::Serve { .. } | Command::Exec { .. } | Command::Run { .. } | Command::Read { .. });
-    sys::shield(tells);
+    raw::shield(tells);
     let code = match command {
         Command::Serve { directory, remote, shared, listen, tls, converse, patience, readable, trust, within } => {
             let (listen, trusted, within) = (listen.as_deref(), trust.as_slice(), within.as_slice());
@@ -285,7 +233,7 @@ fn main() -> ExitCode {
             serve::run(&directory, serve::Options { remote, shared, listen, tls, converse, readable, trusted, within })
         }
         Command::Clear { directory } => serve::clear(&directory),
-        Command::Reach { run: Some(run), .. } => alive::reach(&run),
+        Command::Reach { run: Some(run), .. } => liveness::reach(&run),
         Command::Reach { address, key, tls, .. } => {
             link::reach(&address.unwrap_or_default(), &key.unwrap_or_default(), tls)
         }
@@ -297,13 +245,13 @@ fn main() -> ExitCode {
         Command::Identity { of, is } => identity::run(&of, is.as_deref()),
         Command::Excerpt { of, to, bytes } => excerpt::run(&of, &to, bytes),
         Command::Refused => refused::run(),
-        Command::Memory => room::run(),
+        Command::Memory => memory::run(),
         Command::Exec { job, grace, command } => exec::run(&job, &command, Duration::from_millis(grace), spent),
         Command::Read { job } => read::run(&job),
         Command::Run { job, patience, command } => run::run(&job, &command, Duration::from_secs(patience)),
         Command::Launch { socket, purpose, command } => gate::launch(socket, purpose, &command),
         Command::PassThrough => gate::pass_through(),
-        Command::Guard { job } => guard::run(&job),
+        Command::Guard { job } => watchdog::run(&job),
     };
     // Codes are those of a process, which has only these.
     ExitCode::from((code & 0xFF) as u8)

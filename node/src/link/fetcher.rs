@@ -21,11 +21,11 @@ use super::error::LinkError;
 use super::frame::{read_header, read_payload, record, Kind};
 use super::handshake;
 use super::request::{decode_failure, decode_part, Request};
-use crate::job::{Link, Rate};
-use crate::origin::Failure;
-use crate::pipe::{has_reader, has_space};
-use crate::threads::lock;
-use crate::verify::Part;
+use crate::protocol::job::{Link, Rate};
+use crate::protocol::verify::Part;
+use crate::streams::origin::Failure;
+use crate::sys::pipe::{has_reader, has_space};
+use crate::sys::threads::lock;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Times {

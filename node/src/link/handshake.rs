@@ -16,7 +16,7 @@ use super::frame::{expect, read_header, read_payload, record, Kind, Timed};
 use super::request::Request;
 use super::secret::{Key, Nonce, Purpose};
 use super::tls::Identity;
-use crate::random::random;
+use crate::sys::random::random;
 
 /// How long it may take to connect, to agree on the keys of TLS, and then to be admitted.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -19,8 +19,8 @@ use super::pending::PendingConnections;
 use super::request::Request;
 use super::sender::{self, Shared};
 use super::tls::Identity;
-use crate::sys::defer_accept;
-use crate::threads::spawn;
+use crate::sys::raw::defer_accept;
+use crate::sys::threads::spawn;
 
 /// The most connections, and those where it is not known how many there can be.
 const MOST: usize = 1024;

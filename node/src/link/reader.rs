@@ -18,15 +18,15 @@ use nix::unistd::pipe2;
 use super::credit::Grants;
 use super::fetcher::{End, Fetcher, Orders, Times, TIMES};
 use super::request::{Request, Wanted};
-use crate::job::{Home, Link, Rate};
-use crate::links;
-use crate::origin::{cannot_place, Failure, Origin, Step};
-use crate::part_writer::PartWriter;
-use crate::pipe::widen;
-use crate::random::random;
-use crate::sys::bytes_in_pipe;
-use crate::threads::spawn;
-use crate::verify::Verify;
+use crate::protocol::job::{Home, Link, Rate};
+use crate::protocol::verify::Verify;
+use crate::streams::origin::{cannot_place, Failure, Origin, Step};
+use crate::streams::part_writer::PartWriter;
+use crate::sys::pipe::widen;
+use crate::sys::random::random;
+use crate::sys::raw::bytes_in_pipe;
+use crate::sys::symbolic_links;
+use crate::sys::threads::spawn;
 
 /// What moves at once.
 const PIECE: usize = 1 << 20;
@@ -210,7 +210,8 @@ impl Origin for Reader {
 
     /// As of a part that is read here.
     fn is_to_stay(&self, place: &Path) -> bool {
-        self.wanted.number.is_none() || env::current_dir().is_ok_and(|directory| links::lead_to(&directory, place))
+        self.wanted.number.is_none()
+            || env::current_dir().is_ok_and(|directory| symbolic_links::lead_to(&directory, place))
     }
 
     fn leave_file(&self, place: &Path) -> Result<(), Failure> {
