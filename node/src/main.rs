@@ -30,7 +30,7 @@ use self::tools::{excerpt, identity, programs, refused, unlike};
 
 /// The number of the protocol is raised, here and in `streamflow_io/runtime/build.py`, by each change of it that a driver,
 /// as it was before, would not understand.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 6");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 7");
 
 /// The node runtime of StreamFlow-IO
 #[derive(Parser)]
@@ -50,7 +50,7 @@ enum Command {
         /// Stream to other machines, from this address [default: the one under which SSH has reached this machine]
         #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "")]
         listen: Option<String>,
-        /// Stream to other machines inside TLS only
+        /// Encrypt what streams to other machines
         #[arg(long, requires = "listen")]
         tls: bool,
         /// The driver asks for jobs on the standard input
@@ -76,17 +76,14 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         directory: PathBuf,
     },
-    /// Try whether a serve that knows the key answers at an address, or whether one lives on this kernel
+    /// Try whether a serve with the certificate of the run answers at an address, or whether one lives on this kernel
     Reach {
         /// Where it listens
-        #[arg(value_name = "IP:PORT", requires = "key", required_unless_present = "run")]
+        #[arg(value_name = "IP:PORT", requires = "certificate", required_unless_present = "run")]
         address: Option<String>,
-        /// The file with the key of the run
+        /// The file with the certificate of the run, beside which its private key lies
         #[arg(long, value_name = "PATH", requires = "address")]
-        key: Option<PathBuf>,
-        /// Speak TLS, with the certificate beside the key
-        #[arg(long, requires = "address")]
-        tls: bool,
+        certificate: Option<PathBuf>,
         /// The run directory of a serve on this kernel, as it is seen from here
         #[arg(long, value_name = "PATH", conflicts_with = "address")]
         run: Option<PathBuf>,
@@ -234,8 +231,8 @@ fn main() -> ExitCode {
         }
         Command::Clear { directory } => serve::clear(&directory),
         Command::Reach { run: Some(run), .. } => liveness::reach(&run),
-        Command::Reach { address, key, tls, .. } => {
-            link::reach(&address.unwrap_or_default(), &key.unwrap_or_default(), tls)
+        Command::Reach { address, certificate, .. } => {
+            link::reach(&address.unwrap_or_default(), &certificate.unwrap_or_default())
         }
         Command::Compare { file, part } => verify::compare(&file, &part),
         Command::Cut { of, rule, compare } => cut::run(&of, &rule, compare.as_deref()),

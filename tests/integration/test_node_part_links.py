@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.runtime.certificate import Certificate
 from tests.link_support import Pair, Proxy, assert_failed, pair
 from tests.node_support import Event, Job
 from tests.partition_support import CONTENT, identity, text
@@ -21,7 +20,7 @@ TARGETS = pytest.mark.parametrize("kind", ["file", "disk", "fifo", "stdin"])
 
 @pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.long)], ids=["plain", "tls"])
 def nodes(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
-    with pair(tmp_path, Certificate.make() if request.param else None) as running:
+    with pair(tmp_path, request.param) as running:
         yield running
 
 

@@ -44,7 +44,7 @@ pub struct Options<'a> {
     pub shared: bool,
     /// Stream to other machines, from this address (see `link::listen`).
     pub listen: Option<&'a str>,
-    /// Only inside TLS.
+    /// What streams is encrypted.
     pub tls: bool,
     /// The driver asks for jobs on the standard input, and says nothing for so long at most.
     pub converse: Option<Duration>,

@@ -161,7 +161,7 @@ impl Fetcher {
         if self.request.part && !self.orders.are_to_leave() {
             return Err(Interruption::Unread);
         }
-        let mut channel = handshake::connect(&self.link.address, &self.link.key, self.link.tls)?;
+        let mut channel = handshake::connect(&self.link.address, &self.link.certificate, self.link.tls)?;
         self.orders.connected(&channel.socket)?;
         // A limit that ends is not to wait for the answer to what was said before.
         channel.socket.set_nodelay(true)?;

@@ -432,7 +432,7 @@ mod tests {
             fs::write(jobs.join("j/events.jsonl"), event + "\n").unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let channel = Channel::sender(listener.accept().unwrap().0, None, SILENCE).unwrap();
+            let channel = Channel::plain(listener.accept().unwrap().0);
             let request = Request { wanted: Wanted { path, ..Wanted::of_test() }, offset: 0, part: false };
             let sender = Some(thread::spawn(move || serve(&Shared::new(jobs), channel, request)));
             Self { reader, sender, _directory: directory }

@@ -203,7 +203,7 @@ mod tests {
         let job = load(
             r#"{"name": "n", "stdin": "/\udcff", "outputs": [{"port": "p", "root": "/o\udcfe", "kind": "file", "rules":
             [{"globs": ["a\udc80*"], "committed": "on_file", "fileDeps": ["\udc81"]}]}], "inputs": [{"name": "r", "port": "p",
-            "path": "/\udcc3", "target": {"fifo": "/\udce9"}, "link": {"address": "[::1]:1", "job": "\udc82", "key": "/\udc83"}}]}"#,
+            "path": "/\udcc3", "target": {"fifo": "/\udce9"}, "link": {"address": "[::1]:1", "job": "\udc82", "certificate": "/\udc83"}}]}"#,
         )
         .unwrap();
         let path = |bytes: &'static [u8]| Path::new(OsStr::from_bytes(bytes));
@@ -213,7 +213,7 @@ mod tests {
         assert!(output.awaits(path(b"/o\xfe/\x81")));
         assert_eq!((input.path.as_path(), &input.target), (path(b"/\xc3"), &Target::Fifo(path(b"/\xe9").into())));
         let Access::Link(link) = &input.access else { panic!("no link") };
-        assert_eq!((link.job.as_bytes(), link.key.as_path()), (&b"\x82"[..], path(b"/\x83")));
+        assert_eq!((link.job.as_bytes(), link.certificate.as_path()), (&b"\x82"[..], path(b"/\x83")));
     }
 
     #[test]
@@ -225,17 +225,21 @@ mod tests {
             load(&text).map(|mut job| job.inputs.remove(0).access)
         };
         let link = |address: &str, job: &str| {
-            input(&format!(r#", "link": {{"address": "{address}", "job": "{job}", "key": "/RUN/key"}}"#))
+            input(&format!(
+                r#", "link": {{"address": "{address}", "job": "{job}", "certificate": "/RUN/certificate.pem"}}"#
+            ))
         };
         let expected = |address: &str, tls| {
             let address = address.parse().unwrap();
-            Access::Link(Link { address, job: "j 1".into(), key: "/RUN/key".into(), tls })
+            Access::Link(Link { address, job: "j 1".into(), certificate: "/RUN/certificate.pem".into(), tls })
         };
         for address in ["127.0.0.1:80", "[::1]:80"] {
             assert_eq!(link(address, "j 1").unwrap(), expected(address, false));
         }
         let told = |tls: &str| {
-            input(&format!(r#", "link": {{"address": "127.0.0.1:80", "job": "j 1", "key": "/RUN/key", "tls": {tls}}}"#))
+            input(&format!(
+                r#", "link": {{"address": "127.0.0.1:80", "job": "j 1", "certificate": "/RUN/certificate.pem", "tls": {tls}}}"#
+            ))
         };
         assert_eq!(told("true").unwrap(), expected("127.0.0.1:80", true));
         assert_eq!(told("false").unwrap(), expected("127.0.0.1:80", false));
@@ -246,7 +250,7 @@ mod tests {
             (link("127.0.0.1:1", "a/b"), "inputs[0].link.job: has to be the name of a job"),
             (input(""), "inputs[0]: exactly one of"),
             (
-                input(r#", "events": "/e", "link": {"address": "[::1]:1", "job": "j", "key": "/k"}"#),
+                input(r#", "events": "/e", "link": {"address": "[::1]:1", "job": "j", "certificate": "/c"}"#),
                 "inputs[0]: exactly one of",
             ),
             (told("1"), "inputs[0].link.tls: invalid type: integer `1`, expected a boolean"),
@@ -280,7 +284,7 @@ mod tests {
             let gate = load(&gate).unwrap().gates.remove(0);
             assert_eq!((&*gate.named().to_string_lossy(), gate.lock), (named, lock));
         }
-        let link = r#", "link": {"address": "[::1]:1", "job": "j", "key": "/k"}"#;
+        let link = r#", "link": {"address": "[::1]:1", "job": "j", "certificate": "/c"}"#;
         assert_eq!(input(link).unwrap().named, Path::new("/here/r"));
         for more in [r#", "named": "/x""#, r#", "lock": true"#] {
             let message = input(&format!("{link}{more}")).unwrap_err();

@@ -201,10 +201,10 @@ pub struct Link {
     /// The producer's job there.
     #[serde(deserialize_with = "name_of_job")]
     pub job: OsString,
-    /// The file of the key.
+    /// The file of the certificate of the run.
     #[serde(deserialize_with = "path")]
-    pub key: PathBuf,
-    /// It speaks TLS, and so shall we.
+    pub certificate: PathBuf,
+    /// Whether all that is said is inside TLS; else the handshake only.
     #[serde(default, deserialize_with = "or_default")]
     pub tls: bool,
 }
