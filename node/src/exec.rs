@@ -26,7 +26,7 @@ use crate::inputs::feed::{Feeder, Registration};
 use crate::inputs::placement::{remove_memory, Placed};
 use crate::outputs::token::Token;
 use crate::processes::usage::Spent;
-use crate::processes::watchdog::Guard;
+use crate::processes::watchdog::Watchdog;
 use crate::protocol::event::{now, Event, EventLog, Exit, Reason};
 use crate::protocol::fd_store::Client;
 use crate::protocol::job::{Job, Mount, Target};
@@ -91,7 +91,7 @@ fn run_in(
     let command: Vec<OsString> =
         command.iter().map(|word| renamed(word, mounts).unwrap_or_else(|| word.clone())).collect();
     let (signals, inherited) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
-    let guard = job.limit.as_ref().and_then(|_| Guard::start(&directory).ok());
+    let guard = job.limit.as_ref().and_then(|_| Watchdog::start(&directory).ok());
     let _ = set_child_subreaper(true);
     let surroundings = Surroundings { directory, alive, signals, inherited, grace, spent, store };
     let (mut feeders, mut placed) = (Vec::new(), Vec::new());
@@ -117,7 +117,7 @@ fn run_in(
 fn run_job(
     job: &Job,
     inputs: Inputs,
-    guard: Option<Guard>,
+    guard: Option<Watchdog>,
     (command, mounts): (&[OsString], &[Mount]),
     surroundings: &Surroundings,
     events: &mut EventLog,

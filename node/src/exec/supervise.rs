@@ -43,13 +43,13 @@ use self::state::{Action, Ended, Fact, State, ENDING_TICK};
 use self::writes::Writes;
 use crate::gate::Launcher;
 use crate::inputs::feed::{Feeder, Need, PAUSE};
-use crate::limits::throttle::Reins;
+use crate::limits::throttle::Throttle;
 use crate::outputs::directories::existing;
 use crate::outputs::token::Token;
 use crate::processes::open_files::writes_any;
 use crate::processes::tree::{self, Process};
 use crate::processes::usage::{own_cpu, Spent};
-use crate::processes::watchdog::Guard;
+use crate::processes::watchdog::Watchdog;
 use crate::protocol::event::{Event, EventLog, Paused, Phase, Reason, Started, FOREIGN};
 use crate::protocol::fd_store::Client;
 use crate::protocol::job::Job;
@@ -93,7 +93,7 @@ pub struct Supervisor<'a> {
     outputs: Outputs<'a>,
     io_time: Option<IoTime>,
     /// Of a job with a limit.
-    reins: Option<Reins>,
+    reins: Option<Throttle>,
     limits: LimitFile,
     /// Of a job whose bursts are told.
     writes: Option<Writes>,
@@ -147,14 +147,14 @@ impl<'a> Supervisor<'a> {
     }
 
     /// The command runs, or its launcher does.
-    pub fn started(&mut self, main: Pid, mut launcher: Option<Launcher>, guard: Option<Guard>) {
+    pub fn started(&mut self, main: Pid, mut launcher: Option<Launcher>, guard: Option<Watchdog>) {
         launcher.iter_mut().for_each(Launcher::spawned);
         self.inputs.launcher = launcher;
         self.processes.main = main;
         let processes = self.processes.look();
         // Without `/proc`, or where it hides the command, nothing can be known.
         self.io_time = (self.job.measure && !processes.is_empty()).then(|| IoTime::new(self.now()));
-        self.reins = self.job.limit.as_ref().map(|limit| Reins::new(limit, guard, self.now()));
+        self.reins = self.job.limit.as_ref().map(|limit| Throttle::new(limit, guard, self.now()));
         self.writes = self.job.phases.as_ref().map(|to| Writes::new(&to.path, self.now()));
         self.demand = self.job.cores.map(|cores| Demand::new(cores.get(), self.now()));
         let given = self.job.seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.get().into()));
@@ -239,7 +239,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn is_paused(&self) -> bool {
-        self.reins.as_ref().is_some_and(Reins::are_drawn)
+        self.reins.as_ref().is_some_and(Throttle::are_drawn)
     }
 
     /// How long the job has lived by now, without the time in which it was paused: nobody can do then what would be waited for.
@@ -324,7 +324,7 @@ impl<'a> Supervisor<'a> {
             self.state.due(now),
             reviewed.map(|at| now + at.saturating_sub(lived)),
             self.io_time.as_ref().map(IoTime::due),
-            self.reins.as_ref().and_then(Reins::due),
+            self.reins.as_ref().and_then(Throttle::due),
             self.outputs.growth_due().filter(|_| !self.state.is_ending()),
             self.writes.as_ref().map(Writes::due).filter(|_| !self.state.is_ending()),
             self.demand.as_ref().map(Demand::due).filter(|_| !self.state.is_ending()),

@@ -3,11 +3,11 @@
 //! The reader gets each byte once, and the end only when the producer's events say that the file is committed.
 
 mod caught;
+mod limiter;
 mod netted;
 mod openings;
 mod place;
 mod progress;
-mod rein;
 mod sharers;
 mod stalls;
 mod stutter;
@@ -25,11 +25,11 @@ use nix::fcntl::{fcntl, FcntlArg, OFlag};
 use nix::sys::inotify::AddWatchFlags;
 use nix::unistd::pipe2;
 
+use self::limiter::Limiter;
 use self::netted::Netted;
 use self::openings::Openings;
 use self::place::Place;
 use self::progress::Progress;
-use self::rein::Rein;
 use self::sharers::doing;
 use self::stalls::{Doing, Stalls};
 use self::stutter::Stutter;
@@ -85,7 +85,7 @@ pub enum Need {
     Space,
     /// More space than there is: see `PAUSE`.
     Pause,
-    /// Its time: see `Rein`.
+    /// Its time: see `Limiter`.
     Time,
     /// More data that is likely written already: see `GATHER`.
     Gathering,
@@ -128,7 +128,7 @@ pub struct Feeder {
     pub input: Input,
     pub need: Need,
     /// None: it has no limit.
-    rein: Option<Rein>,
+    limiter: Option<Limiter>,
     /// Of a file that is fed as if it were being written.
     stutter: Option<Stutter>,
     origin: Box<dyn Origin>,
@@ -209,7 +209,7 @@ impl Feeder {
         let wide = widen(&sink);
         let feeder = Self {
             need: if reader.is_some() { Need::Data } else { Need::Reader },
-            rein: input.limit.map(Rein::new),
+            limiter: input.limit.map(Limiter::new),
             stutter: (input.access == Access::Replay).then(Stutter::new),
             origin,
             sink: Some(sink),
@@ -247,7 +247,7 @@ impl Feeder {
         match self.need {
             Need::Time => {
                 let stutter = self.stutter.as_ref().map(|stutter| stutter.until);
-                stutter.or(self.rein.as_ref().map(|rein| rein.until))
+                stutter.or(self.limiter.as_ref().map(|limiter| limiter.until))
             }
             Need::Gathering => Some(self.gathered),
             _ => self.drained.next.filter(|_| self.has_news()),
@@ -382,9 +382,9 @@ impl Feeder {
             return;
         }
         self.origin.keep_to(rate);
-        match (&mut self.rein, rate) {
-            (Some(rein), Some(rate)) => rein.change(rate),
-            (rein, rate) => *rein = rate.map(Rein::new),
+        match (&mut self.limiter, rate) {
+            (Some(limiter), Some(rate)) => limiter.change(rate),
+            (limiter, rate) => *limiter = rate.map(Limiter::new),
         }
     }
 
@@ -507,17 +507,17 @@ impl Feeder {
             // Whether the command wants these bytes is known when it has ended. Until the file is final that may be.
             return if self.origin.is_final() { Err(self.outgrown()) } else { Ok(Need::Data) };
         }
-        if let Some(rein) = &mut self.rein {
-            if Instant::now() < rein.until {
+        if let Some(limiter) = &mut self.limiter {
+            if Instant::now() < limiter.until {
                 return Ok(Need::Time);
             }
             // What comes over a link may be on its way.
             let patience = if matches!(self.input.access, Access::Link(_)) { ON_ITS_WAY } else { Duration::ZERO };
             let waited = self.waits.map_or(Duration::ZERO, |since| since.elapsed());
             if self.need == Need::Reader || (self.need == Need::Data && waited >= patience) {
-                rein.idle();
+                limiter.idle();
             }
-            most = most.min(rein.most);
+            most = most.min(limiter.most);
         }
         if let Some(stutter) = &mut self.stutter {
             let (unread, now) = (bytes_in_pipe(sink), Instant::now());
@@ -531,7 +531,7 @@ impl Feeder {
         let before = self.streamed();
         let step = self.origin.take(sink, most)?;
         let fed = self.streamed() - before;
-        self.rein.iter_mut().filter(|_| fed > 0).for_each(|rein| rein.fed(fed));
+        self.limiter.iter_mut().filter(|_| fed > 0).for_each(|limiter| limiter.fed(fed));
         self.stutter.iter_mut().for_each(|stutter| stutter.fed(fed));
         self.waits = self.waits.filter(|_| fed == 0);
         match step {
@@ -540,7 +540,7 @@ impl Feeder {
                 if nothing_fed {
                     self.first = self.last;
                 }
-                let rests = self.rein.as_ref().is_some_and(|rein| Instant::now() < rein.until);
+                let rests = self.limiter.as_ref().is_some_and(|limiter| Instant::now() < limiter.until);
                 Ok(if rests { Need::Time } else { Need::Space })
             }
             Step::Full => Ok(Need::Space),

@@ -16,7 +16,7 @@ use crate::processes::io_counters::Moved;
 use crate::processes::snapshot::ProcessId;
 use crate::processes::tree::{self, Process};
 use crate::processes::usage::thread_cpu;
-use crate::processes::watchdog::Guard;
+use crate::processes::watchdog::Watchdog;
 use crate::protocol::event::Paused;
 use crate::protocol::job::{Direction, Limit, Rate};
 
@@ -42,7 +42,7 @@ const SEARCHES: usize = 3;
 
 /// Times are durations since any fixed moment.
 #[derive(Debug)]
-pub struct Reins {
+pub struct Throttle {
     moved: Moved,
     seen: u64,
     /// When that became more.
@@ -51,7 +51,7 @@ pub struct Reins {
     /// None: it has no limit, or nothing was seen since it has one.
     pace: Option<Pace>,
     write_out: Option<WriteOut>,
-    guard: Option<Guard>,
+    guard: Option<Watchdog>,
     /// Those that are stopped by us. Who was stopped before is not ours.
     stopped: BTreeSet<ProcessId>,
     /// Since when the tree is paused.
@@ -76,8 +76,8 @@ pub struct Reins {
     slack: bool,
 }
 
-impl Reins {
-    pub fn new(limit: &Limit, guard: Option<Guard>, now: Duration) -> Self {
+impl Throttle {
+    pub fn new(limit: &Limit, guard: Option<Watchdog>, now: Duration) -> Self {
         let writes = limit.direction != Direction::Read;
         Self {
             moved: Moved::new(limit.direction, &limit.path),

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::processes::active_time::Lives;
+use crate::processes::active_time::ActiveTimes;
 use crate::processes::snapshot::{ProcessId, Snapshot};
 
 /// How long the job has to go on after a close, or after the end of a process that could have caused it.
@@ -72,7 +72,7 @@ pub struct Holder {
     held: Vec<Held>,
     /// Those that could have closed something that is held.
     suspects: BTreeSet<ProcessId>,
-    lives: Lives,
+    lives: ActiveTimes,
     /// When the first of them is to be looked at; None when only the end of the job can decide.
     due: Option<Duration>,
     main_exiting: bool,
@@ -233,7 +233,7 @@ impl Held {
         self.again.unwrap_or_else(|| self.since + REVIEWS.get(self.reviews).copied().unwrap_or(GRACE))
     }
 
-    fn update(&mut self, now: Duration, snapshot: &Snapshot, lives: &Lives) {
+    fn update(&mut self, now: Duration, snapshot: &Snapshot, lives: &ActiveTimes) {
         let before = self.suspects.len();
         let mut dying = false;
         self.suspects.retain(|(id, _)| match snapshot.processes.get(id) {
@@ -250,7 +250,7 @@ impl Held {
         }
     }
 
-    fn wait_anew(&mut self, now: Duration, lives: &Lives) {
+    fn wait_anew(&mut self, now: Duration, lives: &ActiveTimes) {
         self.since = now;
         self.reviews = AFTER_DEATH;
         self.again = None;
@@ -259,7 +259,7 @@ impl Held {
         }
     }
 
-    fn counts(&self, now: Duration, snapshot: &Snapshot, lives: &Lives) -> bool {
+    fn counts(&self, now: Duration, snapshot: &Snapshot, lives: &ActiveTimes) -> bool {
         let patient = || self.suspects.iter().all(|(id, before)| lives.lived(id) >= *before + GRACE);
         !self.condemned && ((now >= self.since + GRACE && patient()) || (self.quiet && snapshot.are_asleep()))
     }
@@ -268,10 +268,10 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::processes::snapshot::Vitals;
+    use crate::processes::snapshot::ProcessState;
     use std::ops::Range;
 
-    const LIVE: Vitals = Vitals {
+    const LIVE: ProcessState = ProcessState {
         exiting: false,
         resting: true,
         standing: false,
@@ -280,25 +280,25 @@ mod tests {
         status: 0,
         reaped_faults: 0,
     };
-    const BUSY: Vitals = Vitals { resting: false, runnable: true, ..LIVE };
-    const DYING: Vitals = Vitals { exiting: true, resting: false, ..LIVE };
-    const FAILED: Vitals = Vitals { status: 256, ..DYING };
-    const STOPPED: Vitals = Vitals { resting: false, standing: true, ..LIVE };
-    const FROZEN: Vitals = Vitals { standing: true, ..LIVE };
-    const REAPER: Vitals = Vitals { reaped_faults: 80, ..LIVE };
+    const BUSY: ProcessState = ProcessState { resting: false, runnable: true, ..LIVE };
+    const DYING: ProcessState = ProcessState { exiting: true, resting: false, ..LIVE };
+    const FAILED: ProcessState = ProcessState { status: 256, ..DYING };
+    const STOPPED: ProcessState = ProcessState { resting: false, standing: true, ..LIVE };
+    const FROZEN: ProcessState = ProcessState { standing: true, ..LIVE };
+    const REAPER: ProcessState = ProcessState { reaped_faults: 80, ..LIVE };
 
     fn ms(number: u64) -> Duration {
         Duration::from_millis(number)
     }
 
-    fn tree(processes: &[(i32, Vitals)]) -> Snapshot {
-        let entry = |(pid, vitals): &(i32, Vitals)| (ProcessId { pid: *pid, start: 1 }, *vitals);
+    fn tree(processes: &[(i32, ProcessState)]) -> Snapshot {
+        let entry = |(pid, vitals): &(i32, ProcessState)| (ProcessId { pid: *pid, start: 1 }, *vitals);
         let main_exiting = processes.iter().all(|(pid, vitals)| *pid != 1 || vitals.exiting);
         Snapshot { processes: processes.iter().map(entry).collect(), orphans: 0, main_exiting }
     }
 
     /// The time in ms at which a close at 0 counts, given the tree before it and what becomes of it; None: never.
-    fn counted_at(before: &[(i32, Vitals)], course: &[(u64, &[(i32, Vitals)])]) -> Option<u64> {
+    fn counted_at(before: &[(i32, ProcessState)], course: &[(u64, &[(i32, ProcessState)])]) -> Option<u64> {
         let mut holder = Holder::new(tree(before));
         for now in 0..200 {
             let at = course.iter().rev().find(|(from, _)| *from <= now).unwrap();
@@ -316,8 +316,8 @@ mod tests {
     #[test]
     fn shapes_of_death() {
         let shell = [(1, LIVE), (2, BUSY)];
-        type Course<'a> = &'a [(u64, &'a [(i32, Vitals)])];
-        type Case<'a> = (&'a str, &'a [(i32, Vitals)], Course<'a>, Option<u64>);
+        type Course<'a> = &'a [(u64, &'a [(i32, ProcessState)])];
+        type Case<'a> = (&'a str, &'a [(i32, ProcessState)], Course<'a>, Option<u64>);
         let table: [Case; 16] = [
             ("goes on and sleeps", &[(1, BUSY)], &[(0, &[(1, LIVE)])], Some(0)),
             ("sleeps a little later", &[(1, BUSY)], &[(0, &[(1, BUSY)]), (2, &[(1, LIVE)])], Some(2)),
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn time_without_a_processor_does_not_count() {
-        let waits = |ran, waited| tree(&[(1, Vitals { turns: Some((ms(ran), ms(waited))), ..BUSY })]);
+        let waits = |ran, waited| tree(&[(1, ProcessState { turns: Some((ms(ran), ms(waited))), ..BUSY })]);
         let mut holder = Holder::new(waits(3, 0));
         assert!(holder.close(&[("/o/a".into(), false)], ms(0), waits(3, 0)).is_empty());
         // It gets one of ten milliseconds.
@@ -401,7 +401,7 @@ mod tests {
             let path = PathBuf::from(format!("/o/{}", now.as_micros()));
             (naps, holder.close(&[(path, false)], now, tree))
         };
-        let rush = |processes: &[(i32, Vitals)]| {
+        let rush = |processes: &[(i32, ProcessState)]| {
             let mut holder = Holder::new(tree(processes));
             let naps = times.iter().filter(|now| close(&mut holder, **now, tree(processes)).0.is_some()).count();
             (holder, naps)
@@ -410,7 +410,7 @@ mod tests {
         let (mut holder, naps) = rush(&[(1, BUSY)]);
         assert_eq!(naps, 100 - CROWD);
         // A child has come and gone.
-        let reaped = Vitals { reaped_faults: 80, ..BUSY };
+        let reaped = ProcessState { reaped_faults: 80, ..BUSY };
         assert!(close(&mut holder, ms(21), tree(&[(1, reaped)])).0.is_some());
         let mut accepted = Vec::new();
         for later in 22..200 {

@@ -6,22 +6,22 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::processes::snapshot::{ProcessId, Vitals};
+use crate::processes::snapshot::{ProcessId, ProcessState};
 
 #[derive(Clone, Copy, Debug)]
 struct Life {
     seen: Duration,
-    vitals: Vitals,
+    vitals: ProcessState,
     lived: Duration,
 }
 
 /// Of each process that is followed the time that it has slept or run. Times are durations since any fixed moment.
 #[derive(Debug, Default)]
-pub struct Lives(BTreeMap<ProcessId, Life>);
+pub struct ActiveTimes(BTreeMap<ProcessId, Life>);
 
-impl Lives {
+impl ActiveTimes {
     /// Takes what is seen of a process now, and returns how long it has lived since it was first seen.
-    pub fn see(&mut self, id: ProcessId, vitals: &Vitals, now: Duration) -> Duration {
+    pub fn see(&mut self, id: ProcessId, vitals: &ProcessState, now: Duration) -> Duration {
         let first = Life { seen: now, vitals: *vitals, lived: Duration::ZERO };
         let life = self.0.entry(id).or_insert(first);
         let since = lived_since(&life.vitals, vitals, now.saturating_sub(life.seen));
@@ -39,7 +39,7 @@ impl Lives {
 }
 
 /// How much of the time that has passed between two looks at a process it has lived on.
-pub fn lived_since(before: &Vitals, vitals: &Vitals, passed: Duration) -> Duration {
+pub fn lived_since(before: &ProcessState, vitals: &ProcessState, passed: Duration) -> Duration {
     let Some((ran, waited)) = vitals.turns else { return passed };
     let (ran_before, waited_before) = before.turns.unwrap_or_default();
     if vitals.runnable {
@@ -56,14 +56,14 @@ mod tests {
 
     const ID: ProcessId = ProcessId { pid: 1, start: 1 };
 
-    fn vitals(runnable: bool, ran: u64, waited: u64) -> Vitals {
+    fn vitals(runnable: bool, ran: u64, waited: u64) -> ProcessState {
         let turns = Some((Duration::from_millis(ran), Duration::from_millis(waited)));
-        Vitals { runnable, turns, ..Vitals::default() }
+        ProcessState { runnable, turns, ..ProcessState::default() }
     }
 
     #[test]
     fn who_waits_for_a_processor_does_not_live() {
-        let mut lives = Lives::default();
+        let mut lives = ActiveTimes::default();
         let course = [
             ("seen first", 100, vitals(true, 7, 3), 0),
             ("runs all the time", 110, vitals(true, 17, 3), 10),
@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn without_being_told_all_time_counts() {
-        let mut lives = Lives::default();
-        let busy = Vitals { runnable: true, ..Vitals::default() };
+        let mut lives = ActiveTimes::default();
+        let busy = ProcessState { runnable: true, ..ProcessState::default() };
         lives.see(ID, &busy, Duration::ZERO);
         assert_eq!(lives.see(ID, &busy, Duration::from_millis(50)).as_millis(), 50);
     }

@@ -13,7 +13,7 @@ pub struct ProcessId {
 
 /// What `/proc/PID/stat` says about a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Vitals {
+pub struct ProcessState {
     /// PF_EXITING, or a zombie.
     pub exiting: bool,
     /// One thread, and it sleeps.
@@ -33,7 +33,7 @@ pub struct Vitals {
 /// The job's processes at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    pub processes: BTreeMap<ProcessId, Vitals>,
+    pub processes: BTreeMap<ProcessId, ProcessState>,
     /// How many orphans of the tree were reaped by the wrapper so far.
     pub orphans: u64,
     /// The main process is exiting or gone.
@@ -53,7 +53,7 @@ impl Snapshot {
 
     /// Whether somebody died between `earlier` and now.
     pub fn deaths_since(&self, earlier: &Snapshot) -> bool {
-        let reaped = |id: &ProcessId, vitals: &Vitals| {
+        let reaped = |id: &ProcessId, vitals: &ProcessState| {
             vitals.reaped_faults > earlier.processes.get(id).map_or(0, |before| before.reaped_faults)
         };
         self.orphans != earlier.orphans

@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
-use crate::processes::snapshot::{ProcessId, Vitals};
+use crate::processes::snapshot::{ProcessId, ProcessState};
 
 const PF_EXITING: u64 = 0x4;
 
@@ -25,7 +25,7 @@ pub struct Process {
     pub id: ProcessId,
     pub parent: i32,
     pub group: i32,
-    pub vitals: Vitals,
+    pub vitals: ProcessState,
     /// The time that it has had processors, and those that it has waited for.
     pub cpu: Duration,
     /// Dead, and only waited for by its parent.
@@ -95,7 +95,7 @@ fn parse(pid: i32, line: &[u8]) -> Option<Process> {
         // A stopped one may be anywhere.
         asleep: !matches!(state, "R" | "D" | "T" | "t"),
         threads,
-        vitals: Vitals {
+        vitals: ProcessState {
             exiting: zombie || number(9)? & PF_EXITING != 0,
             resting: state == "S" && threads == 1,
             standing: matches!(state, "T" | "t"),
@@ -253,7 +253,7 @@ pub fn waited(process: &Process) -> Duration {
 }
 
 /// Adds each thread of a process to `all`, with how long it has had a processor, and waited for one.
-pub fn add_threads(pid: i32, all: &mut BTreeMap<ProcessId, Vitals>) {
+pub fn add_threads(pid: i32, all: &mut BTreeMap<ProcessId, ProcessState>) {
     for mut thread in threads(pid) {
         let path = format!("/proc/{pid}/task/{}/schedstat", thread.id.pid);
         thread.vitals.turns = fs::read_to_string(path).ok().and_then(|text| parse_turns(&text));
@@ -311,8 +311,8 @@ pub fn a_thread_goes_on(pid: i32) -> bool {
     threads(pid).any(|thread| !thread.asleep)
 }
 
-/// Vitals by identity.
-pub fn vitals(processes: &[Process]) -> BTreeMap<ProcessId, Vitals> {
+/// ProcessState by identity.
+pub fn vitals(processes: &[Process]) -> BTreeMap<ProcessId, ProcessState> {
     processes.iter().map(|process| (process.id, process.vitals)).collect()
 }
 
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!((process.id, process.parent, process.group), (ProcessId { pid: 42, start: 555 }, 7, 42));
         assert_eq!(
             process.vitals,
-            Vitals { exiting: true, resting: true, status: 256, reaped_faults: 33, ..Vitals::default() }
+            ProcessState { exiting: true, resting: true, status: 256, reaped_faults: 33, ..ProcessState::default() }
         );
         assert!(!process.waiting);
         assert_eq!(process.cpu, Duration::from_millis(10_500));

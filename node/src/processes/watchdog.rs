@@ -16,13 +16,13 @@ use crate::sys::raw;
 
 /// The end of `exec`.
 #[derive(Debug)]
-pub struct Guard {
+pub struct Watchdog {
     told: ChildStdin,
     /// What was told last.
     last: String,
 }
 
-impl Guard {
+impl Watchdog {
     /// Starts one for a job, given by its directory. To be called before this process becomes the reaper of its descendants: the guard is none.
     pub fn start(job: &Path) -> std::io::Result<Self> {
         let mut program = own_program();
@@ -47,7 +47,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for Watchdog {
     fn drop(&mut self) {
         self.tell([].iter());
     }

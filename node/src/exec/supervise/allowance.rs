@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::processes::active_time::lived_since;
-use crate::processes::snapshot::{ProcessId, Vitals};
+use crate::processes::snapshot::{ProcessId, ProcessState};
 
 /// How often its threads are looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -18,7 +18,7 @@ pub struct Allowance {
     given: Duration,
     had: Duration,
     looked: Duration,
-    threads: BTreeMap<ProcessId, Vitals>,
+    threads: BTreeMap<ProcessId, ProcessState>,
 }
 
 impl Allowance {
@@ -34,7 +34,7 @@ impl Allowance {
     /// Takes what is seen of the job's threads now; returns whether it has had all of its time.
     ///
     /// Of a pipeline all wait where one waits for a processor: the one counts that had the least.
-    pub fn look(&mut self, now: Duration, threads: BTreeMap<ProcessId, Vitals>) -> bool {
+    pub fn look(&mut self, now: Duration, threads: BTreeMap<ProcessId, ProcessState>) -> bool {
         let passed = now.saturating_sub(self.looked);
         let had = threads.iter().filter_map(|(id, vitals)| Some(lived_since(self.threads.get(id)?, vitals, passed)));
         self.had += had.min().unwrap_or(passed);
@@ -52,9 +52,10 @@ mod tests {
     }
 
     /// Each thread by its number, whether it runs or wants to, and how long it has run and waited.
-    fn threads(all: &[(i32, bool, u64, u64)]) -> BTreeMap<ProcessId, Vitals> {
+    fn threads(all: &[(i32, bool, u64, u64)]) -> BTreeMap<ProcessId, ProcessState> {
         let thread = |(number, runnable, ran, waited): &(i32, bool, u64, u64)| {
-            let vitals = Vitals { runnable: *runnable, turns: Some((ms(*ran), ms(*waited))), ..Vitals::default() };
+            let vitals =
+                ProcessState { runnable: *runnable, turns: Some((ms(*ran), ms(*waited))), ..ProcessState::default() };
             (ProcessId { pid: *number, start: 1 }, vitals)
         };
         all.iter().map(thread).collect()
@@ -85,7 +86,8 @@ mod tests {
     #[test]
     fn where_the_kernel_does_not_tell_all_time_counts() {
         let mut allowance = Allowance::new(ms(600), ms(0));
-        let unknown = || [(ProcessId { pid: 1, start: 1 }, Vitals { runnable: true, ..Vitals::default() })].into();
+        let unknown =
+            || [(ProcessId { pid: 1, start: 1 }, ProcessState { runnable: true, ..ProcessState::default() })].into();
         assert!(!allowance.look(ms(500), unknown()));
         assert!(allowance.look(ms(1_000), unknown()));
     }

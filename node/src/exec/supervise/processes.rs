@@ -14,7 +14,7 @@ use nix::unistd::{getpgrp, gettid, Pid};
 
 use super::state::Fact;
 use crate::processes::open_files;
-use crate::processes::snapshot::{ProcessId, Snapshot, Vitals};
+use crate::processes::snapshot::{ProcessId, ProcessState, Snapshot};
 use crate::processes::tree::{self, Descendants, Process};
 use crate::protocol::job::Job;
 use crate::sys::file_id::{file_id, FileId};
@@ -63,7 +63,7 @@ impl Processes {
     }
 
     /// The threads of all of them, and of this process: what the command waits for may be what that does.
-    pub fn threads(&mut self) -> BTreeMap<ProcessId, Vitals> {
+    pub fn threads(&mut self) -> BTreeMap<ProcessId, ProcessState> {
         let mut threads = BTreeMap::new();
         let processes = self.look().into_iter().map(|process| process.id.pid).chain([Pid::this().as_raw()]);
         processes.for_each(|process| tree::add_threads(process, &mut threads));
@@ -90,7 +90,7 @@ impl Processes {
         for (id, process) in &self.suspects {
             let status = raw::status_of_dead(process).unwrap_or(0);
             if status != 0 {
-                snapshot.processes.insert(*id, Vitals { exiting: true, status, ..Vitals::default() });
+                snapshot.processes.insert(*id, ProcessState { exiting: true, status, ..ProcessState::default() });
             }
         }
         snapshot

@@ -10,7 +10,7 @@ const LONGEST: Duration = Duration::from_secs(1 << 32);
 
 /// When a stream may be fed again, and how much.
 #[derive(Debug)]
-pub struct Rein {
+pub struct Limiter {
     pace: Pace,
     /// The first moment of its clock.
     began: Instant,
@@ -19,7 +19,7 @@ pub struct Rein {
     pub until: Instant,
 }
 
-impl Rein {
+impl Limiter {
     /// # Arguments
     /// * `rate` - bytes per second
     pub fn new(rate: NonZeroU64) -> Self {
