@@ -1,5 +1,4 @@
-//! Directories that a job finds at other places: what it is told, and what it writes of its own paths, is as it was when
-//! another one ran there.
+//! Shows directories to a job at other paths: the job is told, and writes, the paths of another run of it.
 
 use std::env;
 use std::ffi::{OsStr, OsString};

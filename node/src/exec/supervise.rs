@@ -93,7 +93,7 @@ pub struct Supervisor<'a> {
     outputs: Outputs<'a>,
     io_time: Option<IoTime>,
     /// Of a job with a limit.
-    reins: Option<Throttle>,
+    throttle: Option<Throttle>,
     limits: LimitFile,
     /// Of a job whose bursts are told.
     writes: Option<Writes>,
@@ -125,7 +125,7 @@ impl<'a> Supervisor<'a> {
             inputs.arm(watcher);
         }
         let (clock, processes) = (Instant::now(), Processes::new(job));
-        let (io_time, reins, limits, writes) = (None, None, LimitFile::new(&surroundings.directory), None);
+        let (io_time, throttle, limits, writes) = (None, None, LimitFile::new(&surroundings.directory), None);
         Ok(Self {
             job,
             surroundings,
@@ -138,7 +138,7 @@ impl<'a> Supervisor<'a> {
             parts,
             outputs,
             io_time,
-            reins,
+            throttle,
             limits,
             writes,
             demand: None,
@@ -154,7 +154,7 @@ impl<'a> Supervisor<'a> {
         let processes = self.processes.look();
         // Without `/proc`, or where it hides the command, nothing can be known.
         self.io_time = (self.job.measure && !processes.is_empty()).then(|| IoTime::new(self.now()));
-        self.reins = self.job.limit.as_ref().map(|limit| Throttle::new(limit, guard, self.now()));
+        self.throttle = self.job.limit.as_ref().map(|limit| Throttle::new(limit, guard, self.now()));
         self.writes = self.job.phases.as_ref().map(|to| Writes::new(&to.path, self.now()));
         self.demand = self.job.cores.map(|cores| Demand::new(cores.get(), self.now()));
         let given = self.job.seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.get().into()));
@@ -231,7 +231,7 @@ impl<'a> Supervisor<'a> {
         let verdicts = self.inputs.gates.verdicts();
         self.note(&verdicts.iter().map(Event::Used).collect::<Vec<_>>());
         let now = self.now();
-        (self.state.ended(), self.io_time.map(|time| time.total(now)), self.reins.map(|reins| reins.told()))
+        (self.state.ended(), self.io_time.map(|time| time.total(now)), self.throttle.map(|throttle| throttle.told()))
     }
 
     fn now(&self) -> Duration {
@@ -239,13 +239,13 @@ impl<'a> Supervisor<'a> {
     }
 
     fn is_paused(&self) -> bool {
-        self.reins.as_ref().is_some_and(Throttle::are_drawn)
+        self.throttle.as_ref().is_some_and(Throttle::pauses)
     }
 
     /// How long the job has lived by now, without the time in which it was paused: nobody can do then what would be waited for.
     fn lived(&self) -> Duration {
         let now = self.now();
-        now - self.reins.as_ref().map_or(Duration::ZERO, |reins| reins.paused(now))
+        now - self.throttle.as_ref().map_or(Duration::ZERO, |throttle| throttle.paused(now))
     }
 
     /// Tells the state what has happened, and does what follows.
@@ -324,7 +324,7 @@ impl<'a> Supervisor<'a> {
             self.state.due(now),
             reviewed.map(|at| now + at.saturating_sub(lived)),
             self.io_time.as_ref().map(IoTime::due),
-            self.reins.as_ref().and_then(Throttle::due),
+            self.throttle.as_ref().and_then(Throttle::due),
             self.outputs.growth_due().filter(|_| !self.state.is_ending()),
             self.writes.as_ref().map(Writes::due).filter(|_| !self.state.is_ending()),
             self.demand.as_ref().map(Demand::due).filter(|_| !self.state.is_ending()),
@@ -457,10 +457,13 @@ impl<'a> Supervisor<'a> {
     /// Keeps the job to its limit.
     fn look_at_limit(&mut self) {
         let now = self.now();
-        let Some(reins) = self.reins.as_mut().filter(|reins| reins.due().is_some_and(|due| due <= now)) else { return };
-        let (processes, before) = (&mut self.processes, reins.are_drawn());
-        let looked = reins.look(now, &mut || processes.look());
-        let (after, news) = (reins.are_drawn(), reins.news(now));
+        let Some(throttle) = self.throttle.as_mut().filter(|throttle| throttle.due().is_some_and(|due| due <= now))
+        else {
+            return;
+        };
+        let (processes, before) = (&mut self.processes, throttle.pauses());
+        let looked = throttle.look(now, &mut || processes.look());
+        let (after, news) = (throttle.pauses(), throttle.news(now));
         if before != after {
             self.inputs.pause(after);
         }
@@ -515,7 +518,7 @@ impl<'a> Supervisor<'a> {
 
     fn slacken(&mut self) {
         let now = self.now();
-        self.reins.iter_mut().for_each(|reins| reins.slacken(now));
+        self.throttle.iter_mut().for_each(|throttle| throttle.slacken(now));
         self.inputs.pause(false);
     }
 
@@ -551,8 +554,8 @@ impl<'a> Supervisor<'a> {
             Ok(None) => {}
             Ok(Some(limits)) => {
                 let now = self.now();
-                if let (Some(reins), Some(rate)) = (&mut self.reins, limits.rate) {
-                    reins.keep_to(rate, now);
+                if let (Some(throttle), Some(rate)) = (&mut self.throttle, limits.rate) {
+                    throttle.keep_to(rate, now);
                 }
                 self.inputs.keep_to(&limits.inputs);
             }

@@ -1,4 +1,4 @@
-//! How a job reads its inputs: what was seen in, a verdict for each file out. No I/O, no clock.
+//! How a job reads its inputs: acts on files in, a verdict for each file out.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Parts that a command needs as files: they are made before it starts, in memory where there is room.
+//! Makes the parts that a command needs as files before the command starts, in memory where there is room.
 
 use std::env;
 use std::fs::{self, DirBuilder};

@@ -1,4 +1,4 @@
-//! How far what is moved is ahead of its rate. Pure.
+//! How far what is moved is ahead of its rate.
 //!
 //! Bytes are moved first, and their time is waited for afterwards, so that no piece has to be of a certain size. What was
 //! late because somebody else had the processor, or the device, is made up for, as in TMIO (Tarraf et al., CLUSTER 2024).

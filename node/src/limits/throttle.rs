@@ -1,7 +1,7 @@
-//! Keeps a job to its limit: pauses all of its processes when what they have moved is ahead of its time.
+//! Keeps a job to its limit: pauses all of its processes when they have moved more than the limit allows.
 //!
-//! No program has to know of it, nothing is done for each of its calls, and nobody has to be root. A call that is under way
-//! goes on in the kernel; what it moves meanwhile is waited for, too.
+//! No program has to know of the limit, no system call is slower, and no rights of root are needed. A call that is
+//! under way goes on in the kernel; what the call moves meanwhile makes the next pause longer.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -126,7 +126,7 @@ impl Throttle {
         })
     }
 
-    pub fn are_drawn(&self) -> bool {
+    pub fn pauses(&self) -> bool {
         self.since.is_some()
     }
 

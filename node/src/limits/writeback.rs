@@ -1,5 +1,7 @@
-//! Lets the kernel write at the rate at which a limited job is: it would collect pages and write them when it likes, and
-//! who syncs meanwhile would wait for all of them.
+//! Lets the kernel write at the rate of the limit of a job.
+//!
+//! Otherwise the kernel collects pages and writes them at a moment of its own. A program that synchronizes then waits
+//! for all of them.
 
 use std::collections::HashSet;
 use std::fs::{self, File, Metadata, OpenOptions};

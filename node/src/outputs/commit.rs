@@ -1,4 +1,4 @@
-//! Commit rules: facts about files in, decisions out. No I/O, no clock.
+//! The rules of commit: facts about files in, decisions out.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

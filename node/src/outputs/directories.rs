@@ -1,4 +1,4 @@
-//! Watches the output directories of a job and says what happens to files that match.
+//! Watches the output directories of a job, and tells what happens to files that match.
 
 use std::fs::{self, DirEntry, Metadata};
 use std::os::unix::fs::MetadataExt;

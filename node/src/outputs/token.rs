@@ -1,4 +1,4 @@
-//! What the watches of a job are for.
+//! What each watch of a job is for.
 
 use std::path::PathBuf;
 

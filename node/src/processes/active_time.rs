@@ -1,7 +1,7 @@
-//! How long processes have had to go on. Facts in, times out; no I/O, no clock.
+//! How long each process has been able to go on.
 //!
-//! On a machine with more to do than it has processors, one that is ready to run, and would exit, may wait longer for its
-//! turn than anybody's patience. Time in which it waits is none in which it has lived on.
+//! On a machine with more to do than it has processors, a process that is ready to run may wait long for its turn.
+//! The time of such a wait does not count.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the processes of a job have moved so far, by the kernel's counters.
+//! How many bytes the processes of a job have moved so far, by the counters of the kernel.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What is known of the processes of a job at one moment. Plain data.
+//! The processes of a job at one moment, as plain data.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

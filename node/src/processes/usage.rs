@@ -1,4 +1,4 @@
-//! What a job has used.
+//! The resources that a job has used.
 
 use std::fs;
 use std::time::Duration;

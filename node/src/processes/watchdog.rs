@@ -1,5 +1,6 @@
-//! `sfio-node guard`: ends the processes that a killed `exec` may have left paused. They could not end by themselves, and
-//! `serve`, which would end them, may be gone at the same time.
+//! `sfio-node guard`: ends the processes that a killed `exec` has left paused.
+//!
+//! A paused process cannot end by itself, and `serve`, which would end it, may be gone at the same time.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;

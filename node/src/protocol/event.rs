@@ -1,4 +1,4 @@
-//! What happened: the lines of `events.jsonl`.
+//! The lines of `events.jsonl`, which tell what has happened.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! What `exec` shall do: `job.json`, read and checked.
+//! `job.json`, which tells `exec` what to do: read and checked.
 
 mod fields;
 mod input;

@@ -1,4 +1,4 @@
-//! The limits of a running job that its driver has changed, as they stand in a file beside `job.json`.
+//! The file beside `job.json` with the limits of a running job that the driver has changed.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};

@@ -1,4 +1,4 @@
-//! The FIFO in the run directory that says whether `serve` lives, on this kernel: `serve` holds its write end.
+//! The FIFO in the run directory that tells whether `serve` lives on this kernel: `serve` holds its write end.
 
 use std::fs::File;
 use std::io::ErrorKind;

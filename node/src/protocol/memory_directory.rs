@@ -1,4 +1,4 @@
-//! `RUN/memory`: a directory in memory, for parts that a command needs as files.
+//! `RUN/memory`: a directory in memory for parts that a command needs as files.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};

@@ -1,4 +1,4 @@
-//! What a process has in the run directory as long as its job lives.
+//! What `exec` and `read` hold in the run directory as long as their job lives.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,4 @@
-//! What a split says of its parts: the lines that its command appends to a file.
+//! The parts that a split announces: lines that its command appends to a file.
 
 use std::collections::HashSet;
 use std::env;

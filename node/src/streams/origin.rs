@@ -1,4 +1,4 @@
-//! Where the bytes of a stream come from, as who takes them sees it.
+//! The source of the bytes of a stream, as its feeder sees it.
 
 use std::fmt::Debug;
 use std::fs::File;

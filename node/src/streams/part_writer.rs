@@ -1,4 +1,4 @@
-//! Makes a part as a file.
+//! Makes a file of a part.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -1,4 +1,4 @@
-//! What a consumer knows of its producer, from the events of the producer's job.
+//! The state of a producer, as its events tell it to a consumer.
 
 use std::fs;
 use std::num::NonZeroU32;

@@ -1,4 +1,4 @@
-//! The file that a producer writes, taken once, from the front, while it is written.
+//! The file that a producer writes, read once, from the front, while it grows.
 
 use std::fmt::Display;
 use std::fs::{self, File};

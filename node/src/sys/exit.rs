@@ -1,4 +1,4 @@
-//! How `exec` and `run` end: exit codes, or the signal that has ended the command.
+//! How `exec` and `run` end: by an exit code, or by the signal that has ended the command.
 
 use nix::sys::resource::{setrlimit, Resource};
 use nix::sys::signal::{kill, SigSet, Signal};

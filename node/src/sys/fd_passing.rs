@@ -1,4 +1,4 @@
-//! Open files that are passed from process to process, through sockets, and who it is that sends.
+//! Open files that processes pass to each other through sockets, and the process that sends them.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};

@@ -1,4 +1,4 @@
-//! How much memory there is, and whether a file has room in it.
+//! The memory that is available here, and whether a file has room in it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! This program, to be started again.
+//! Starts this program again.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;

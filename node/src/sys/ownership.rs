@@ -1,4 +1,4 @@
-//! Who could put something else in the place of a file.
+//! Which other users could replace a file.
 
 use std::fs::{set_permissions, symlink_metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};

@@ -1,4 +1,4 @@
-//! Bytes that nobody can foretell.
+//! Random bytes that cannot be foretold.
 
 use std::fs::File;
 use std::io::{self, Read};

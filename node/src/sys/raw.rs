@@ -1,4 +1,4 @@
-//! The only unsafe code: what the safe wrappers of system calls do not offer.
+//! The only unsafe code: system calls for which there is no safe wrapper.
 #![allow(unsafe_code)]
 
 pub mod landlock;

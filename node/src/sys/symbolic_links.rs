@@ -1,4 +1,4 @@
-//! Which files the links in a directory lead to.
+//! Finds the symbolic links in a directory that lead to a file.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Follows a growing file of lines.
+//! Follows a file of lines while it grows.
 
 use std::fs::File;
 use std::io::Read;

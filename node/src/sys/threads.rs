@@ -1,4 +1,4 @@
-//! Small threads, because there can be many, and locks between them.
+//! Threads with small stacks, because there can be many, and locks between them.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};

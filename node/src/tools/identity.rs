@@ -1,4 +1,4 @@
-//! `sfio-node identity`: which file a path is here, and whether it is the one that it is elsewhere.
+//! `sfio-node identity`: says which file a path is here, and whether a path elsewhere is the same file.
 
 use std::ffi::OsStr;
 use std::fs;

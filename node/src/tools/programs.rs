@@ -1,4 +1,4 @@
-//! `sfio-node programs`: what tells programs from others of the same name, here.
+//! `sfio-node programs`: says what tells programs here from others of the same name.
 
 mod cache;
 mod elf;

@@ -1,4 +1,4 @@
-//! `sfio-node refused`: which system calls are not to be had here, as in a container whose seccomp profile refuses them.
+//! `sfio-node refused`: says which system calls are refused here, as by the seccomp profile of a container.
 
 use std::io::{self, IoSliceMut, Write};
 use std::os::fd::{AsFd, AsRawFd};

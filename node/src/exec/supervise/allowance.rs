@@ -1,7 +1,7 @@
-//! Whether a job has had all the time that it is given. Facts in, times out; no I/O, no clock.
+//! Whether a job has had all the time that it is given.
 //!
-//! Who has the lowest priority may get no processor for as long as others want it: time in which something of the job
-//! waits for one is none that it has had.
+//! A job of the lowest priority may get no processor for as long as others want it. Time in which a process of the
+//! job waits for a processor does not count.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The bursts in which something grows. Pure.
+//! The bursts in which something grows.
 //!
 //! A burst ends when nothing has grown for a while. Times are durations since any fixed moment.
 

@@ -1,6 +1,6 @@
-//! How many of its cores a job needs, from what it has used and wanted of them lately. Pure.
+//! How many of its cores a job needs, from what the job has used and wanted of them lately.
 //!
-//! More is needed as soon as that is seen; less when less was enough for a while.
+//! A greater need is told at once, a smaller one only when fewer cores were enough for a while.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Time in I/O, estimated from looks at a job at single moments. Pure.
+//! The time of a job in I/O, estimated from looks at single moments.
 //!
 //! The kernel's own account (delay accounting) is off unless the administrator turns it on, leaves out waits for journals
 //! and for Lustre, and what it says of a process is lost when a parent within the job waits for it.
