@@ -312,9 +312,13 @@ class Peer:
 
 
 class Proxy:
-    """Passes connections on to ``address``, and cuts the first ones after so many bytes from there as ``cuts`` says."""
+    """Passes connections on to ``address``, and cuts the first ones after so many bytes from there as ``cuts`` says.
 
-    def __init__(self, address: str, cuts: Sequence[int] = (), port: int = 0) -> None:
+    ``plain``: bytes of the handshake do not count.
+    """
+
+    def __init__(self, address: str, cuts: Sequence[int] = (), port: int = 0, plain: bool = False) -> None:
+        self._plain = plain
         self._address = parsed(address)
         self._cuts = list(cuts)
         self._listener = socket.create_server(("127.0.0.1", port))
@@ -341,26 +345,39 @@ class Proxy:
     def _listen(self, source: socket.socket, target: socket.socket, number: int) -> None:
         while data := _some(source):
             self.said[number] += data
-            target.sendall(data)
-        _end(source, target)
-
-    def _pass(self, source: socket.socket, target: socket.socket, number: int, cut: int | None) -> None:
-        while data := _some(source):
-            self.told[number] += data
-            if cut is not None:
-                data = data[:cut]
-                cut -= len(data)
             try:
                 target.sendall(data)
             except OSError:
                 break
-            if cut == 0:
+        _end(source, target)
+
+    def _pass(self, source: socket.socket, target: socket.socket, number: int, cut: int | None) -> None:
+        passed = 0
+        while data := _some(source):
+            told = self.told[number]
+            told += data
+            end = None if cut is None else cut + (handshake_size(told) if self._plain else 0)
+            data = data if end is None else data[: max(0, end - passed)]
+            passed += len(data)
+            try:
+                target.sendall(data)
+            except OSError:
+                break
+            if passed == end:
                 break
         _end(source, target)
 
     def close(self) -> None:
         """Lets nobody in any more."""
         self._listener.close()
+
+
+def handshake_size(told: bytes | bytearray) -> int:
+    """Returns how many bytes of what a plain sender has told are the handshake."""
+    at = 0
+    while at < len(told) and told[at] >= 20:
+        at = at + 5 + int.from_bytes(told[at + 3 : at + 5], "big") if at + 5 <= len(told) else len(told)
+    return at
 
 
 def _some(source: socket.socket) -> bytes:
