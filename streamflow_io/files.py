@@ -14,7 +14,7 @@ NOT_BELIEVED = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 def stranger(path: Path, *, trusts_groups: bool = False) -> str | None:
     """Why another user could put something of his in the place of what is in a directory; None: nobody can but root.
 
-    The same rule is in `node/src/ownership.rs` and in `runtime/binary.py`.
+    The same rule is in `node/src/sys/ownership.rs` and in `runtime/binary.py`.
 
     :param path: of a directory that is there, or of a file
     :param trusts_groups: a group may write to a directory if that is the user's, or the user is in the group: its

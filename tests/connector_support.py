@@ -25,7 +25,7 @@ from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.remote import RemoteRuntime
 
 HERE = Manner()
-KEY = "0123456789abcdef" * 4
+CERTIFICATE = Certificate.make()
 # `serve` prints what is put into RUN/say, and ends as told by RUN/end or RUN/die.
 STAND_IN = """#!/bin/sh
 case $1 in
@@ -185,11 +185,11 @@ async def serving(
     workdir: Path,
     binary: Binary | None = None,
     manner: Manner = HERE,
-    certificate: Certificate | None = None,
+    tls: bool = False,
     place: Place | None = None,
 ) -> AsyncIterator[RemoteRuntime]:
     """A runtime; nothing of it is left at the end."""
-    links = Links(KEY, manner.address, certificate) if manner.listen else None
+    links = Links(CERTIFICATE, manner.address, tls) if manner.listen else None
     runtime = await RemoteRuntime.start(access, str(workdir), binary or stand_in(), manner.shared, links, place)
     try:
         yield runtime

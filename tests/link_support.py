@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
-import os
 import re
 import socket
+import ssl
 import struct
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -20,12 +20,12 @@ from streamflow_io.runtime.certificate import Certificate
 from tests.node_support import TIMEOUT, Event, Job, Node, built, node, output, wait_for
 from tests.stream_programs import READER, WRITER
 
-KEY = "00112233445566778899aabbccddeeff" * 2
-MAGIC = b"sfiolnk\x04"
-HELLO, CHALLENGE, PROOF, WELCOME, REFUSED, REQUEST, DATA, COMMITTED, FAILED, KEEPALIVE = range(1, 11)
-CREDIT = 13
-#: Bytes of the first words of a reader.
-HELLO_SIZE = 77
+CERTIFICATE = Certificate.make()
+REQUEST, DATA, COMMITTED, FAILED, KEEPALIVE = range(1, 6)
+CREDIT = 8
+#: Records of TLS: an alert, fatal, that there is no server of this name; and the type of those of the handshake.
+UNRECOGNIZED_NAME = b"\x15\x03\x03\0\x02\x02\x70"
+HANDSHAKE = 22
 #: How long nothing has to come until it is believed that nothing will.
 SILENCE = 0.3
 
@@ -125,23 +125,15 @@ class Pair:
 
 
 @contextmanager
-def pair(base: Path, certificate: Certificate | None = None) -> Iterator[Pair]:
-    """Runs two nodes that know the same key, and stream inside TLS or plain; in the end everything has to be gone."""
-    option = [] if certificate is None else ["--tls"]
+def pair(base: Path, tls: bool = False, certificate: Certificate = CERTIFICATE) -> Iterator[Pair]:
+    """Runs two nodes with the same certificate; ``tls``: they encrypt. In the end everything has to be gone."""
+    option = ["--tls"] if tls else []
     for name in ("one/out", "two/in"):
         (base / name).mkdir(parents=True)
     with node(base / "one", "--listen", "127.0.0.1", *option) as one, node(base / "two") as two:
         for running in (one, two):
-            if certificate is not None:
-                set_certificate(running.run, certificate)
-            running.set_key(KEY)
-        yield Pair(one, two, certificate is not None)
-
-
-def set_certificate(run: Path, certificate: Certificate) -> None:
-    """Writes the certificate of the run beside its key."""
-    (run / "certificate.pem").write_bytes(certificate.certificate)
-    (run / "certificate.key").write_bytes(certificate.key)
+            running.set_certificate(certificate)
+        yield Pair(one, two, tls)
 
 
 def assert_failed(job: Job, reason: str, word: str) -> None:
@@ -152,9 +144,9 @@ def assert_failed(job: Job, reason: str, word: str) -> None:
     assert re.search(word, str(found["message"])), found["message"]
 
 
-def reach(address: str, key: Path, tls: bool = False) -> subprocess.CompletedProcess[str]:
+def reach(address: str, certificate: Path) -> subprocess.CompletedProcess[str]:
     """Runs ``sfio-node reach``."""
-    command = [str(built()), "reach", address, "--key", str(key), *(["--tls"] if tls else [])]
+    command = [str(built()), "reach", address, "--certificate", str(certificate)]
     return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
 
 
@@ -169,23 +161,59 @@ def frame(kind: int, payload: bytes = b"", length: int | None = None) -> bytes:
     return struct.pack(">BI", kind, len(payload) if length is None else length) + payload
 
 
-def proof(key: str, purpose: bytes, nonces: bytes) -> bytes:
-    """Returns what shows that a side knows the key."""
-    return hmac.new(bytes.fromhex(key), b"sfio link: " + purpose + nonces, "sha256").digest()
+def name_of_run(certificate: Certificate) -> str:
+    """Returns what a reader calls the ``serve`` of the run of this certificate."""
+    der = ssl.PEM_cert_to_DER_cert(certificate.certificate.decode())
+    return "sfio-" + hashlib.sha256(b"sfio link 5" + der).digest()[:24].hex()
 
 
-def hello(key: str = KEY, nonce: bytes | None = None) -> bytes:
+def context(shown: Certificate | None = None) -> ssl.SSLContext:
+    """Returns what makes TLS for a reader that was written by somebody else, and that takes any certificate."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.check_hostname = False
+    made.verify_mode = ssl.CERT_NONE
+    if shown is not None:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(shown.certificate + shown.key)
+            file.flush()
+            made.load_cert_chain(file.name)
+    return made
+
+
+class Handshake:
+    """The reader's side of a handshake, by its records."""
+
+    def __init__(self, name: str | None, shown: Certificate | None) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context(shown).wrap_bio(self._incoming, self._outgoing, server_hostname=name)
+
+    def take(self, record: bytes = b"") -> tuple[bytes, bool]:
+        """Takes a record of the sender; returns what is to be said now, and whether that is the end."""
+        self._incoming.write(record)
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return self._outgoing.read(), False
+        return self._outgoing.read(), True
+
+
+def hello(certificate: Certificate = CERTIFICATE) -> bytes:
     """Returns the first words of a reader."""
-    nonce = nonce or os.urandom(32)
-    return frame(HELLO, MAGIC + nonce + proof(key, b"hello", nonce))
+    return Handshake(name_of_run(certificate), certificate).take()[0]
+
+
+def request(path: Path, job: str = "p", port: str = "out", offset: int = 0, stream: str = "5f") -> bytes:
+    """Returns what asks for a stream, and all of it."""
+    wanted = {"stream": stream, "job": job, "port": port, "path": str(path), "offset": offset, "verify": "full"}
+    return frame(REQUEST, json.dumps(wanted).encode()) + frame(CREDIT, struct.pack(">QQ", 2**64 - 1, 0))
 
 
 class Peer:
-    """A reader of a link that was written by somebody else."""
+    """A reader of a link that was written by somebody else, and speaks plain after the handshake."""
 
-    def __init__(self, address: str, key: str = KEY, timeout: float = TIMEOUT) -> None:
+    def __init__(self, address: str, certificate: Certificate = CERTIFICATE, timeout: float = TIMEOUT) -> None:
         self.socket = socket.create_connection(parsed(address), timeout)
-        self.key = key
+        self.handshake = Handshake(name_of_run(certificate), certificate)
 
     def __enter__(self) -> Peer:
         return self
@@ -236,25 +264,42 @@ class Peer:
             self.socket.settimeout(TIMEOUT)
             return True
 
-    def knock(self) -> bytes:
-        """Says the first words of a reader, and returns the nonces of both."""
-        ours = os.urandom(32)
-        self.send(hello(self.key, ours))
-        kind, theirs = self.receive()
-        assert kind == CHALLENGE
-        assert len(theirs) == 32
-        return ours + theirs
+    def receive_tls(self) -> bytes:
+        """Receives one record of TLS.
+
+        :raises EOFError: when the connection is closed.
+        """
+        header = self._exactly(5)
+        return header + self._exactly(int.from_bytes(header[3:], "big"))
+
+    def knock(self) -> None:
+        """Says the first words of a reader, and is answered."""
+        self.send(self.handshake.take()[0])
+        record = self.receive_tls()
+        assert record[0] == HANDSHAKE
+        self._answer = record
 
     def greet(self) -> None:
-        """Shows that it knows the key, and has the other side show it."""
-        nonces = self.knock()
-        self.send(frame(PROOF, proof(self.key, b"reader", nonces)))
-        assert self.receive() == (WELCOME, proof(self.key, b"sender", nonces))
+        """Shows that it is of the run, and has the other side show it."""
+        self.knock()
+        words, done = self.handshake.take(self._answer)
+        while not done:
+            words, done = self.handshake.take(self.receive_tls())
+        self.send(words)
+
+    def rest(self) -> bytes:
+        """Returns all that comes until the connection is closed."""
+        data = b""
+        try:
+            while more := self.socket.recv(1 << 16):
+                data += more
+        except ConnectionResetError:
+            pass
+        return data
 
     def ask(self, path: Path, job: str = "p", port: str = "out", offset: int = 0, stream: str = "5f") -> None:
         """Asks for a stream, and all of it."""
-        wanted = {"stream": stream, "job": job, "port": port, "path": str(path), "offset": offset, "verify": "full"}
-        self.send(frame(REQUEST, json.dumps(wanted).encode()) + frame(CREDIT, struct.pack(">QQ", 2**64 - 1, 0)))
+        self.send(request(path, job, port, offset, stream))
 
     def collect(self) -> tuple[bytes, int, bytes]:
         """Returns all data, and the last record."""
@@ -267,9 +312,13 @@ class Peer:
 
 
 class Proxy:
-    """Passes connections on to ``address``, and cuts the first ones after so many bytes from there as ``cuts`` says."""
+    """Passes connections on to ``address``, and cuts the first ones after so many bytes from there as ``cuts`` says.
 
-    def __init__(self, address: str, cuts: Sequence[int] = (), port: int = 0) -> None:
+    ``plain``: bytes of the handshake do not count.
+    """
+
+    def __init__(self, address: str, cuts: Sequence[int] = (), port: int = 0, plain: bool = False) -> None:
+        self._plain = plain
         self._address = parsed(address)
         self._cuts = list(cuts)
         self._listener = socket.create_server(("127.0.0.1", port))
@@ -296,26 +345,39 @@ class Proxy:
     def _listen(self, source: socket.socket, target: socket.socket, number: int) -> None:
         while data := _some(source):
             self.said[number] += data
-            target.sendall(data)
-        _end(source, target)
-
-    def _pass(self, source: socket.socket, target: socket.socket, number: int, cut: int | None) -> None:
-        while data := _some(source):
-            self.told[number] += data
-            if cut is not None:
-                data = data[:cut]
-                cut -= len(data)
             try:
                 target.sendall(data)
             except OSError:
                 break
-            if cut == 0:
+        _end(source, target)
+
+    def _pass(self, source: socket.socket, target: socket.socket, number: int, cut: int | None) -> None:
+        passed = 0
+        while data := _some(source):
+            told = self.told[number]
+            told += data
+            end = None if cut is None else cut + (handshake_size(told) if self._plain else 0)
+            data = data if end is None else data[: max(0, end - passed)]
+            passed += len(data)
+            try:
+                target.sendall(data)
+            except OSError:
+                break
+            if passed == end:
                 break
         _end(source, target)
 
     def close(self) -> None:
         """Lets nobody in any more."""
         self._listener.close()
+
+
+def handshake_size(told: bytes | bytearray) -> int:
+    """Returns how many bytes of what a plain sender has told are the handshake."""
+    at = 0
+    while at < len(told) and told[at] >= 20:
+        at = at + 5 + int.from_bytes(told[at + 3 : at + 5], "big") if at + 5 <= len(told) else len(told)
+    return at
 
 
 def _some(source: socket.socket) -> bytes:

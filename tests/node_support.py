@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from streamflow_io.runtime.certificate import Certificate
 from tests.processes import find_processes, of_processes
 
 TIMEOUT = 15.0
@@ -223,11 +224,16 @@ class Node:
         where: dict[str, object] = {"stdin": True} if target is None else {"fifo": str(target)}
         return {"name": name, "port": port, "path": str(path), "events": str(events), "target": where}
 
-    def set_key(self, key: str) -> None:
-        """Writes the key of the run."""
-        path = self.run / "key"
-        path.touch(mode=0o600)
-        path.write_text(key)
+    def set_certificate(self, certificate: Certificate) -> None:
+        """Writes the certificate of the run, and before it its private key."""
+        for name, content in (("certificate.key", certificate.key), ("certificate.pem", certificate.certificate)):
+            path = self.run / name
+            path.touch(mode=0o600)
+            path.write_bytes(content)
+
+    @property
+    def certificate(self) -> Path:
+        return self.run / "certificate.pem"
 
     def link(
         self,
@@ -241,7 +247,7 @@ class Node:
         """Returns an entry of ``inputs``: as ``stream``, but from the node that listens at ``address``."""
         source = producer if isinstance(producer, str) else producer.name
         where: dict[str, object] = {"stdin": True} if target is None else {"fifo": str(target)}
-        link = {"address": address, "job": source, "key": str(self.run / "key")}
+        link = {"address": address, "job": source, "certificate": str(self.certificate)}
         return {"name": name, "port": port, "path": str(path), "link": link, "target": where}
 
     def leave(self) -> int:

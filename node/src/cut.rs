@@ -23,9 +23,9 @@ use self::propose::Written;
 use self::rule::Rule;
 use self::told::Found;
 use self::walk::walk;
-use crate::json::{self, ByteString};
-use crate::part::Piece;
-use crate::parts::VARIABLE;
+use crate::protocol::json::{self, ByteString};
+use crate::protocol::part::Piece;
+use crate::streams::announced_parts::VARIABLE;
 
 /// Exit codes: all was said, or is the same; something is different; neither can be known.
 const DONE: i32 = 0;

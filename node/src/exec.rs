@@ -1,7 +1,9 @@
 //! `sfio-node exec`: runs a command as a job.
 
 mod cannot_start;
+mod mounts;
 mod placing;
+mod supervise;
 
 use std::env;
 use std::ffi::OsString;
@@ -17,23 +19,25 @@ use nix::sys::prctl::set_child_subreaper;
 use nix::unistd::Pid;
 
 use self::cannot_start::CannotStart;
-use crate::event::{now, Event, EventLog, Exit, Reason};
-use crate::exit::{End, CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND};
-use crate::fd_store::Client;
-use crate::feed::{Feeder, Registration};
+use self::mounts::renamed;
+use self::supervise::{Inputs, Supervisor, Surroundings};
 use crate::gate::{Gates, Launcher};
-use crate::guard::Guard;
-use crate::job::{Job, Mount, Target};
-use crate::mounts::{self, renamed};
-use crate::parts::{Parts, VARIABLE};
-use crate::place::{remove_memory, Placed};
-use crate::presence::Presence;
-use crate::supervise::{Inputs, Supervisor, Surroundings};
-use crate::sys::landlock::Confined;
-use crate::token::Token;
-use crate::usage::Spent;
-use crate::watch::Watcher;
-use crate::{alive, signals, sys};
+use crate::inputs::feed::{Feeder, Registration};
+use crate::inputs::placement::{remove_memory, Placed};
+use crate::outputs::token::Token;
+use crate::processes::usage::Spent;
+use crate::processes::watchdog::Watchdog;
+use crate::protocol::event::{now, Event, EventLog, Exit, Reason};
+use crate::protocol::fd_store::Client;
+use crate::protocol::job::{Job, Mount, Target};
+use crate::protocol::liveness;
+use crate::protocol::registration::Presence;
+use crate::streams::announced_parts::{Parts, VARIABLE};
+use crate::sys::exit::{End, CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND};
+use crate::sys::raw;
+use crate::sys::raw::landlock::Confined;
+use crate::sys::signals;
+use crate::sys::watch::Watcher;
 
 /// Runs the job and ends this process as the command has ended.
 ///
@@ -71,10 +75,10 @@ fn run_in(
     events: &mut EventLog,
     watcher: &mut Option<Watcher<Token>>,
 ) -> Result<(Exit, End), CannotStart> {
-    let alive = alive::open(&directory.join("../.."))?;
+    let alive = liveness::open(&directory.join("../.."))?;
     let job = Job::load(&directory.join("job.json"))?;
     if job.idle {
-        sys::be_idle();
+        raw::be_idle();
     }
     let mounts = match mounts::arrange(&job.mounts) {
         Ok(()) => job.mounts.as_slice(),
@@ -87,7 +91,7 @@ fn run_in(
     let command: Vec<OsString> =
         command.iter().map(|word| renamed(word, mounts).unwrap_or_else(|| word.clone())).collect();
     let (signals, inherited) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
-    let guard = job.limit.as_ref().and_then(|_| Guard::start(&directory).ok());
+    let guard = job.limit.as_ref().and_then(|_| Watchdog::start(&directory).ok());
     let _ = set_child_subreaper(true);
     let surroundings = Surroundings { directory, alive, signals, inherited, grace, spent, store };
     let (mut feeders, mut placed) = (Vec::new(), Vec::new());
@@ -113,7 +117,7 @@ fn run_in(
 fn run_job(
     job: &Job,
     inputs: Inputs,
-    guard: Option<Guard>,
+    guard: Option<Watchdog>,
     (command, mounts): (&[OsString], &[Mount]),
     surroundings: &Surroundings,
     events: &mut EventLog,
@@ -220,10 +224,10 @@ fn spawn(
             _ => File::create(path).map_err(at(path))?,
         });
     }
-    sys::bind_to_parent(&mut command, surroundings.inherited);
+    raw::bind_to_parent(&mut command, surroundings.inherited);
     if job.confined {
         let places = job.scratch.iter().map(|scratch| scratch.0.as_path());
-        let confined = sys::landlock::confine(&mut command, places.chain(OF_ALL.map(Path::new)));
+        let confined = raw::landlock::confine(&mut command, places.chain(OF_ALL.map(Path::new)));
         if job.apart && confined != Confined::Wholly {
             return Err(CannotStart {
                 code: CANNOT_SET_UP,

@@ -15,6 +15,7 @@ mod launcher;
 mod listing;
 mod memory;
 mod net;
+mod observation;
 mod observer;
 mod pass_through;
 mod resolve;
@@ -39,12 +40,12 @@ use self::observer::Observer;
 pub use self::pass_through::pass_through;
 pub use self::streams::Streams;
 use self::table::GateTable;
-use crate::event::Event;
-use crate::job::{Job, Target};
-use crate::observe::Verdict;
-use crate::origin::Failure;
-use crate::tree::Process;
-use crate::watch::Watcher;
+use crate::processes::tree::Process;
+use crate::protocol::event::Event;
+use crate::protocol::event::Verdict;
+use crate::protocol::job::{Job, Target};
+use crate::streams::origin::Failure;
+use crate::sys::watch::Watcher;
 
 /// Who waits for less than that has not to be told of.
 const LONG: Duration = Duration::from_millis(800);

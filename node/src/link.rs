@@ -2,8 +2,8 @@
 //!
 //! A connection says when a stream has ended, and how; its own end says nothing, but that another one is needed.
 
-mod authentication;
 mod channel;
+mod client_hello;
 mod credit;
 mod error;
 mod fetcher;
@@ -14,7 +14,6 @@ mod notifier;
 mod pending;
 mod reader;
 mod request;
-mod secret;
 mod sender;
 mod streams;
 mod tls;
@@ -31,13 +30,13 @@ pub use self::reader::Reader;
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// `sfio-node reach`: whether a `serve` that knows the key answers at `address`, inside TLS or plain.
-pub fn reach(address: &str, key: &Path, tls: bool) -> i32 {
+/// `sfio-node reach`: whether a `serve` with the same certificate answers at `address`.
+pub fn reach(address: &str, certificate: &Path) -> i32 {
     let try_it = || -> Result<(), LinkError> {
         let address = address.parse().map_err(|_| LinkError::Refused("has to be IP:PORT".into()))?;
         let begin = Instant::now();
         loop {
-            match handshake::connect(&address, key, tls) {
+            match handshake::connect(&address, certificate, true) {
                 // There may be many who want in.
                 Err(LinkError::Broken(_)) if begin.elapsed() < PATIENCE => thread::sleep(PAUSE),
                 result => return result.map(drop),

@@ -1,75 +1,18 @@
 //! sfio-node: the node runtime of StreamFlow-IO. The contract with the driver is `docs/node-protocol.md`.
 
-mod alive;
-mod allowance;
-mod bursts;
-mod commit;
-mod cores;
 mod cut;
-mod event;
-mod excerpt;
 mod exec;
-mod exit;
-mod fd_store;
-mod feed;
-mod file_id;
-mod follow;
-mod fresh;
 mod gate;
-mod guard;
-mod hold;
-mod identity;
-mod io_time;
-mod job;
-mod json;
-mod limit_file;
+mod host;
+mod inputs;
+mod limits;
 mod link;
-mod links;
-mod lives;
-mod memory;
-mod mounts;
-mod moved;
-mod observe;
-mod open_files;
-mod origin;
 mod outputs;
-mod ownership;
-mod pace;
-mod part;
-mod part_reader;
-mod part_writer;
-mod parts;
-mod pattern;
-mod pipe;
-mod place;
-mod presence;
-mod producer;
-mod program;
-mod programs;
-mod random;
-mod read;
-mod refused;
-mod reins;
-mod rights;
-mod room;
-mod run;
-mod serve;
-mod signals;
-mod source;
-mod stamp;
-mod supervise;
+mod processes;
+mod protocol;
+mod streams;
 mod sys;
-#[cfg(test)]
-mod test_random;
-mod threads;
-mod token;
-mod tree;
-mod unlike;
-mod usage;
-mod verify;
-mod vitals;
-mod watch;
-mod write_out;
+mod tools;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -78,11 +21,16 @@ use std::time::Duration;
 
 use clap::{value_parser, Parser};
 
-use self::usage::Spent;
+use self::host::{read, run, serve};
+use self::processes::usage::Spent;
+use self::processes::watchdog;
+use self::protocol::{liveness, verify};
+use self::sys::{memory, raw};
+use self::tools::{excerpt, identity, programs, refused, unlike};
 
 /// The number of the protocol is raised, here and in `streamflow_io/runtime/build.py`, by each change of it that a driver,
 /// as it was before, would not understand.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 6");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 7");
 
 /// The node runtime of StreamFlow-IO
 #[derive(Parser)]
@@ -102,7 +50,7 @@ enum Command {
         /// Stream to other machines, from this address [default: the one under which SSH has reached this machine]
         #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "")]
         listen: Option<String>,
-        /// Stream to other machines inside TLS only
+        /// Encrypt what streams to other machines
         #[arg(long, requires = "listen")]
         tls: bool,
         /// The driver asks for jobs on the standard input
@@ -128,17 +76,14 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         directory: PathBuf,
     },
-    /// Try whether a serve that knows the key answers at an address, or whether one lives on this kernel
+    /// Try whether a serve with the certificate of the run answers at an address, or whether one lives on this kernel
     Reach {
         /// Where it listens
-        #[arg(value_name = "IP:PORT", requires = "key", required_unless_present = "run")]
+        #[arg(value_name = "IP:PORT", requires = "certificate", required_unless_present = "run")]
         address: Option<String>,
-        /// The file with the key of the run
+        /// The file with the certificate of the run, beside which its private key lies
         #[arg(long, value_name = "PATH", requires = "address")]
-        key: Option<PathBuf>,
-        /// Speak TLS, with the certificate beside the key
-        #[arg(long, requires = "address")]
-        tls: bool,
+        certificate: Option<PathBuf>,
         /// The run directory of a serve on this kernel, as it is seen from here
         #[arg(long, value_name = "PATH", conflicts_with = "address")]
         run: Option<PathBuf>,
@@ -277,7 +222,7 @@ fn main() -> ExitCode {
     // What jobs do must not change what is told of them.
     let tells =
         matches!(command, Command::Serve { .. } | Command::Exec { .. } | Command::Run { .. } | Command::Read { .. });
-    sys::shield(tells);
+    raw::shield(tells);
     let code = match command {
         Command::Serve { directory, remote, shared, listen, tls, converse, patience, readable, trust, within } => {
             let (listen, trusted, within) = (listen.as_deref(), trust.as_slice(), within.as_slice());
@@ -285,9 +230,9 @@ fn main() -> ExitCode {
             serve::run(&directory, serve::Options { remote, shared, listen, tls, converse, readable, trusted, within })
         }
         Command::Clear { directory } => serve::clear(&directory),
-        Command::Reach { run: Some(run), .. } => alive::reach(&run),
-        Command::Reach { address, key, tls, .. } => {
-            link::reach(&address.unwrap_or_default(), &key.unwrap_or_default(), tls)
+        Command::Reach { run: Some(run), .. } => liveness::reach(&run),
+        Command::Reach { address, certificate, .. } => {
+            link::reach(&address.unwrap_or_default(), &certificate.unwrap_or_default())
         }
         Command::Compare { file, part } => verify::compare(&file, &part),
         Command::Cut { of, rule, compare } => cut::run(&of, &rule, compare.as_deref()),
@@ -297,13 +242,13 @@ fn main() -> ExitCode {
         Command::Identity { of, is } => identity::run(&of, is.as_deref()),
         Command::Excerpt { of, to, bytes } => excerpt::run(&of, &to, bytes),
         Command::Refused => refused::run(),
-        Command::Memory => room::run(),
+        Command::Memory => memory::run(),
         Command::Exec { job, grace, command } => exec::run(&job, &command, Duration::from_millis(grace), spent),
         Command::Read { job } => read::run(&job),
         Command::Run { job, patience, command } => run::run(&job, &command, Duration::from_secs(patience)),
         Command::Launch { socket, purpose, command } => gate::launch(socket, purpose, &command),
         Command::PassThrough => gate::pass_through(),
-        Command::Guard { job } => guard::run(&job),
+        Command::Guard { job } => watchdog::run(&job),
     };
     // Codes are those of a process, which has only these.
     ExitCode::from((code & 0xFF) as u8)

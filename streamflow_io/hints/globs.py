@@ -2,7 +2,7 @@
 
 They are those of :mod:`glob`, by which StreamFlow finds the outputs of a local job: none of them matches a slash, or a
 dot at the beginning of a name, and nothing else is special.
-`node/src/pattern.rs` is the same; both are tested with `tests/globs.json`.
+`node/src/protocol/pattern.rs` is the same; both are tested with `tests/globs.json`.
 """
 
 from __future__ import annotations

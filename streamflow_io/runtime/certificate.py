@@ -1,4 +1,4 @@
-"""The certificate of a run, for links inside TLS."""
+"""The certificate of a run, by which both sides of a link know each other."""
 
 from __future__ import annotations
 

@@ -17,22 +17,18 @@ from .protocol import ReadyEvent
 class Links:
     """What node runtimes of a run need for links between them.
 
-    :ivar key: of the run
+    :ivar certificate: the certificate of the run, which both sides of a link show, and take
     :ivar address: where it listens; empty: where SSH has reached the host
-    :ivar certificate: of the run, for links inside TLS only; None: they are plain
+    :ivar tls: what streams is encrypted
     """
 
-    key: str
+    certificate: Certificate
     address: str = ""
-    certificate: Certificate | None = None
-
-    @property
-    def tls_option(self) -> list[str]:
-        return [] if self.certificate is None else ["--tls"]
+    tls: bool = False
 
     @property
     def serve_options(self) -> list[str]:
-        return ["--listen", *([self.address] if self.address else []), *self.tls_option]
+        return ["--listen", *([self.address] if self.address else []), *(["--tls"] if self.tls else [])]
 
 
 class LinkedRuntime(NodeRuntime):
@@ -43,7 +39,7 @@ class LinkedRuntime(NodeRuntime):
 
     def __init__(self, access: Access, binary: str, directory: PurePath, links: Links | None) -> None:
         super().__init__(access.name, binary, directory)
-        self.tls = links is not None and links.certificate is not None
+        self.tls = links is not None and links.tls
         self.unreachable: str | None = None
         self._access = access
         self._links = links
@@ -77,20 +73,19 @@ class LinkedRuntime(NodeRuntime):
             self.unreachable = ready.message or "it does not say why"
 
     async def _admit(self) -> None:
-        """Let connections in: nobody is before there is a key.
+        """Let connections in: none is before there is a certificate.
 
         :raises NodeRuntimeError: if it cannot be written
         """
         if self._links is not None and self._admitting is None:
-            self._admitting = asyncio.create_task(self._write_key(self._links))
+            self._admitting = asyncio.create_task(self._write_certificate(self._links.certificate))
         if self._admitting is not None:
             await asyncio.shield(self._admitting)
 
-    async def _write_key(self, links: Links) -> None:
-        if (certificate := links.certificate) is not None:
-            await self._access.write(self.key_path.with_name("certificate.pem"), certificate.certificate)
-            await self._access.write(self.key_path.with_name("certificate.key"), certificate.key)
-        await self._access.write(self.key_path, links.key.encode())
+    async def _write_certificate(self, certificate: Certificate) -> None:
+        # The private key first: `serve` admits connections when there is a certificate.
+        await self._access.write(self.certificate_path.with_suffix(".key"), certificate.key)
+        await self._access.write(self.certificate_path, certificate.certificate)
 
     async def _obstacle_of_link(self, other: NodeRuntime, why: str | None) -> str | None:
         if self._links is None or not isinstance(other, LinkedRuntime) or other._links is None:
@@ -104,7 +99,6 @@ class LinkedRuntime(NodeRuntime):
         return await self._once(other, self._try_link)
 
     async def _try_link(self, other: NodeRuntime) -> str | None:
-        assert self._links is not None
-        words = [self.binary, "reach", str(other.address), "--key", str(self.key_path), *self._links.tls_option]
+        words = [self.binary, "reach", str(other.address), "--certificate", str(self.certificate_path)]
         why = await self._reaches(words, "sfio-node reach")
         return None if why is None else f"{self.location} cannot reach {other.location} at {other.address}: {why}"

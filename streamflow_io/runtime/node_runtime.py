@@ -294,7 +294,7 @@ class NodeRuntime(ABC):
     :ivar binary: `sfio-node` at the location
     :ivar directory: the run directory, at the location
     :ivar address: where its links listen; None: its streams are not read from elsewhere
-    :ivar tls: its links are inside TLS, and those of its jobs
+    :ivar tls: what its links bring is encrypted, and what those of its jobs do
     :ivar place: what it sees of the files of its host; None: nobody else sees its run directory
     :ivar is_here: it is on the driver's node, and sees all that the driver does
     :ivar wrapper: the command of `sfio-node` that runs a job; `run`: on a node that a queue manager chooses
@@ -335,9 +335,9 @@ class NodeRuntime(ABC):
         return f"{ENDED} at {self.location}"
 
     @property
-    def key_path(self) -> PurePosixPath:
-        """The file with the key of the run; there is one where there is an address."""
-        return PurePosixPath(self.directory, "key")
+    def certificate_path(self) -> PurePosixPath:
+        """The file with the certificate of the run; there is one where there is an address."""
+        return PurePosixPath(self.directory, "certificate.pem")
 
     @abstractmethod
     async def check_workdir(self, workdir: str) -> None:
@@ -407,8 +407,8 @@ class NodeRuntime(ABC):
         """
         if self.address is None:
             raise NodeRuntimeError(f"sfio-node at {self.location} cannot be reached from elsewhere")
-        key, tls = str(consumer.key_path), True if self.tls or consumer.tls else None
-        return Link(address=self.address, job=job, key=key, tls=tls)
+        tls = True if self.tls or consumer.tls else None
+        return Link(address=self.address, job=job, certificate=str(consumer.certificate_path), tls=tls)
 
     def shares_files(self, other: NodeRuntime) -> bool:
         """Whether jobs here have the files of jobs there, and their events; :meth:`obstacle` finds out."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import Awaitable, Callable, Collection
 from functools import cached_property
 
@@ -32,7 +31,7 @@ class NodeRuntimes:
 
     :ivar deployments: those of the run
 
-    :param tls: streams between hosts are inside TLS
+    :param tls: streams between hosts are encrypted
     :param start_here: starts that of the driver's node; None: it is the embedded one
     :param contained: whether there are node runtimes in containers
     :param mixed: deployments of hosts where jobs in containers read of jobs beside them, or these of those; "": the
@@ -50,7 +49,6 @@ class NodeRuntimes:
         self._tls = tls
         self._start_here = start_here
         self._mixed = frozenset(mixed) if contained else frozenset()
-        self._key = secrets.token_hex(32)
         self.deployments = Deployments(context, contained)
         self._runtimes: dict[str, asyncio.Task[NodeRuntime]] = {}
         self._checks: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -94,8 +92,7 @@ class NodeRuntimes:
         binary = await asyncio.to_thread(Binary.load, find_sfio_node())
         self.deployments.hold(location)
         access, directory = self.deployments.access(location), self.deployments.workdir(location)
-        certificate = self._certificate if self._tls and manner.listen else None
-        links = Links(self._key, manner.address, certificate) if manner.listen else None
+        links = Links(self._certificate, manner.address, self._tls) if manner.listen else None
         if (place := await self.deployments.place(location)) is not None:
             owner = await self.deployments.owner(location)
             return await ContainerRuntime.start(access, directory, binary, place, links, owner)

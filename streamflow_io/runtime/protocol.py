@@ -64,13 +64,13 @@ class Link(_Message):
 
     :ivar address: `IP:PORT` of the `serve` that the producer's job belongs to; IPv6 in brackets
     :ivar job: the producer's job there
-    :ivar key: the file with the key of the run, on the host of the reader
-    :ivar tls: inside TLS, with the certificate that lies beside the key; None: plain
+    :ivar certificate: the file with the certificate of the run, on the host of the reader
+    :ivar tls: all that is said is inside TLS; None: the handshake only
     """
 
     address: str
     job: str
-    key: Path
+    certificate: Path
     tls: Literal[True] | None = None
 
 

@@ -166,9 +166,9 @@ def test_strangers_are_told_nothing(evidence: Evidence) -> None:
         assert not any(key in answer for key in evidence.keys)
 
 
-def test_there_is_one_key_of_64_digits_on_both_hosts(evidence: Evidence) -> None:
+def test_there_is_one_private_key_on_both_hosts(evidence: Evidence) -> None:
     (key,) = evidence.keys
-    assert re.fullmatch("[0-9a-f]{64}", key)
+    assert re.fullmatch("[0-9A-Za-z+/=]{64}", key)
     assert [len(keys) for _, keys in evidence.during.here("keys")] == [1, 1]
 
 
@@ -182,8 +182,8 @@ def test_the_key_is_on_no_command_line(evidence: Evidence) -> None:
 def test_the_key_is_in_no_file_but_its_own(evidence: Evidence) -> None:
     for address, host in evidence.during.hosts.items():
         (run,) = host["runs"]
-        assert host["tell_a_key"] == [f"{run}/key"], address
-        assert host["runtime"][f"{run}/key"] == "-rw-------", address
+        assert host["tell_a_key"] == [f"{run}/certificate.key"], address
+        assert host["runtime"][f"{run}/certificate.key"] == "-rw-------", address
     assert evidence.during.told == []
 
 
@@ -191,13 +191,15 @@ def test_neither_log_nor_file_keeps_the_key(evidence: Evidence) -> None:
     assert evidence.keys
     assert evidence.after.told == []
     assert not any(key in evidence.run.log for key in evidence.keys)
-    assert not [path for _, files in evidence.after.here("files") for path in files if path.endswith("/key")]
+    assert not [
+        path for _, files in evidence.after.here("files") for path in files if path.endswith("/certificate.key")
+    ]
 
 
 def test_files_of_the_node_runtime_are_the_users_alone(evidence: Evidence) -> None:
     for address, found in evidence.during.here("runtime"):
         names = {Path(path).name for path in found}
-        assert {"key", "alive", "job.json", "events.jsonl"} <= names, address
+        assert {"certificate.key", "alive", "job.json", "events.jsonl"} <= names, address
         assert open_to_others(found) == {}, address
 
 

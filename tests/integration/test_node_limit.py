@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from streamflow_io.runtime.certificate import Certificate
 from tests.node_support import Job, Node, built, ended, node, output, wait_for
 from tests.processes import is_dead
 
@@ -187,7 +188,7 @@ def test_a_stream_is_fed_at_its_rate(tmp_path: Path, linked: bool) -> None:
         (tmp_path / name).mkdir()
     source, fifo, size = tmp_path / "out" / "data", tmp_path / "in" / "data", 7_500_000
     with node(tmp_path, *(["--listen", "127.0.0.1"] if linked else [])) as running:
-        running.set_key("7" * 64)
+        running.set_certificate(Certificate.make())
         script = (
             f"cd {tmp_path}/out; head -c {size} /dev/urandom > data; sleep 2.5; head -c {size} /dev/urandom >> data"
         )
@@ -226,7 +227,7 @@ def test_a_stream_keeps_its_connection_when_its_limit_changes(tmp_path: Path) ->
         (tmp_path / name).mkdir()
     source, fifo, copy, size = tmp_path / "out" / "data", tmp_path / "in" / "data", tmp_path / "copy", 12 * MB
     with node(tmp_path, "--listen", "127.0.0.1") as running:
-        running.set_key("7" * 64)
+        running.set_certificate(Certificate.make())
         script = f"cd {tmp_path}/out; head -c {size} /dev/zero > data; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
         producer = running.shell("p", script, outputs=[output(tmp_path / "out", "data")])
         stream = running.link(producer, source, fifo, running.address)

@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,48 +15,31 @@ import pytest
 from streamflow_io.runtime.certificate import Certificate
 from tests import link_support
 from tests.link_support import (
-    CHALLENGE,
-    HELLO_SIZE,
-    KEY,
-    MAGIC,
-    PROOF,
-    WELCOME,
+    CERTIFICATE,
+    DATA,
     Pair,
     Peer,
     Proxy,
     assert_failed,
-    frame,
+    context,
+    name_of_run,
     pair,
     parsed,
-    proof,
-    set_certificate,
+    request,
 )
-from tests.node_support import built, node, wait_for
+from tests.node_support import built, wait_for
 from tests.stream_programs import SPEEDS
-
-CERTIFICATE = Certificate.make()
 
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[Pair]:
-    with pair(tmp_path, CERTIFICATE) as running:
+    with pair(tmp_path, tls=True) as running:
         yield running
 
 
-def reach(address: str, key: Path, tls: bool = True) -> tuple[int, str]:
-    result = link_support.reach(address, key, tls)
+def reach(address: str, certificate: Path) -> tuple[int, str]:
+    result = link_support.reach(address, certificate)
     return result.returncode, result.stderr
-
-
-def context(directory: Path, certificate: Certificate | None = None) -> ssl.SSLContext:
-    """Returns what makes TLS for a reader that was written by somebody else, and that takes any certificate."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.check_hostname = False
-    made.verify_mode = ssl.CERT_NONE
-    if certificate is not None:
-        (directory / "shown.pem").write_bytes(certificate.certificate + certificate.key)
-        made.load_cert_chain(directory / "shown.pem")
-    return made
 
 
 @SPEEDS
@@ -111,11 +95,9 @@ def test_nothing_can_be_read_on_the_way(nodes: Pair) -> None:
     assert (nodes.two.base / "read").read_bytes() == (word + b"\n") * 9
     (said,), (told,) = proxy.said, proxy.told
     assert len(told) > 9 * len(word)
-    assert bytes.fromhex(KEY) not in said
-    # But for the first words, by which readers are known.
-    assert said.startswith(frame(1, MAGIC, HELLO_SIZE - 5))
-    said = said[HELLO_SIZE:]
-    for seen in (word, word[:8], MAGIC[:7], str(nodes.path()).encode(), b'"offset"', b"streamflow-io"):
+    # By the name of the run readers are known.
+    assert name_of_run(CERTIFICATE).encode() in said
+    for seen in (word, word[:8], str(nodes.path()).encode(), b'"offset"', b"streamflow-io"):
         assert seen not in said
         assert seen not in told
     proxy.close()
@@ -165,31 +147,31 @@ def _relay(reader: socket.socket, sender: socket.socket, flip: int | None) -> No
 
 def test_another_certificate_is_refused(nodes: Pair) -> None:
     assert nodes.write().wait() == 0
-    assert reach(nodes.one.address, nodes.two.run / "key") == (0, "")
-    set_certificate(nodes.two.run, Certificate.make())
+    assert reach(nodes.one.address, nodes.two.certificate) == (0, "")
+    nodes.two.set_certificate(Certificate.make())
     begun = time.monotonic()
     assert_failed(nodes.read(), "producer", "it has another certificate than that of the run")
     assert time.monotonic() - begun < 20
     assert not nodes.has_seen_an_end()
-    code, message = reach(nodes.one.address, nodes.two.run / "key")
+    code, message = reach(nodes.one.address, nodes.two.certificate)
     assert (code, "another certificate" in message) == (1, True)
 
 
 def test_a_certificate_with_another_key_is_of_no_use(nodes: Pair) -> None:
     stolen = Certificate(CERTIFICATE.certificate, Certificate.make().key)
-    set_certificate(nodes.two.run, stolen)
-    assert reach(nodes.one.address, nodes.two.run / "key")[0] == 1
-    set_certificate(nodes.one.run, stolen)
-    set_certificate(nodes.two.run, CERTIFICATE)
-    assert reach(nodes.one.address, nodes.two.run / "key")[0] == 1
-    set_certificate(nodes.one.run, CERTIFICATE)
-    assert reach(nodes.one.address, nodes.two.run / "key") == (0, "")
+    nodes.two.set_certificate(stolen)
+    assert reach(nodes.one.address, nodes.two.certificate)[0] == 1
+    nodes.one.set_certificate(stolen)
+    nodes.two.set_certificate(CERTIFICATE)
+    assert reach(nodes.one.address, nodes.two.certificate)[0] == 1
+    nodes.one.set_certificate(CERTIFICATE)
+    assert reach(nodes.one.address, nodes.two.certificate) == (0, "")
 
 
 @pytest.mark.parametrize("missing", ["certificate.pem", "certificate.key"])
 def test_without_its_files_it_says_which(nodes: Pair, missing: str) -> None:
     (nodes.two.run / missing).write_text("nothing of that kind")
-    code, message = reach(nodes.one.address, nodes.two.run / "key")
+    code, message = reach(nodes.one.address, nodes.two.certificate)
     assert (code, missing in message, "nothing of" in message) == (1, True, False)
     (nodes.two.run / missing).unlink()
     assert_failed(nodes.read(), "producer", missing)
@@ -198,53 +180,36 @@ def test_without_its_files_it_says_which(nodes: Pair, missing: str) -> None:
 @pytest.mark.parametrize(
     "certificate", [None, Certificate.make(), CERTIFICATE], ids=["none", "another", "that of the run"]
 )
-def test_the_sender_takes_one_certificate_too(nodes: Pair, tmp_path: Path, certificate: Certificate | None) -> None:
-    welcome = b""
-    with Peer(nodes.one.address) as plain:
-        nonces = plain.knock()
-        try:
-            with context(tmp_path, certificate).wrap_socket(plain.socket) as reader:
-                assert reader.version() == "TLSv1.3"
-                reader.sendall(frame(PROOF, proof(KEY, b"reader", nonces)))
-                welcome = reader.recv(37)
-        except OSError:
-            welcome = b""
-    assert welcome == (frame(WELCOME, proof(KEY, b"sender", nonces)) if certificate is CERTIFICATE else b"")
+def test_the_sender_takes_one_certificate_too(nodes: Pair, certificate: Certificate | None) -> None:
+    assert nodes.write().wait() == 0
+    answer = b""
+    secure = context(certificate)
+    with suppress(OSError), socket.create_connection(parsed(nodes.one.address), 10) as plain:
+        reader = secure.wrap_socket(plain, server_hostname=name_of_run(CERTIFICATE))
+        assert reader.version() == "TLSv1.3"
+        reader.sendall(request(nodes.path()))
+        answer = reader.recv(1)
+        reader.close()
+    assert answer == (bytes([DATA]) if certificate is CERTIFICATE else b"")
 
 
-def test_an_older_tls_is_refused(nodes: Pair, tmp_path: Path) -> None:
-    older = context(tmp_path)
+def test_an_older_tls_is_refused(nodes: Pair) -> None:
+    older = context()
     older.maximum_version = ssl.TLSVersion.TLSv1_2
-    with Peer(nodes.one.address) as plain:
-        plain.knock()
-        with pytest.raises(ssl.SSLError):
-            older.wrap_socket(plain.socket)
-
-
-def test_who_does_not_know_the_key_gets_no_tls(nodes: Pair) -> None:
-    bio = ssl.MemoryBIO()
-    with pytest.raises(ssl.SSLWantReadError):
-        context(nodes.one.base).wrap_bio(ssl.MemoryBIO(), bio).do_handshake()
-    with Peer(nodes.one.address) as plain:
-        plain.send(bio.read())
-        assert plain.is_closed()
-
-
-def test_the_key_is_needed_inside_tls_too(nodes: Pair) -> None:
-    nodes.two.set_key("ff" * 32)
-    code, message = reach(nodes.one.address, nodes.two.run / "key")
-    assert (code, "has another key" in message) == (1, True)
+    with (
+        socket.create_connection(parsed(nodes.one.address), 10) as plain,
+        pytest.raises((ssl.SSLError, ConnectionError)),
+    ):
+        older.wrap_socket(plain, server_hostname=name_of_run(CERTIFICATE))
 
 
 def test_a_plain_reader_gets_nothing_of_a_sender_with_tls(nodes: Pair) -> None:
     assert nodes.write().wait() == 0
-    assert reach(nodes.one.address, nodes.two.run / "key", tls=False)[0] == 1
     with Peer(nodes.one.address) as reader:
-        nonces = reader.knock()
-        reader.send(frame(PROOF, proof(KEY, b"reader", nonces)))
-        reader.socket.settimeout(10)
+        reader.greet()
+        reader.ask(nodes.path())
         # An alert, if anything, and the end.
-        assert reader.socket.recv(100)[:3] in (b"", b"\x15\x03\x03")
+        assert reader.rest()[:3] in (b"", b"\x17\x03\x03", b"\x15\x03\x03")
     assert nodes.read().wait() == 0
     assert nodes.has_read_all()
 
@@ -252,14 +217,11 @@ def test_a_plain_reader_gets_nothing_of_a_sender_with_tls(nodes: Pair) -> None:
 def test_a_reader_with_tls_takes_nothing_of_a_plain_sender(tmp_path: Path) -> None:
     with pair(tmp_path) as nodes:
         assert nodes.write().wait() == 0
-        set_certificate(nodes.two.run, CERTIFICATE)
         proxy = Proxy(nodes.one.address)
-        assert reach(proxy.address, nodes.two.run / "key")[0] == 1
         nodes.tls = True
         consumer = nodes.read(address=proxy.address)
         wait_for(lambda: len(proxy.said) > 3, "attempts")
-        assert all(said[HELLO_SIZE:][:2] in (b"\x16\x03", b"") for said in proxy.said)
-        assert all(told[:1] == bytes([CHALLENGE]) and len(told) == 37 for told in proxy.told if told)
+        assert all(said[:2] in (b"\x16\x03", b"") for said in proxy.said)
         consumer.cancel()
         assert consumer.wait() != 0
         assert not nodes.has_seen_an_end()
@@ -270,15 +232,3 @@ def test_the_option_needs_a_place_to_listen(tmp_path: Path) -> None:
     command = [built(), "serve", "--directory", tmp_path / "run", "--tls"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert (result.returncode, "--listen" in result.stderr) == (2, True)
-
-
-def test_nobody_is_admitted_before_there_is_a_certificate(tmp_path: Path) -> None:
-    (tmp_path / "one").mkdir()
-    with node(tmp_path / "one", "--listen", "127.0.0.1", "--tls") as one:
-        one.set_key(KEY)
-        (tmp_path / "two").mkdir()
-        set_certificate(tmp_path / "two", CERTIFICATE)
-        (tmp_path / "two" / "key").write_text(KEY)
-        assert reach(one.address, tmp_path / "two" / "key")[0] == 1
-        set_certificate(one.run, CERTIFICATE)
-        assert reach(one.address, tmp_path / "two" / "key") == (0, "")

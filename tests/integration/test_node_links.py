@@ -18,32 +18,31 @@ from pathlib import Path
 
 import pytest
 
+from streamflow_io.runtime.certificate import Certificate
 from tests.link_support import (
-    CHALLENGE,
+    CERTIFICATE,
     COMMITTED,
     DATA,
     FAILED,
-    HELLO,
-    KEY,
-    MAGIC,
-    PROOF,
-    REFUSED,
+    HANDSHAKE,
     REQUEST,
+    UNRECOGNIZED_NAME,
+    Handshake,
     Pair,
     Peer,
     Proxy,
     assert_failed,
     frame,
     hello,
+    name_of_run,
     pair,
     parsed,
-    proof,
     reach,
 )
 from tests.node_support import TIMEOUT, Node, built, node, wait_for
 from tests.stream_programs import SPEEDS
 
-OTHER_KEY = "ff" * 32
+OTHER = Certificate.make()
 
 
 @pytest.fixture
@@ -152,9 +151,9 @@ def test_a_file_that_is_written_again(nodes: Pair) -> None:
 
 
 def test_a_connection_that_is_cut_is_resumed(nodes: Pair) -> None:
-    # In the greeting, in a header, in small and in large records.
-    cuts = [0, 3, 40, 76, 80, 1000, 70_000, 1_500_000, 4_000_001]
-    proxy = Proxy(nodes.one.address, cuts)
+    # In a header, in small and in large records.
+    cuts = [1, 3, 6, 80, 1000, 70_000, 1_500_000, 4_000_001]
+    proxy = Proxy(nodes.one.address, cuts, plain=True)
     producer = nodes.write(30, 500_000, 0.002)
     consumer = nodes.read(address=proxy.address)
     assert (producer.wait(), consumer.wait()) == (0, 0)
@@ -166,8 +165,8 @@ def test_a_connection_that_is_cut_is_resumed(nodes: Pair) -> None:
 @pytest.mark.parametrize("told", [0, 4, 12])
 def test_an_end_that_was_sent_but_not_seen_is_told_again(nodes: Pair, told: int) -> None:
     assert nodes.write(1, 10_000, 0.0).wait() == 0
-    # The sender's part of the greeting, the data, and so many bytes of the end.
-    proxy = Proxy(nodes.one.address, [2 * (5 + 32) + 5 + 10_000 + told] * 2)
+    # The data, and so many bytes of the end.
+    proxy = Proxy(nodes.one.address, [5 + 10_000 + told] * 2, plain=True)
     assert nodes.read(address=proxy.address).wait() == 0
     assert nodes.has_read_all()
     assert len(proxy.said) == 2
@@ -200,23 +199,23 @@ def test_a_producer_that_listens_later(nodes: Pair) -> None:
     proxy.close()
 
 
-def test_another_key_is_refused(nodes: Pair) -> None:
+def test_another_certificate_is_refused(nodes: Pair) -> None:
     assert nodes.write().wait() == 0
-    nodes.two.set_key(OTHER_KEY)
-    assert_failed(nodes.read(), "producer", "it has another key than .*/two/run/key")
+    nodes.two.set_certificate(OTHER)
+    assert_failed(nodes.read(), "producer", "it has another certificate than that of the run")
     assert not nodes.has_seen_an_end()
 
 
-def test_nobody_is_admitted_before_there_is_a_key(nodes: Pair) -> None:
+def test_nobody_is_admitted_before_there_is_a_certificate(nodes: Pair) -> None:
     assert nodes.write().wait() == 0
-    (nodes.one.run / "key").unlink()
+    nodes.one.certificate.unlink()
     with Peer(nodes.one.address) as peer:
         peer.send(hello())
         assert peer.is_closed()
     consumer = nodes.read()
     time.sleep(0.1)
     assert consumer.process.poll() is None
-    nodes.one.set_key(KEY)
+    nodes.one.set_certificate(CERTIFICATE)
     assert consumer.wait() == 0
     assert nodes.has_read_all()
 
@@ -277,7 +276,7 @@ def test_only_what_the_producer_has_named_is_sent(nodes: Pair) -> None:
         (secret, "p", "out"),
         (nodes.one.base / "elsewhere" / "p", "p", "out"),
         (nodes.path(), "p", "other"),
-        (nodes.one.run / "key", "p", "out"),
+        (nodes.one.run / "certificate.key", "p", "out"),
     ]
     for path, job, port in refused:
         with Peer(nodes.one.address) as peer:
@@ -297,27 +296,29 @@ def test_only_what_the_producer_has_named_is_sent(nodes: Pair) -> None:
             assert peer.is_closed()
 
 
-def test_who_does_not_know_the_protocol_hears_nothing(nodes: Pair) -> None:
+def test_what_does_not_speak_the_protocol_hears_nothing(nodes: Pair) -> None:
     for words in [
         b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        os.urandom(5),
-        frame(HELLO, b"sfiolnk\x01" + bytes(32)),
-        frame(HELLO, b"sfiolnk\x01" + bytes(64)),
-        frame(HELLO, length=0xFFFFFFFF),
-        frame(HELLO, MAGIC, length=73),
-        frame(PROOF, bytes(32)),
+        os.urandom(5).replace(b"\x16", b"?"),
+        b"\x16\x03\x01\x20\x00\x01\x00\x01\xfc\x03\x03",
+        b"\x16\x03\x01\x00\x00",
+        b"\x16\x03\x01\x00\x05\x02",
+        b"\x16\x03\x01\x00\x05\x01\x00\x00\x00\x00",
+        hello()[:100] + b"\xff" * (len(hello()) - 100),
+        Handshake(None, CERTIFICATE).take()[0],
+        Handshake("here.example", CERTIFICATE).take()[0],
         frame(DATA, b"x"),
         frame(REQUEST, b"{}"),
     ]:
         with Peer(nodes.one.address) as peer:
             peer.send(words)
             assert peer.is_closed(), words
-    for words in [frame(REQUEST, b"{}"), frame(PROOF, length=0xFFFFFFFF), frame(PROOF, length=33), hello()]:
+    for words in [frame(REQUEST, b"{}"), frame(REQUEST, length=0xFFFFFFFF), hello()]:
         with Peer(nodes.one.address) as peer:
             peer.knock()
             peer.send(words)
-            assert peer.is_closed(), words
+            # The rest of the handshake, an alert perhaps, and the end.
+            assert len(peer.rest()) < 2_000, words
     for words in [frame(REQUEST, length=1 << 24), frame(REQUEST, b"{]"), frame(REQUEST, b"\xff" * 60_000), hello()]:
         with Peer(nodes.one.address) as peer:
             peer.greet()
@@ -328,18 +329,24 @@ def test_who_does_not_know_the_protocol_hears_nothing(nodes: Pair) -> None:
     assert nodes.has_read_all()
 
 
-def test_another_key_is_told_of_and_nothing_else(nodes: Pair) -> None:
+def test_another_run_is_told_of_and_nothing_else(nodes: Pair) -> None:
     with Peer(nodes.one.address) as peer:
-        peer.send(hello(OTHER_KEY))
-        assert peer.receive() == (REFUSED, b"")
-        assert peer.is_closed()
-    with Peer(nodes.one.address) as peer:
-        peer.send(frame(PROOF, proof(OTHER_KEY, b"reader", peer.knock())))
-        assert peer.receive() == (REFUSED, b"")
-        assert peer.is_closed()
+        peer.send(hello(OTHER))
+        assert peer.rest() == UNRECOGNIZED_NAME
 
 
-def test_a_replay_is_refused(nodes: Pair, tmp_path: Path) -> None:
+def test_the_name_of_the_run_is_not_enough(nodes: Pair) -> None:
+    assert nodes.write().wait() == 0
+    for shown in (None, OTHER, Certificate(OTHER.certificate, OTHER.key)):
+        with Peer(nodes.one.address) as peer:
+            peer.handshake = Handshake(name_of_run(CERTIFICATE), shown)
+            peer.greet()
+            with suppress(OSError):
+                peer.ask(nodes.path())
+            assert len(peer.rest()) < 100
+
+
+def test_a_replay_is_refused(nodes: Pair) -> None:
     assert nodes.write().wait() == 0
     proxy = Proxy(nodes.one.address)
     assert nodes.read(address=proxy.address).wait() == 0
@@ -347,20 +354,12 @@ def test_a_replay_is_refused(nodes: Pair, tmp_path: Path) -> None:
     assert b'"path"' in said
     with Peer(nodes.one.address) as peer:
         peer.send(said)
-        assert peer.is_closed()
+        # The first part of a handshake, and the end.
+        assert len(peer.rest()) < 2_000
     proxy.close()
-    (tmp_path / "three").mkdir()
-    # It has not heard this.
-    with node(tmp_path / "three", "--listen", "127.0.0.1") as other:
-        other.set_key(KEY)
-        with Peer(other.address) as peer:
-            peer.send(said)
-            assert peer.receive()[0] == CHALLENGE
-            assert peer.receive() == (REFUSED, b"")
-            assert peer.is_closed()
 
 
-def test_strangers_are_few_and_displace_nobody_who_knows_the_key(nodes: Pair) -> None:
+def test_strangers_are_few_and_displace_no_reader(nodes: Pair) -> None:
     with ExitStack() as stack:
 
         def arrive(words: bytes) -> Peer:
@@ -369,19 +368,18 @@ def test_strangers_are_few_and_displace_nobody_who_knows_the_key(nodes: Pair) ->
             return peer
 
         known = [arrive(hello()) for _ in range(70)]
-        assert all(peer.receive()[0] == CHALLENGE for peer in known)
+        assert all(peer.receive_tls()[0] == HANDSHAKE for peer in known)
         slow = hello()
         # The kernel has those to itself who say nothing.
         crowd = [arrive(slow[:1]) for _ in range(257)]
         assert crowd[0].is_closed(2)
         assert crowd[-1].is_silent()
-        assert not any(peer.is_closed(0.001) for peer in known)
         crowd[-1].send(slow[1:])
-        assert crowd[-1].receive()[0] == CHALLENGE
-        assert reach(nodes.one.address, nodes.two.run / "key").returncode == 0
+        assert crowd[-1].receive_tls()[0] == HANDSHAKE
+        assert reach(nodes.one.address, nodes.two.certificate).returncode == 0
 
 
-def test_who_knows_the_key_is_heard_however_many_came_before(nodes: Pair) -> None:
+def test_a_reader_is_heard_however_many_strangers_came_before(nodes: Pair) -> None:
     for _ in range(600):
         with Peer(nodes.one.address) as peer:
             peer.send(b"?")
@@ -435,11 +433,11 @@ HEARD = hello()
         (b"", "127.0.0.1"),
         pytest.param(HEARD[:1], "127.0.0.1", marks=pytest.mark.long),
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", "127.0.0.1", marks=pytest.mark.long),
-        (hello(OTHER_KEY), "127.0.0.1"),
+        (hello(OTHER), "127.0.0.1"),
         (HEARD, "127.0.0.1"),
         (HEARD[:1], "127.0.0.2"),
     ],
-    ids=["silent", "slow", "other words", "another key", "heard", "slow, another address"],
+    ids=["silent", "slow", "other words", "another run", "heard", "slow, another address"],
 )
 def test_a_flood_keeps_no_reader_out(nodes: Pair, words: bytes, origin: str) -> None:
     """What a reader does not get at the first attempt comes with one of the next; here nearly all succeed."""
@@ -455,7 +453,7 @@ def test_a_flood_keeps_no_reader_out(nodes: Pair, words: bytes, origin: str) -> 
     proxy.close()
 
 
-def test_the_key_is_nowhere_to_be_seen(nodes: Pair) -> None:
+def test_the_certificate_is_nowhere_to_be_seen(nodes: Pair) -> None:
     nodes.write(20, 1000, 0.02)
     jobs = [nodes.read("c1"), nodes.read("c2")]
     jobs[0].wait_for("started")
@@ -468,27 +466,28 @@ def test_the_key_is_nowhere_to_be_seen(nodes: Pair) -> None:
                 continue
     assert b"--listen" in seen
     assert [job.wait() for job in jobs] == [0, 0]
-    nodes.two.set_key(OTHER_KEY)
+    nodes.two.set_certificate(OTHER)
     assert nodes.read("c3").wait() == 75
     told = [str(event) for running in (nodes.one, nodes.two) for event in running.printed]
     told += [(job.directory / "events.jsonl").read_text() for job in nodes.one.jobs + nodes.two.jobs]
-    for key in (KEY, OTHER_KEY):
-        assert key.encode() not in seen
-        assert not [line for line in told if key in line or key[:16] in line]
+    for certificate in (CERTIFICATE, OTHER):
+        for line in certificate.key.splitlines()[1:-1] + certificate.certificate.splitlines()[1:-1]:
+            assert line not in seen
+            assert not [one for one in told if line.decode() in one]
 
 
 def test_reach(nodes: Pair) -> None:
-    assert reach(nodes.one.address, nodes.two.run / "key").returncode == 0
-    nodes.two.set_key(OTHER_KEY)
+    assert reach(nodes.one.address, nodes.two.certificate).returncode == 0
+    nodes.two.set_certificate(OTHER)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         nobody = f"127.0.0.1:{taken.getsockname()[1]}"
-    for address, key, word in [
-        (nodes.one.address, nodes.two.run / "key", "has another key than"),
-        (nodes.one.address, nodes.two.run / "none", "the key .*/none: No such file"),
-        (nobody, nodes.one.run / "key", "Connection refused"),
-        ("host:1", nodes.one.run / "key", "has to be IP:PORT"),
+    for address, certificate, word in [
+        (nodes.one.address, nodes.two.certificate, "has another certificate than that of the run"),
+        (nodes.one.address, nodes.two.run / "none.pem", "/none.pem: .*No such file"),
+        (nobody, nodes.one.certificate, "Connection refused"),
+        ("host:1", nodes.one.certificate, "has to be IP:PORT"),
     ]:
-        result = reach(address, key)
+        result = reach(address, certificate)
         assert (result.returncode, result.stdout) == (1, "")
         assert re.fullmatch(f"sfio-node: {re.escape(address)}: .*{word}.*\n", result.stderr), result.stderr
 
@@ -526,8 +525,8 @@ def test_where_it_listens(tmp_path: Path, arguments: list[str], connection: str 
 def test_a_serve_of_a_driver_elsewhere_listens_too(tmp_path: Path) -> None:
     running = Node(built(), tmp_path, ["--remote", "--listen", "127.0.0.1"])
     try:
-        running.set_key(KEY)
-        assert reach(running.address, running.run / "key").returncode == 0
+        running.set_certificate(CERTIFICATE)
+        assert reach(running.address, running.certificate).returncode == 0
         (running.run / "end").touch()
         assert running.server.wait(TIMEOUT) == 0
         assert not running.run.exists()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from streamflow_io.runtime.certificate import Certificate
 from tests.conversation_support import conversation
 from tests.integration.test_node_limit import BURST, MB, is_paused, limit
 from tests.node_support import Event, Job, Node, node, output, wait_for
@@ -187,7 +188,7 @@ def test_the_limit_of_a_stream_comes_changes_and_goes(tmp_path: Path, linked: bo
         (tmp_path / name).mkdir()
     source, fifo = tmp_path / "out" / "data", tmp_path / "in" / "data"
     with node(tmp_path, *(["--listen", "127.0.0.1"] if linked else [])) as running:
-        running.set_key("7" * 64)
+        running.set_certificate(Certificate.make())
         producer = running.shell(
             "p", f"head -c {60 * MB} /dev/urandom > {source}", outputs=[output(tmp_path / "out", "data")]
         )

@@ -62,7 +62,7 @@ def test_reach_of_one_that_was_killed(runtime: Node) -> None:
     shutil.rmtree(runtime.run)  # Nobody is left to do it.
 
 
-@pytest.mark.parametrize("words", [[], ["--run", "/x", "1.1.1.1:1"], ["1.1.1.1:1"], ["--key", "/k"], ["--tls"]])
+@pytest.mark.parametrize("words", [[], ["--run", "/x", "1.1.1.1:1"], ["1.1.1.1:1"], ["--certificate", "/c"]])
 def test_reach_is_of_one_or_the_other(words: list[str]) -> None:
     done = subprocess.run([built(), "reach", *words], capture_output=True, timeout=10, check=False)
     assert done.returncode == 2

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.runtime.certificate import Certificate
 from tests.link_support import Pair, Proxy, assert_failed, pair
 from tests.node_support import Event, Job, Node, built, output, wait_for
 
@@ -84,7 +83,7 @@ def test_of_what_was_not_read_or_read_to_the_end_nothing_is_told(runtime: Node, 
 
 @pytest.fixture(params=["plain", "tls"])
 def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
-    with pair(tmp_path, Certificate.make() if request.param == "tls" else None) as running:
+    with pair(tmp_path, request.param == "tls") as running:
         yield running
 
 

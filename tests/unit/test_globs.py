@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamflow_io.hints.globs import matches, overlap
 
-# The node runtime is tested with the same ones: `node/src/pattern.rs`.
+# The node runtime is tested with the same ones: `node/src/protocol/pattern.rs`.
 CASES: list[tuple[str, str, bool]] = json.loads((Path(__file__).parents[1] / "globs.json").read_text())
 patterns = st.text(alphabet="ab*?[]!^-\\.", max_size=7)
 names = st.text(alphabet="ab]!^-\\.", min_size=1, max_size=6).filter(lambda name: name.strip("."))

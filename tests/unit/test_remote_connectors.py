@@ -25,7 +25,7 @@ from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import JobSpec
-from tests.connector_support import KEY, Host, exited, say, serving, stand_in
+from tests.connector_support import CERTIFICATE, Host, exited, say, serving, stand_in
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -82,7 +82,7 @@ async def test_the_same_everywhere(make: Callable[[Host], tuple[Connector, Execu
             words = await job.wrap(JobSpec(name="it's j"))
             assert words == [runtime.binary, runtime.wrapper, "--job", str(job.directory), "--"]
             assert JobSpec.model_validate_json(Path(job.directory, "job.json").read_text()).name == "it's j"
-            assert Path(runtime.key_path).read_text() == KEY
+            assert Path(runtime.certificate_path).read_bytes() == CERTIFICATE.certificate
             assert Path(runtime.directory, "words").read_text().split()[0] == "serve"
             say(runtime, exited(job.identifier))
             assert (await asyncio.wait_for(job.exit, 10)).success
@@ -92,7 +92,7 @@ async def test_the_same_everywhere(make: Callable[[Host], tuple[Connector, Execu
     assert list((tmp_path / "tmp").iterdir()) == []
     for words_of in ENGINES[make]:
         assert any(command.startswith(words_of) for command in inner.commands), words_of
-    assert not any(KEY in command for command in inner.commands)
+    assert not any(CERTIFICATE.key.splitlines()[1].decode() in command for command in inner.commands)
 
 
 @pytest.mark.parametrize("make", [docker, singularity], ids=lambda make: make.__name__)
@@ -219,18 +219,17 @@ async def test_what_cannot_be_started_is_not_tried_again(deployed: Deployed, tmp
     await deployed.manager.undeploy_all()
 
 
-@pytest.mark.parametrize("tls", [True, False])
 async def test_one_certificate_for_all_that_listen(
-    deployed: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tls: bool
+    deployed: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location = await deployed.deploy("host", workdir=str(tmp_path / "work"))
-    runtimes = NodeRuntimes(deployed.context, tls)
+    runtimes = NodeRuntimes(deployed.context)
     monkeypatch.setattr(Deployments, "manner", lambda self, where: Manner(listen=where.name != "another"))
     names = (location.name, "neighbour", "another")
     found = await asyncio.gather(*(runtimes.at(ExecutionLocation(name, "host")) for name in names))
     files = [list(Path(runtime.directory).glob("certificate.*")) for runtime in found]
-    assert [len(each) for each in files] == ([2, 2, 0] if tls else [0, 0, 0])
-    assert len({file.read_bytes() for each in files for file in each}) == (2 if tls else 0)
+    assert [len(each) for each in files] == [2, 2, 0]
+    assert len({file.read_bytes() for each in files for file in each}) == 2
     await runtimes.close()
     await deployed.manager.undeploy_all()
 

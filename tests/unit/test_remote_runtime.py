@@ -27,7 +27,7 @@ from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import ExitEvent, JobSpec, StartedEvent
 from streamflow_io.runtime.remote import RemoteRuntime
-from tests.connector_support import KEY, Host, event, exited, hosted, say, serving, stand_in
+from tests.connector_support import CERTIFICATE, Host, event, exited, hosted, say, serving, stand_in
 from tests.node_support import wait_for
 
 pytestmark = pytest.mark.timeout(30)
@@ -348,51 +348,33 @@ async def test_containers_of_the_host_find_what_it_makes_for_them(access: Access
         assert stat.S_IMODE(os.stat(job.directory / "job.json").st_mode) == 0o600
 
 
-async def test_the_key_is_on_no_command_line(host: Host, access: Access, workdir: Path) -> None:
-    async with serving(access, workdir, manner=Manner(listen=True)) as runtime:
-        assert Path(runtime.key_path).read_text() == KEY
-        assert stat.S_IMODE(Path(runtime.key_path).stat().st_mode) == 0o600
-        assert not any(KEY in command for command in host.commands)
-
-
-async def test_the_certificate_lies_beside_the_key(host: Host, access: Access, workdir: Path) -> None:
-    certificate, manner = Certificate.make(), Manner(listen=True)
+@pytest.mark.parametrize("tls", [True, False])
+async def test_what_is_needed_for_a_link(host: Host, access: Access, workdir: Path, tls: bool) -> None:
+    manner = Manner(listen=True)
     async with (
-        serving(access, workdir, stand_in("10.0.0.1:7"), manner, certificate) as one,
-        serving(access, workdir, stand_in("10.0.0.2:7"), manner, certificate) as other,
+        serving(access, workdir, stand_in("10.0.0.1:7"), manner, tls) as one,
+        serving(access, workdir, stand_in("10.0.0.2:7"), manner, tls) as other,
     ):
-        for name, content in (("certificate.pem", certificate.certificate), ("certificate.key", certificate.key)):
+        for name, content in (("certificate.pem", CERTIFICATE.certificate), ("certificate.key", CERTIFICATE.key)):
             file = Path(other.directory, name)
             assert file.read_bytes() == content
             assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        # Who has the key has the certificate, too.
+        # A certificate without its private key is of no use.
         written = [command for command in host.commands if "cat >" in command and str(other.directory) in command]
         assert [command.rpartition("/")[2].split(".part")[0] for command in written] == [
-            "certificate.pem",
             "certificate.key",
-            "key",
+            "certificate.pem",
         ]
-        secret = certificate.key.splitlines()[1].decode()
+        secret = CERTIFICATE.key.splitlines()[1].decode()
         assert not any(secret in command for command in host.commands)
-        assert Path(other.directory, "words").read_text().endswith(" --remote --listen --tls\n")
+        option = " --tls" if tls else ""
+        assert Path(other.directory, "words").read_text().endswith(f" --remote --listen{option}\n")
         assert await other.obstacle(one) is None
         reached = Path(f"{other.binary}.reached").read_text()
-        assert reached == f"reach 10.0.0.1:7 --key {other.key_path} --tls\n"
+        assert reached == f"reach 10.0.0.1:7 --certificate {other.certificate_path}\n"
         link = (await one.create_job("j")).link_to(other)
         assert link is not None
-        assert link.tls is True
-
-
-async def test_without_a_certificate_nothing_is_said_of_tls(access: Access, workdir: Path) -> None:
-    manner = Manner(listen=True)
-    async with (
-        serving(access, workdir, stand_in("10.0.0.1:7"), manner) as one,
-        serving(access, workdir, manner=manner) as other,
-    ):
-        link = (await one.create_job("j")).link_to(other)
-        assert link is not None
-        assert "tls" not in link.model_dump_json(exclude_none=True)
-        assert not list(Path(other.directory).glob("certificate*"))
+        assert link.tls is (True if tls else None)
 
 
 def test_a_certificate_signs_itself_and_is_of_one_run() -> None:
@@ -458,7 +440,7 @@ async def test_reaching_another(access: Access, workdir: Path, tmp_path: Path) -
     ):
         assert await asyncio.gather(*(refusing.obstacle(one) for _ in range(3))) == [None] * 3
         reached = Path(f"{refusing.binary}.reached").read_text()
-        assert reached == f"reach 10.0.0.1:7 --key {refusing.key_path}\n"
+        assert reached == f"reach 10.0.0.1:7 --certificate {refusing.certificate_path}\n"
         assert await one.obstacle(refusing) == "host/host cannot reach host/host at 10.0.0.2:1: refused"
         assert "cannot be reached from elsewhere" in str(await one.obstacle(silent))
         assert "have no link" in str(await one.obstacle(unlinked))
@@ -468,7 +450,11 @@ async def test_reaching_another(access: Access, workdir: Path, tmp_path: Path) -
         assert job.link_to(one) is None
         link = job.link_to(refusing)
         assert link is not None
-        assert (link.address, link.job, link.key) == ("10.0.0.1:7", job.identifier, str(refusing.key_path))
+        assert (link.address, link.job, link.certificate) == (
+            "10.0.0.1:7",
+            job.identifier,
+            str(refusing.certificate_path),
+        )
 
 
 async def test_a_command_that_is_given_up_does_not_spoil_the_next(access: Access) -> None:

@@ -122,7 +122,7 @@ async def test_a_stream_is_read_from_events_or_by_a_link() -> None:
     assert other.link.model_dump(exclude_none=True) == {
         "address": "10.0.0.1:7000",
         "job": here.jobs[0].identifier,
-        "key": "/run/there/key",
+        "certificate": "/run/there/certificate.pem",
     }
     assert gated_input(stream_token(gate="file"), attempt, here).events == own.events
 

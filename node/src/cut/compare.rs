@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::rule::Rule;
 use super::told::Found;
 use super::walk::walk;
-use crate::part::{size, Piece};
+use crate::protocol::part::{size, Piece};
 
 const BLOCK: u64 = 1 << 20;
 

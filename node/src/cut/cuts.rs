@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::cut::rule::{Header, Record};
     use crate::cut::scan::{HeaderScan, Records};
-    use crate::test_random::Random;
+    use crate::sys::test_random::Random;
 
     /// The parts of a text, read front to back in blocks of at most so many bytes.
     fn parts(

@@ -147,8 +147,8 @@ mod tests {
     use super::super::told::Found;
     use super::super::walk::walk;
     use super::*;
-    use crate::part::size;
-    use crate::test_random::Random;
+    use crate::protocol::part::size;
+    use crate::sys::test_random::Random;
     use std::fs::{self, File};
 
     /// Gives a text in blocks of random lengths.

@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::rule::Rule;
 use super::told::Found;
 use super::walk::walk;
-use crate::json::{self, ByteString};
-use crate::part::{size, Piece};
+use crate::protocol::json::{self, ByteString};
+use crate::protocol::part::{size, Piece};
 
 /// So many bytes at both ends of a part are compared, and so many at the beginning of the file say what it is.
 const END: u64 = 4 << 10;

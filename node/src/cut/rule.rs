@@ -9,8 +9,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::json::{self, ByteString};
-use crate::part::check_name;
+use crate::protocol::json::{self, ByteString};
+use crate::protocol::part::check_name;
 
 /// What stands once at the beginning of the file, and of each part.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

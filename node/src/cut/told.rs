@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::cuts::Cuts;
 use super::rule::Rule;
-use crate::part::Piece;
+use crate::protocol::part::Piece;
 
 /// So much is read at once front to back.
 pub const BLOCK: usize = 1 << 20;

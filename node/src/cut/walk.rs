@@ -138,8 +138,8 @@ fn read(file: &File, buffer: &mut [u8], offset: u64, size: u64) -> std::io::Resu
 mod tests {
     use super::super::told::Found;
     use super::*;
-    use crate::part::Piece;
-    use crate::test_random::Random;
+    use crate::protocol::part::Piece;
+    use crate::sys::test_random::Random;
     use std::fs;
 
     fn rule(text: &str) -> Rule {

@@ -1,7 +1,7 @@
 //! A failure before the command ran.
 
-use crate::event::Reason;
-use crate::exit::{CANNOT_SET_UP, UNFINISHED};
+use crate::protocol::event::Reason;
+use crate::sys::exit::{CANNOT_SET_UP, UNFINISHED};
 
 /// The exit code, and a message.
 pub struct CannotStart {

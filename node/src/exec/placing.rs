@@ -3,13 +3,13 @@
 use nix::errno::Errno;
 
 use super::cannot_start::CannotStart;
-use crate::event::{EventLog, Reason};
-use crate::exit::{CANNOT_SET_UP, UNFINISHED};
-use crate::job::{Input, Job};
-use crate::part_writer::Trouble;
-use crate::place::{NotPlaced, Placed};
-use crate::signals::CANCELLING;
-use crate::supervise::Surroundings;
+use super::supervise::Surroundings;
+use crate::inputs::placement::{NotPlaced, Placed};
+use crate::protocol::event::{EventLog, Reason};
+use crate::protocol::job::{Input, Job};
+use crate::streams::part_writer::Trouble;
+use crate::sys::exit::{CANNOT_SET_UP, UNFINISHED};
+use crate::sys::signals::CANCELLING;
 
 /// Makes all of them. Those that were made are in `placed`, also when a later one fails.
 pub fn place(

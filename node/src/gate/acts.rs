@@ -8,11 +8,12 @@ use nix::libc;
 
 use super::call::{Call, PathArgument};
 use super::memory;
+use super::observation::{Act, Opener, Whence};
 use super::resolve::{find, Base, Caller};
 use super::syscalls::asks;
-use crate::file_id::{file_id, file_id_of, FileId};
-use crate::observe::{Act, Opener, Whence};
-use crate::{open_files, tree};
+use crate::processes::open_files;
+use crate::processes::tree;
+use crate::sys::file_id::{file_id, file_id_of, FileId};
 
 /// What a call does cannot be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

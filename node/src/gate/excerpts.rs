@@ -20,12 +20,12 @@ use super::descriptors::{REQUESTS, TELLING};
 use super::memory;
 use super::resolve::{find, Caller};
 use super::syscalls::{named, Named};
-use crate::file_id::{file_id_of, FileId};
-use crate::job::Job;
-use crate::sys::seccomp::Answer;
-use crate::sys::stat;
-use crate::threads::lock;
-use crate::tree;
+use crate::processes::tree;
+use crate::protocol::job::Job;
+use crate::sys::file_id::{file_id_of, FileId};
+use crate::sys::raw::seccomp::Answer;
+use crate::sys::raw::stat;
+use crate::sys::threads::lock;
 
 /// Not smaller than the pages of any machine are: what lies in one of these is mapped as a whole.
 const PAGE: u64 = 4096;
@@ -63,7 +63,7 @@ impl Excerpts {
     /// # Errors
     /// A message that names the one that is not there.
     pub fn of(job: &Job) -> Result<Option<Self>, String> {
-        let known = |spec: &crate::job::Excerpt| {
+        let known = |spec: &crate::protocol::job::Excerpt| {
             let at = |error: Error| format!("excerpt {}: {}: {error}", spec.name, spec.path.display());
             let (ids, end) = look(&spec.path).map_err(at)?;
             let (bytes, alike) = compare_ends(&spec.path, &spec.of).map_err(at)?;
@@ -326,7 +326,7 @@ mod tests {
                 r#"{{"name": "n", "excerpts": [{{"name": "e", "path": "{0}/link", "of": "{0}/whole"}}]}}"#,
                 directory.path().display()
             );
-            let job: Job = crate::json::read(text.as_bytes()).unwrap();
+            let job: Job = crate::protocol::json::read(text.as_bytes()).unwrap();
             let excerpts = Excerpts::of(&job).unwrap().unwrap();
             Self { directory, excerpts }
         }
@@ -480,7 +480,7 @@ mod tests {
     #[test]
     fn one_that_is_not_there_is_an_error() {
         let text = r#"{"name": "n", "excerpts": [{"name": "e", "path": "/nowhere/x", "of": "/nowhere/y"}]}"#;
-        let job: Job = crate::json::read(text.as_bytes()).unwrap();
+        let job: Job = crate::protocol::json::read(text.as_bytes()).unwrap();
         assert!(Excerpts::of(&job).unwrap_err().starts_with("excerpt e: /nowhere/x: "));
     }
 }

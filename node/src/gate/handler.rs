@@ -18,9 +18,10 @@ use super::excerpts::Excerpts;
 use super::observer::Observer;
 use super::pass_through;
 use super::table::GateTable;
-use crate::sys::seccomp::{self, Answer};
-use crate::threads::{lock, spawn};
-use crate::{pipe, sys};
+use crate::sys::pipe;
+use crate::sys::raw;
+use crate::sys::raw::seccomp::{self, Answer};
+use crate::sys::threads::{lock, spawn};
 
 /// So many calls may wait before those that were interrupted are looked for.
 const CROWD: usize = 64;
@@ -191,7 +192,7 @@ impl Handler {
     /// Stops to answer calls; each that was taken is answered. False: not all threads could be stopped.
     fn stop(&self) -> bool {
         self.stopped.store(true, Ordering::Relaxed);
-        sys::let_interrupt(INTERRUPT);
+        raw::let_interrupt(INTERRUPT);
         let deadline = Instant::now() + PATIENCE;
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in &threads {

@@ -6,10 +6,10 @@ use std::os::unix::fs::symlink;
 
 use super::staging::{self, Tree};
 use super::table::GateTable;
-use crate::file_id::{file_id, FileId};
-use crate::job::{Gate, Kind};
-use crate::origin::{cannot_place, Failure};
-use crate::producer::{Producer, State};
+use crate::protocol::job::{Gate, Kind};
+use crate::streams::origin::{cannot_place, Failure};
+use crate::streams::producer::{Producer, State};
+use crate::sys::file_id::{file_id, FileId};
 
 /// How what is committed appears.
 #[derive(Debug)]

@@ -16,10 +16,10 @@ use nix::unistd::{execvp, Pid};
 
 use super::filter::{self, Purpose};
 use super::memory;
-use crate::exit::{CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND};
-use crate::program::own_program;
-use crate::rights;
-use crate::sys::{self, seccomp};
+use crate::sys::exit::{CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND};
+use crate::sys::fd_passing;
+use crate::sys::own_program::own_program;
+use crate::sys::raw::{self, seccomp};
 
 /// Set, to whatever: commands do without the gate, as where the system has none.
 const WITHOUT_GATE: &str = "SFIO_NODE_WITHOUT_GATE";
@@ -88,7 +88,7 @@ impl Launcher {
 
     pub fn hear(&self, process: Pid) -> Option<Message> {
         let mut bytes = [0; LONGEST];
-        let received = match rights::receive(&self.socket, &mut bytes, MsgFlags::empty()) {
+        let received = match fd_passing::receive(&self.socket, &mut bytes, MsgFlags::empty()) {
             Err(Errno::EAGAIN | Errno::EINTR) => return None,
             received => received.unwrap_or_default(),
         };
@@ -107,7 +107,7 @@ impl Launcher {
 
     /// Lets the process become the command; with this file as its standard input, if there is one.
     pub fn let_in(&self, stdin: Option<BorrowedFd>) {
-        let _ = rights::send(&self.socket, b"!", stdin, MsgFlags::empty());
+        let _ = fd_passing::send(&self.socket, b"!", stdin, MsgFlags::empty());
     }
 }
 
@@ -139,11 +139,11 @@ fn test_net(process: Pid, listener: &OwnedFd) -> Option<String> {
 
 /// `sfio-node launch`: see the module.
 pub fn launch(socket: RawFd, purpose: Purpose, words: &[OsString]) -> i32 {
-    let socket = sys::own(socket);
+    let socket = raw::own(socket);
     let _ = fcntl(&socket, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
     let say = |kind: u8, text: &[u8], listener: Option<&OwnedFd>| {
         let message = [&[kind], &text[..text.len().min(LONGEST - 1)]].concat();
-        rights::send(&socket, &message, listener.map(AsFd::as_fd), MsgFlags::empty())
+        fd_passing::send(&socket, &message, listener.map(AsFd::as_fd), MsgFlags::empty())
     };
     let mark = MARK;
     let said = match listen(purpose) {
@@ -153,9 +153,9 @@ pub fn launch(socket: RawFd, purpose: Purpose, words: &[OsString]) -> i32 {
         }
         Err(reason) => say(WITHOUT, reason.as_bytes(), None),
     };
-    let let_in = said.and_then(|()| rights::receive(&socket, &mut [0], MsgFlags::empty()));
+    let let_in = said.and_then(|()| fd_passing::receive(&socket, &mut [0], MsgFlags::empty()));
     match let_in {
-        Ok(rights::Received { length: 1, file, .. }) => {
+        Ok(fd_passing::Received { length: 1, file, .. }) => {
             if file.is_some_and(|file| nix::unistd::dup2_stdin(file).is_err()) {
                 return CANNOT_SET_UP;
             }
@@ -189,7 +189,7 @@ fn become_command(words: &[OsString]) -> Errno {
     let Ok(words) = words else { return Errno::EINVAL };
     let Some(program) = words.first() else { return Errno::ENOENT };
     // A program in Rust ignores it from its start, and so would what it becomes.
-    sys::set_default(Signal::SIGPIPE);
+    raw::set_default(Signal::SIGPIPE);
     let Err(error) = execvp(program, &words);
     error
 }

@@ -10,7 +10,8 @@ use nix::libc::PATH_MAX;
 use nix::sys::uio::{process_vm_readv, process_vm_writev, RemoteIoVec};
 use nix::unistd::Pid;
 
-use crate::{sys, tree};
+use crate::processes::tree;
+use crate::sys::raw;
 
 /// Not smaller than the pages of any machine are: what lies in one of these is there as a whole, or not at all.
 const PAGE: usize = 4096;
@@ -92,8 +93,8 @@ pub fn is_refusal(error: Errno) -> bool {
 
 /// Gets hold of the same open file that a descriptor of a process stands for.
 pub fn borrow_descriptor(thread: u32, descriptor: i32) -> nix::Result<OwnedFd> {
-    let process = sys::open_process(process_of(thread).ok_or(Errno::ESRCH)?).ok_or(Errno::EPERM)?;
-    sys::borrow_descriptor(&process, descriptor)
+    let process = raw::open_process(process_of(thread).ok_or(Errno::ESRCH)?).ok_or(Errno::EPERM)?;
+    raw::borrow_descriptor(&process, descriptor)
 }
 
 /// The process of a thread.

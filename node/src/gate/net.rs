@@ -19,10 +19,10 @@ use super::memory;
 use super::resolve::{find, Caller};
 use super::streams::Streams;
 use super::syscalls::{named, Named};
-use crate::file_id::{file_id, file_id_of, FileId};
-use crate::open_files::descriptors;
-use crate::sys::seccomp::Answer;
-use crate::threads::lock;
+use crate::processes::open_files::descriptors;
+use crate::sys::file_id::{file_id, file_id_of, FileId};
+use crate::sys::raw::seccomp::Answer;
+use crate::sys::threads::lock;
 
 /// The most descriptors that are looked at in one call.
 const MOST: usize = 1 << 16;

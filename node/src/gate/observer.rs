@@ -8,14 +8,15 @@ use std::sync::Mutex;
 
 use super::acts::{act_of, may_have_heirs, Unseen};
 use super::call::Call;
-use crate::event::now;
-use crate::file_id::{file_id, file_id_of, FileId};
-use crate::job::{Job, Observed, Target};
-use crate::observe::{Act, InputFile, Observation, Verdict};
-use crate::open_files::positions;
-use crate::sys::seccomp::{self, Answer};
-use crate::threads::lock;
-use crate::tree::Process;
+use super::observation::{Act, InputFile, Observation};
+use crate::processes::open_files::positions;
+use crate::processes::tree::Process;
+use crate::protocol::event::now;
+use crate::protocol::event::Verdict;
+use crate::protocol::job::{Job, Observed, Target};
+use crate::sys::file_id::{file_id, file_id_of, FileId};
+use crate::sys::raw::seccomp::{self, Answer};
+use crate::sys::threads::lock;
 
 /// So many files of inputs are looked for.
 const FILES: usize = 100_000;

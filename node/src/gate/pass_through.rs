@@ -8,9 +8,9 @@ use std::process::Stdio;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::Signal;
 
-use crate::program::own_program;
-use crate::sys;
-use crate::sys::seccomp::{self, Answer};
+use crate::sys::own_program::own_program;
+use crate::sys::raw;
+use crate::sys::raw::seccomp::{self, Answer};
 
 /// Starts a process that lets every call go on that is told at `listener`.
 pub fn start(listener: OwnedFd) -> io::Result<()> {
@@ -24,7 +24,7 @@ pub fn start(listener: OwnedFd) -> io::Result<()> {
 pub fn pass_through() -> i32 {
     // It ends with those that it serves.
     for signal in [Signal::SIGINT, Signal::SIGHUP, Signal::SIGTERM] {
-        sys::ignore(signal);
+        raw::ignore(signal);
     }
     let listener = io::stdin();
     loop {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::libc;
 
-use crate::file_id::{file_id, FileId};
+use crate::sys::file_id::{file_id, FileId};
 
 /// As many symbolic links as the kernel follows.
 const LINKS: usize = 40;

@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use nix::libc::{DT_DIR, DT_LNK, DT_REG, DT_UNKNOWN};
 
 use super::listing::Entry;
-use crate::file_id::{file_id, FileId};
+use crate::sys::file_id::{file_id, FileId};
 
 /// Makes room at `target`: what an earlier attempt of the job has left is removed.
 pub fn clear(target: &Path) -> io::Result<()> {

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::file_id::FileId;
-use crate::threads::lock;
+use crate::sys::file_id::FileId;
+use crate::sys::threads::lock;
 
 #[derive(Debug, Default)]
 struct Stream {

@@ -19,10 +19,10 @@ use super::resolve::{find, locate, Caller};
 use super::staging::Arrival;
 use super::streams::Streams;
 use super::syscalls::{changes, named, Named};
-use crate::file_id::{file_id, file_id_of, FileId};
-use crate::sys::seccomp::Answer;
-use crate::sys::stat::Snapshot;
-use crate::threads::lock;
+use crate::sys::file_id::{file_id, file_id_of, FileId};
+use crate::sys::raw::seccomp::Answer;
+use crate::sys::raw::stat::Snapshot;
+use crate::sys::threads::lock;
 
 /// A directory in which something is held.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! A connection of a link: its socket, and perhaps TLS around what is said.
+//! A connection of a link: its socket, and TLS around what is said, or around the handshake only.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,6 @@ use rustls::Connection;
 
 use super::error::LinkError;
 use super::frame::Timed;
-use super::tls::Identity;
 
 /// Bytes that are encrypted, or decrypted, at once.
 pub const PIECE: usize = 1 << 16;
@@ -22,35 +21,23 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// The reader's side of a connection.
+    /// Agrees on the keys of TLS within `limit`. Both sides have shown their certificates then.
     ///
     /// # Arguments
-    /// * `identity` - of this side, for TLS, whose keys are agreed on within `limit`; None: plain
-    pub fn reader(socket: TcpStream, identity: Option<Identity>, limit: Duration) -> Result<Self, LinkError> {
-        let address = socket.peer_addr()?.ip();
-        Self::new(socket, identity.map(|identity| identity.reader(address)), limit)
-    }
-
-    /// The sender's side; as `reader`.
-    pub fn sender(socket: TcpStream, identity: Option<Identity>, limit: Duration) -> Result<Self, LinkError> {
-        Self::new(socket, identity.map(Identity::sender), limit)
-    }
-
-    fn new(
-        socket: TcpStream,
-        tls: Option<Result<Connection, rustls::Error>>,
-        limit: Duration,
-    ) -> Result<Self, LinkError> {
-        let mut tls = tls.transpose().map_err(|error| LinkError::Refused(format!("TLS: {error}")))?.map(Box::new);
-        if let Some(tls) = &mut tls {
-            // It never holds more than what is pushed when it is empty.
-            tls.set_buffer_limit(None);
-            let mut timed = Timed::new(&socket, limit);
-            while tls.is_handshaking() || tls.wants_write() {
-                tls.complete_io(&mut timed)?;
-            }
+    /// * `tls` - whether what follows is said inside TLS; else it is plain
+    pub fn new(socket: TcpStream, mut connection: Connection, tls: bool, limit: Duration) -> Result<Self, LinkError> {
+        // It never holds more than what is pushed when it is empty.
+        connection.set_buffer_limit(None);
+        let mut records = Records { transport: Timed::new(&socket, limit), left: 0 };
+        while connection.is_handshaking() || connection.wants_write() {
+            connection.complete_io(&mut records)?;
         }
-        Ok(Self { socket, tls })
+        Ok(Self { socket, tls: tls.then(|| Box::new(connection)) })
+    }
+
+    #[cfg(test)]
+    pub fn plain(socket: TcpStream) -> Self {
+        Self { socket, tls: None }
     }
 
     pub fn is_plain(&self) -> bool {
@@ -122,6 +109,38 @@ impl Channel {
     /// Whether something was said that the socket does not have any more.
     pub fn has_unread(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| !tls.wants_read())
+    }
+}
+
+/// Reads one record of TLS at a time: what follows the handshake may be plain, and is left in the socket.
+struct Records<T> {
+    transport: T,
+    /// Bytes of the record that have not come.
+    left: usize,
+}
+
+impl<T: Read> Read for Records<T> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 {
+            let Some(header) = buffer.first_chunk_mut::<5>() else { return Err(ErrorKind::InvalidInput.into()) };
+            self.transport.read_exact(header)?;
+            self.left = usize::from(u16::from_be_bytes([header[3], header[4]]));
+            return Ok(header.len());
+        }
+        let most = self.left.min(buffer.len());
+        let count = self.transport.read(&mut buffer[..most])?;
+        self.left -= count;
+        Ok(count)
+    }
+}
+
+impl<T: Write> Write for Records<T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.transport.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.transport.flush()
     }
 }
 

@@ -7,8 +7,8 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::error::LinkError;
-use crate::job::Rate;
-use crate::pace::{at_once, bytes_in, Pace};
+use crate::limits::pace::{at_once, bytes_in, Pace};
+use crate::protocol::job::Rate;
 
 /// Bytes of the payload of the record.
 pub const SIZE: usize = 16;
@@ -184,7 +184,7 @@ fn hasty(rate: NonZeroU64) -> NonZeroU64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_random::Random;
+    use crate::sys::test_random::Random;
 
     fn rate(bytes: u64) -> Rate {
         bytes.try_into().ok()

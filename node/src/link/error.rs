@@ -2,6 +2,8 @@
 
 use std::io::ErrorKind::{TimedOut, UnexpectedEof, WouldBlock};
 
+use rustls::{AlertDescription, Error as TlsError};
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkError {
     /// Another attempt may succeed.
@@ -12,7 +14,9 @@ pub enum LinkError {
 
 impl From<std::io::Error> for LinkError {
     fn from(error: std::io::Error) -> Self {
-        if let Some(rustls::Error::InvalidCertificate(_)) = error.get_ref().and_then(|error| error.downcast_ref()) {
+        let tls = error.get_ref().and_then(|error| error.downcast_ref());
+        if let Some(TlsError::InvalidCertificate(_) | TlsError::AlertReceived(AlertDescription::UnrecognisedName)) = tls
+        {
             return Self::Refused("it has another certificate than that of the run".into());
         }
         Self::Broken(match error.kind() {

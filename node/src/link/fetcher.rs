@@ -21,11 +21,11 @@ use super::error::LinkError;
 use super::frame::{read_header, read_payload, record, Kind};
 use super::handshake;
 use super::request::{decode_failure, decode_part, Request};
-use crate::job::{Link, Rate};
-use crate::origin::Failure;
-use crate::pipe::{has_reader, has_space};
-use crate::threads::lock;
-use crate::verify::Part;
+use crate::protocol::job::{Link, Rate};
+use crate::protocol::verify::Part;
+use crate::streams::origin::Failure;
+use crate::sys::pipe::{has_reader, has_space};
+use crate::sys::threads::lock;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
@@ -161,7 +161,7 @@ impl Fetcher {
         if self.request.part && !self.orders.are_to_leave() {
             return Err(Interruption::Unread);
         }
-        let mut channel = handshake::connect(&self.link.address, &self.link.key, self.link.tls)?;
+        let mut channel = handshake::connect(&self.link.address, &self.link.certificate, self.link.tls)?;
         self.orders.connected(&channel.socket)?;
         // A limit that ends is not to wait for the answer to what was said before.
         channel.socket.set_nodelay(true)?;

@@ -7,34 +7,18 @@ use std::time::{Duration, Instant};
 
 use super::credit;
 use super::error::LinkError;
-use super::secret::SIZE;
 
-/// How a connection begins; the last byte is the version of the protocol.
-pub const MAGIC: [u8; 8] = *b"sfiolnk\x04";
 /// The most bytes of one record of data.
 pub const LARGEST_DATA: u32 = 1 << 20;
 /// The most bytes of a record of text.
 const LARGEST_TEXT: u32 = 1 << 16;
 
 pub const HEADER: usize = 5;
-/// Bytes of the payload of a hello.
-pub const HELLO: usize = MAGIC.len() + 2 * SIZE;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Of the reader: magic, nonce, and that it knows the key.
-    Hello = 1,
-    /// Nonce of the sender.
-    Challenge,
-    /// The reader knows the key now.
-    Proof,
-    /// The sender does, too.
-    Welcome,
-    /// The reader does not.
-    Refused,
     /// What the reader wants, in JSON.
-    Request,
+    Request = 1,
     Data,
     /// The end, with the size.
     Committed,
@@ -50,12 +34,7 @@ pub enum Kind {
 }
 
 /// How long their payloads can be.
-const KINDS: [(Kind, RangeInclusive<u32>); 13] = [
-    (Kind::Hello, HELLO as u32..=HELLO as u32),
-    (Kind::Challenge, SECRET..=SECRET),
-    (Kind::Proof, SECRET..=SECRET),
-    (Kind::Welcome, SECRET..=SECRET),
-    (Kind::Refused, 0..=0),
+const KINDS: [(Kind, RangeInclusive<u32>); 8] = [
     (Kind::Request, 2..=LARGEST_TEXT),
     (Kind::Data, 1..=LARGEST_DATA),
     (Kind::Committed, 8..=8),
@@ -65,7 +44,6 @@ const KINDS: [(Kind, RangeInclusive<u32>); 13] = [
     (Kind::Part, 2..=LARGEST_TEXT),
     (Kind::Credit, credit::SIZE as u32..=credit::SIZE as u32),
 ];
-const SECRET: u32 = SIZE as u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -188,7 +166,7 @@ mod tests {
                 assert!(Header::parse(Header { kind, length }.bytes()).is_err(), "{kind:?} {length}");
             }
         }
-        for kind in [0, 14, 255, b'G'] {
+        for kind in [0, 9, 255, b'G'] {
             for length in [0, 8, 32, 40] {
                 assert!(Header::parse([kind, 0, 0, 0, length]).is_err(), "{kind} {length}");
             }

@@ -11,16 +11,12 @@ use nix::libc::linger;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use nix::sys::socket::{setsockopt, sockopt, Backlog};
 
-use super::authentication::{Authenticated, Authenticator};
-use super::channel::Channel;
-use super::error::LinkError;
+use super::client_hello::{Doorkeeper, Hello};
 use super::handshake;
 use super::pending::PendingConnections;
-use super::request::Request;
 use super::sender::{self, Shared};
-use super::tls::Identity;
-use crate::sys::defer_accept;
-use crate::threads::spawn;
+use crate::sys::raw::defer_accept;
+use crate::sys::threads::spawn;
 
 /// The most connections, and those where it is not known how many there can be.
 const MOST: usize = 1024;
@@ -35,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 const DEFERRED: i32 = 1;
 
 struct Listener {
-    key: PathBuf,
+    certificate: PathBuf,
     tls: bool,
     shared: Shared,
     most: usize,
@@ -43,8 +39,8 @@ struct Listener {
 }
 
 /// Listens at `address`, or, where that is empty, at the one under which this machine was reached by SSH, until this
-/// process ends. Admits those who know the key that is in the file `key` of the run directory then; with `tls` only
-/// inside TLS.
+/// process ends. Admits readers with the certificate that lies in the run directory then; with `tls` all that they are
+/// told is inside TLS, else the handshake only.
 ///
 /// # Errors
 /// A message that says why not.
@@ -63,7 +59,7 @@ pub fn listen(address: &str, run_directory: &Path, tls: bool) -> Result<SocketAd
     let most = affordable();
     let pending = PendingConnections::new(socket, most).map_err(|error| cannot(error.into()))?;
     let listener = Arc::new(Listener {
-        key: run_directory.join("key"),
+        certificate: run_directory.join("certificate.pem"),
         tls,
         shared: Shared::new(run_directory.join("jobs")),
         most,
@@ -92,15 +88,15 @@ fn affordable() -> usize {
 
 impl Listener {
     fn run(self: &Arc<Self>, mut pending: PendingConnections) {
-        let mut authenticator = Authenticator::new(&self.key);
+        let mut doorkeeper = Doorkeeper::new(&self.certificate);
         loop {
             self.shared.streams.forget_abandoned();
             let (heard, more) = pending.wait(TIDY);
             let mut turned_away = false;
             for one in heard {
                 let admitted = one.and_then(|(socket, hello)| {
-                    let reader = handshake::authenticate(&mut authenticator, &socket, &hello)?;
-                    self.admit(socket, reader);
+                    doorkeeper.admit(&socket, &hello)?;
+                    self.admit(socket, hello);
                     Ok(())
                 });
                 turned_away |= admitted.is_err();
@@ -111,21 +107,17 @@ impl Listener {
         }
     }
 
-    fn admit(self: &Arc<Self>, socket: TcpStream, reader: Authenticated) {
+    fn admit(self: &Arc<Self>, socket: TcpStream, hello: Hello) {
         let Some(slot) = Slot::take(self) else { return };
         let _ = setsockopt(&socket, sockopt::Linger, &linger { l_onoff: 0, l_linger: 0 });
         let listener = self.clone();
         let _ = spawn("link", move || {
-            if let Ok((channel, request)) = listener.handshake(socket, &reader) {
+            let accepted = handshake::accept(socket, hello, &listener.certificate, listener.tls);
+            if let Ok((channel, request)) = accepted {
                 sender::serve(&listener.shared, channel, request);
             }
             drop(slot);
         });
-    }
-
-    fn handshake(&self, socket: TcpStream, reader: &Authenticated) -> Result<(Channel, Request), LinkError> {
-        let identity = self.tls.then(|| Identity::load(&self.key)).transpose().map_err(LinkError::Broken)?;
-        handshake::accept(socket, reader, identity)
     }
 }
 

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::origin::Origin;
-use crate::source::Source;
-use crate::threads::{lock, spawn};
-use crate::watch::Watcher;
+use crate::streams::origin::Origin;
+use crate::streams::source::Source;
+use crate::sys::threads::{lock, spawn};
+use crate::sys::watch::Watcher;
 
 #[derive(Debug)]
 struct Watches {

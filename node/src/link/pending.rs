@@ -1,4 +1,4 @@
-//! Connections that are not authenticated yet: their hello has not come.
+//! Connections whose first record has not come: they have not named the run.
 //!
 //! Who sends it with the first packet, as readers do, is never one of them. For the others there is always a place: it is
 //! the oldest one of the address, or, when all are taken, of the address that has most.
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::poll::PollTimeout;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
-use super::authentication::{Hello, HelloReader};
+use super::client_hello::{Hello, HelloReader};
 use super::error::LinkError;
 
 /// The most, and the most of one address.
@@ -166,8 +166,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::SocketAddr;
 
-    use crate::link::frame::{record, Kind, MAGIC};
-    use crate::link::secret::SIZE;
+    use crate::link::tls::{certificate_file, first_words};
 
     fn pending() -> (PendingConnections, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -181,7 +180,7 @@ mod tests {
     }
 
     fn hello() -> Vec<u8> {
-        record(Kind::Hello, &[&MAGIC[..], &[0; 2 * SIZE]].concat())
+        first_words(&certificate_file(&tempfile::tempdir().unwrap(), "a"))
     }
 
     #[test]
@@ -217,14 +216,15 @@ mod tests {
         while pending.connections.len() < 3 {
             assert_eq!(complete(&mut pending), 0);
         }
-        two.write_all(&hello()[..9]).unwrap();
+        let hello = hello();
+        two.write_all(&hello[..9]).unwrap();
         assert_eq!(complete(&mut pending), 0);
-        two.write_all(&hello()[9..]).unwrap();
+        two.write_all(&hello[9..]).unwrap();
         assert_eq!(complete(&mut pending), 1);
         three.write_all(b"GET / HTTP/1.1").unwrap();
         assert_eq!(complete(&mut pending), 0);
         assert_eq!(pending.connections.len(), 1);
-        one.write_all(&hello()).unwrap();
+        one.write_all(&hello).unwrap();
         assert_eq!(complete(&mut pending), 1);
         assert!(pending.connections.is_empty());
     }

@@ -18,15 +18,15 @@ use nix::unistd::pipe2;
 use super::credit::Grants;
 use super::fetcher::{End, Fetcher, Orders, Times, TIMES};
 use super::request::{Request, Wanted};
-use crate::job::{Home, Link, Rate};
-use crate::links;
-use crate::origin::{cannot_place, Failure, Origin, Step};
-use crate::part_writer::PartWriter;
-use crate::pipe::widen;
-use crate::random::random;
-use crate::sys::bytes_in_pipe;
-use crate::threads::spawn;
-use crate::verify::Verify;
+use crate::protocol::job::{Home, Link, Rate};
+use crate::protocol::verify::Verify;
+use crate::streams::origin::{cannot_place, Failure, Origin, Step};
+use crate::streams::part_writer::PartWriter;
+use crate::sys::pipe::widen;
+use crate::sys::random::random;
+use crate::sys::raw::bytes_in_pipe;
+use crate::sys::symbolic_links;
+use crate::sys::threads::spawn;
 
 /// What moves at once.
 const PIECE: usize = 1 << 20;
@@ -210,7 +210,8 @@ impl Origin for Reader {
 
     /// As of a part that is read here.
     fn is_to_stay(&self, place: &Path) -> bool {
-        self.wanted.number.is_none() || env::current_dir().is_ok_and(|directory| links::lead_to(&directory, place))
+        self.wanted.number.is_none()
+            || env::current_dir().is_ok_and(|directory| symbolic_links::lead_to(&directory, place))
     }
 
     fn leave_file(&self, place: &Path) -> Result<(), Failure> {
@@ -235,25 +236,26 @@ mod tests {
     use crate::link::frame::{record, Kind};
     use crate::link::handshake;
     use crate::link::request::encode_failure;
-    use crate::link::secret::key_file;
+    use crate::link::tls::certificate_file;
 
+    // Longer than a handshake takes on a busy machine.
     const HASTY: Times = Times {
-        quiet: Duration::from_millis(50),
-        patience: Duration::from_millis(300),
+        quiet: Duration::from_secs(1),
+        patience: Duration::from_secs(1),
         pauses: [Duration::from_millis(1), Duration::from_millis(5)],
     };
 
     struct Setting {
         listener: TcpListener,
-        key: PathBuf,
+        certificate: PathBuf,
         _directory: tempfile::TempDir,
     }
 
     impl Setting {
         fn new() -> Self {
             let directory = tempfile::tempdir().unwrap();
-            let key = key_file(&directory, "a");
-            Self { listener: TcpListener::bind("127.0.0.1:0").unwrap(), key, _directory: directory }
+            let certificate = certificate_file(&directory, "a");
+            Self { listener: TcpListener::bind("127.0.0.1:0").unwrap(), certificate, _directory: directory }
         }
 
         fn reader(&self) -> Reader {
@@ -261,17 +263,17 @@ mod tests {
         }
 
         fn reader_of(&self, address: SocketAddr) -> Reader {
-            let link = Link { address, job: "j".into(), key: self.key.clone(), tls: false };
+            let link = Link { address, job: "j".into(), certificate: self.certificate.clone(), tls: false };
             let asked = Asked { port: "p", path: Path::new("/a"), verify: Verify::Full, number: None, rate: None };
             Reader::start(&link, asked, HASTY).unwrap()
         }
 
         /// Admits a reader for each of `words`, says them, and hangs up; returns what offsets were asked for.
         fn speak(&self, words: Vec<Vec<u8>>) -> JoinHandle<Vec<u64>> {
-            let (listener, key) = (self.listener.try_clone().unwrap(), self.key.clone());
+            let (listener, run) = (self.listener.try_clone().unwrap(), self.certificate.clone());
             let say = move |words: Vec<u8>| {
                 let stream = listener.accept().unwrap().0;
-                let (mut channel, request) = handshake::receive(stream, &key).unwrap();
+                let (mut channel, request) = handshake::receive(stream, &run, false).unwrap();
                 channel.stream().write_all(&words).unwrap();
                 request.offset
             };
@@ -346,9 +348,9 @@ mod tests {
     fn without_progress_it_is_given_up() {
         let setting = Setting::new();
         let begun = Instant::now();
-        let (listener, key) = (setting.listener.try_clone().unwrap(), setting.key.clone());
+        let (listener, run) = (setting.listener.try_clone().unwrap(), setting.certificate.clone());
         thread::spawn(move || {
-            let silent = listener.incoming().map(|stream| handshake::receive(stream.unwrap(), &key));
+            let silent = listener.incoming().map(|stream| handshake::receive(stream.unwrap(), &run, false));
             silent.collect::<Vec<_>>()
         });
         let (_, Err(Failure::Producer(message))) = read(&mut setting.reader()) else { panic!("it did not fail") };

@@ -7,10 +7,10 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::error::LinkError;
-use crate::job::name_of_job;
-use crate::json::{self, bytes};
-use crate::origin::Failure;
-use crate::verify::{Part, Verify};
+use crate::protocol::job::name_of_job;
+use crate::protocol::json::{self, bytes};
+use crate::protocol::verify::{Part, Verify};
+use crate::streams::origin::Failure;
 
 /// A stream: one reader's one reading of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -18,13 +18,13 @@ use super::frame::{record, take_record, Header, Kind, HEADER, LARGEST_DATA};
 use super::notifier::{Notifier, Waker};
 use super::request::{encode_failure, encode_part, Request};
 use super::streams::Streams;
-use crate::origin::{Failure, Origin, Step};
-use crate::part::Ahead;
-use crate::part_reader::PartReader;
-use crate::parts::said_part;
-use crate::pipe;
-use crate::producer::Producer;
-use crate::source::Source;
+use crate::protocol::part::Ahead;
+use crate::streams::announced_parts::said_part;
+use crate::streams::origin::{Failure, Origin, Step};
+use crate::streams::part_reader::PartReader;
+use crate::streams::producer::Producer;
+use crate::streams::source::Source;
+use crate::sys::pipe;
 
 /// How often files are looked at that notify nobody, in milliseconds, and events while the reader is slow.
 const TICK: u16 = 100;
@@ -411,9 +411,9 @@ mod tests {
     use std::thread::JoinHandle;
     use std::{fs, thread};
 
-    use crate::job::Rate;
     use crate::link::frame::{read_header, read_payload};
     use crate::link::request::Wanted;
+    use crate::protocol::job::Rate;
 
     /// A reader of a file of so many bytes, that is committed, and the thread that sends it.
     struct Setting {
@@ -432,7 +432,7 @@ mod tests {
             fs::write(jobs.join("j/events.jsonl"), event + "\n").unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let channel = Channel::sender(listener.accept().unwrap().0, None, SILENCE).unwrap();
+            let channel = Channel::plain(listener.accept().unwrap().0);
             let request = Request { wanted: Wanted { path, ..Wanted::of_test() }, offset: 0, part: false };
             let sender = Some(thread::spawn(move || serve(&Shared::new(jobs), channel, request)));
             Self { reader, sender, _directory: directory }

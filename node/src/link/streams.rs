@@ -7,8 +7,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::request::Wanted;
-use crate::source::Source;
-use crate::threads::lock;
+use crate::streams::source::Source;
+use crate::sys::threads::lock;
 
 /// How long the end of a connection may take that another one replaces.
 const HANDOVER: Duration = Duration::from_secs(10);
@@ -68,8 +68,8 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::producer::Producer;
-    use crate::verify::Verify;
+    use crate::protocol::verify::Verify;
+    use crate::streams::producer::Producer;
     use std::io::Read;
     use std::net::TcpListener;
     use std::path::Path;

@@ -1,7 +1,6 @@
-//! TLS 1.3 around a link, where the driver wants it: both sides show the one certificate of the run, and take no other.
+//! TLS 1.3 of a link: both sides show the one certificate of the run, and take no other.
 
 use std::fmt::Display;
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,14 +10,37 @@ use rustls::crypto::{ring, verify_tls13_signature, CryptoProvider};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::NoServerSessionStorage;
+use rustls::server::{Accepted, NoServerSessionStorage};
 use rustls::version::TLS13;
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, Connection, DigitallySignedStruct, DistinguishedName, Error,
-    PeerIncompatible, ServerConfig, ServerConnection, SignatureScheme,
+    PeerIncompatible, ServerConfig, SignatureScheme,
 };
+use sha2::{Digest, Sha256};
 
-/// The certificate of the run and its key, which lie beside the file with the key of the run.
+/// How the name of a run begins.
+pub const NAME: &str = "sfio-";
+/// What the name is the digest of, before the certificate; the number is the version of the protocol of links.
+const PURPOSE: &[u8] = b"sfio link 5";
+/// Bytes of the digest that stand in the name.
+const NAMED: usize = 24;
+
+/// The name by which readers call the `serve` of a run. Only who has the certificate knows it.
+///
+/// # Errors
+/// A message that names the file of the certificate.
+pub fn name_of_run(certificate: &Path) -> Result<String, String> {
+    CertificateDer::from_pem_file(certificate)
+        .map(|found| name(&found))
+        .map_err(|error| cannot_read(certificate, error))
+}
+
+fn name(certificate: &CertificateDer<'_>) -> String {
+    let digest = Sha256::new_with_prefix(PURPOSE).chain_update(certificate).finalize();
+    digest[..NAMED].iter().fold(NAME.to_owned(), |name, byte| name + &format!("{byte:02x}"))
+}
+
+/// The certificate of the run, and its private key.
 pub struct Identity {
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
@@ -26,26 +48,28 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Loads the certificate from its file, and the private key from the file of the same name that ends in `.key`.
+    ///
     /// # Errors
     /// A message that names the file, and nothing that is in it.
-    pub fn load(key_of_run: &Path) -> Result<Self, String> {
-        let [certificate, key] = ["certificate.pem", "certificate.key"].map(|name| key_of_run.with_file_name(name));
+    pub fn load(certificate: &Path) -> Result<Self, String> {
+        let key = certificate.with_extension("key");
         Ok(Self {
-            certificate: CertificateDer::from_pem_file(&certificate)
-                .map_err(|error| cannot_read(&certificate, error))?,
+            certificate: CertificateDer::from_pem_file(certificate).map_err(|error| cannot_read(certificate, error))?,
             key: PrivateKeyDer::from_pem_file(&key).map_err(|error| cannot_read(&key, error))?,
             provider: Arc::new(ring::default_provider()),
         })
     }
 
     /// The reader's side of a connection.
-    pub fn reader(self, address: IpAddr) -> Result<Connection, Error> {
-        Ok(ClientConnection::new(Arc::new(self.reader_config()?), ServerName::from(address))?.into())
+    pub fn reader(self) -> Result<Connection, Error> {
+        let name = ServerName::try_from(name(&self.certificate)).map_err(|error| Error::General(error.to_string()))?;
+        Ok(ClientConnection::new(Arc::new(self.reader_config()?), name)?.into())
     }
 
-    /// The sender's side of a connection.
-    pub fn sender(self) -> Result<Connection, Error> {
-        Ok(ServerConnection::new(Arc::new(self.sender_config()?))?.into())
+    /// The sender's side of a connection that a reader has begun with `hello`.
+    pub fn sender(self, hello: Accepted) -> Result<Connection, Error> {
+        Ok(hello.into_connection(Arc::new(self.sender_config()?)).map_err(|(error, _alert)| error)?.into())
     }
 
     fn reader_config(self) -> Result<ClientConfig, Error> {
@@ -157,14 +181,30 @@ impl ClientCertVerifier for Pinned {
     signatures!();
 }
 
+/// Makes a certificate, which lies in the directory as `NAME.pem`, and its private key beside it.
+#[cfg(test)]
+pub fn certificate_file(directory: &tempfile::TempDir, name: &str) -> std::path::PathBuf {
+    tests::identity().save(&directory.path().join(name).with_extension("pem"))
+}
+
+/// What a reader with this certificate says first.
+#[cfg(test)]
+pub fn first_words(certificate: &Path) -> Vec<u8> {
+    let (mut reader, mut words) = (Identity::load(certificate).unwrap().reader().unwrap(), Vec::new());
+    reader.write_tls(&mut words).unwrap();
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
+    use std::path::PathBuf;
 
     use ::ring::rand::SystemRandom;
     use ::ring::signature::{EcdsaKeyPair, KeyPair, ECDSA_P256_SHA256_ASN1_SIGNING};
+    use base64::prelude::{Engine, BASE64_STANDARD};
     use rustls::sign::{CertifiedKey, SingleCertAndKey};
+    use rustls::ServerConnection;
 
     /// A value of ASN.1 in DER.
     fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
@@ -189,7 +229,7 @@ mod tests {
         sequence(&[&signed, &ecdsa_with_sha256, &bits(b"?")]).into()
     }
 
-    fn identity() -> Identity {
+    pub fn identity() -> Identity {
         let (algorithm, random) = (&ECDSA_P256_SHA256_ASN1_SIGNING, SystemRandom::new());
         let document = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
         let pair = EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &random).unwrap();
@@ -197,6 +237,17 @@ mod tests {
             certificate: certificate(pair.public_key().as_ref()),
             key: PrivateKeyDer::Pkcs8(document.as_ref().to_vec().into()),
             provider: Arc::new(ring::default_provider()),
+        }
+    }
+
+    impl Identity {
+        pub fn save(&self, certificate: &Path) -> PathBuf {
+            let pem = |what: &str, der: &[u8]| {
+                format!("-----BEGIN {what}-----\n{}\n-----END {what}-----\n", BASE64_STANDARD.encode(der))
+            };
+            std::fs::write(certificate.with_extension("key"), pem("PRIVATE KEY", self.key.secret_der())).unwrap();
+            std::fs::write(certificate, pem("CERTIFICATE", &self.certificate)).unwrap();
+            certificate.to_owned()
         }
     }
 
@@ -226,7 +277,7 @@ mod tests {
 
     /// How the handshake ends for the side that sees the end first.
     fn meet(reader: ClientConfig, sender: ServerConfig) -> Result<(), Error> {
-        let name = ServerName::from(IpAddr::from(Ipv4Addr::LOCALHOST));
+        let name = ServerName::try_from("localhost").unwrap();
         let mut reader = Connection::from(ClientConnection::new(Arc::new(reader), name)?);
         let mut sender = Connection::from(ServerConnection::new(Arc::new(sender))?);
         while reader.is_handshaking() || sender.is_handshaking() {

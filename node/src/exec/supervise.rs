@@ -1,0 +1,612 @@
+//! The life of a running job: one thread that waits for signals, notices and pipes, and does what `state` decides.
+
+mod allowance;
+mod announcer;
+mod beginning;
+mod bursts;
+mod cores;
+mod demand;
+mod growth;
+mod inputs;
+mod io_time;
+mod leftovers;
+mod outputs;
+mod processes;
+mod state;
+mod writes;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{ppoll, PollFd, PollFlags};
+use nix::sys::inotify::AddWatchFlags;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::SignalFd;
+use nix::sys::time::TimeSpec;
+use nix::unistd::Pid;
+
+use self::demand::Demand;
+use self::growth::epoch;
+pub use self::inputs::Inputs;
+use self::leftovers::Activity;
+use self::outputs::Outputs;
+use self::processes::Processes;
+
+use self::allowance::Allowance;
+use self::io_time::IoTime;
+use self::state::{Action, Ended, Fact, State, ENDING_TICK};
+use self::writes::Writes;
+use crate::gate::Launcher;
+use crate::inputs::feed::{Feeder, Need, PAUSE};
+use crate::limits::throttle::Throttle;
+use crate::outputs::directories::existing;
+use crate::outputs::token::Token;
+use crate::processes::open_files::writes_any;
+use crate::processes::tree::{self, Process};
+use crate::processes::usage::{own_cpu, Spent};
+use crate::processes::watchdog::Watchdog;
+use crate::protocol::event::{Event, EventLog, Paused, Phase, Reason, Started, FOREIGN};
+use crate::protocol::fd_store::Client;
+use crate::protocol::job::Job;
+use crate::protocol::limit_file::{LimitFile, LIMIT};
+use crate::streams::announced_parts::Parts;
+use crate::sys::signals::SI_KERNEL;
+use crate::sys::watch::{Watcher, ARRIVES, LEAVES};
+
+/// How often files are looked at that notify nobody, such as those written from another machine.
+const FALLBACK_TICK: Duration = Duration::from_millis(100);
+/// The same for the cancel file of a job that watches nothing.
+const CANCEL_TICK: Duration = Duration::from_millis(250);
+
+/// The job as `exec` finds it.
+pub struct Surroundings {
+    pub directory: PathBuf,
+    /// The end of this FIFO says that `serve` is gone.
+    pub alive: File,
+    pub signals: SignalFd,
+    /// The signal mask that the command gets.
+    pub inherited: SigSet,
+    /// How long after a successful end a signal still cancels the job.
+    pub grace: Duration,
+    /// What was used before the job.
+    pub spent: Spent,
+    /// Where `serve` keeps descriptors for the job.
+    pub store: Option<Rc<Client>>,
+}
+
+pub struct Supervisor<'a> {
+    job: &'a Job,
+    surroundings: &'a Surroundings,
+    events: &'a mut EventLog,
+    watcher: &'a mut Option<Watcher<Token>>,
+    clock: Instant,
+    state: State,
+    processes: Processes,
+    inputs: Inputs<'a>,
+    /// What the command says of the parts that it makes, if it is a split.
+    parts: Option<Parts<'a>>,
+    outputs: Outputs<'a>,
+    io_time: Option<IoTime>,
+    /// Of a job with a limit.
+    throttle: Option<Throttle>,
+    limits: LimitFile,
+    /// Of a job whose bursts are told.
+    writes: Option<Writes>,
+    /// Of a job of which it is told how many cores it needs.
+    demand: Option<Demand>,
+    /// Of a job that is given so much time, or space.
+    allowance: Option<Allowance>,
+}
+
+impl<'a> Supervisor<'a> {
+    /// Arms all watches.
+    ///
+    /// # Errors
+    /// A message when an output directory cannot be watched.
+    pub fn new(
+        job: &'a Job,
+        mut inputs: Inputs<'a>,
+        parts: Option<Parts<'a>>,
+        surroundings: &'a Surroundings,
+        events: &'a mut EventLog,
+        watcher: &'a mut Option<Watcher<Token>>,
+    ) -> Result<Self, String> {
+        let (state, outputs) = (State::new(&job.success_codes, inputs.gates.purpose()), Outputs::new(job));
+        if let Some(watcher) = watcher.as_mut() {
+            outputs.watch.arm(watcher)?;
+            let changes = ARRIVES | LEAVES | AddWatchFlags::IN_MODIFY;
+            let _ = watcher.watch(&surroundings.directory, changes, Token::Control);
+            let _ = parts.as_ref().map(|parts| watcher.watch(parts.file(), AddWatchFlags::IN_MODIFY, Token::Parts));
+            inputs.arm(watcher);
+        }
+        let (clock, processes) = (Instant::now(), Processes::new(job));
+        let (io_time, throttle, limits, writes) = (None, None, LimitFile::new(&surroundings.directory), None);
+        Ok(Self {
+            job,
+            surroundings,
+            events,
+            watcher,
+            clock,
+            state,
+            processes,
+            inputs,
+            parts,
+            outputs,
+            io_time,
+            throttle,
+            limits,
+            writes,
+            demand: None,
+            allowance: None,
+        })
+    }
+
+    /// The command runs, or its launcher does.
+    pub fn started(&mut self, main: Pid, mut launcher: Option<Launcher>, guard: Option<Watchdog>) {
+        launcher.iter_mut().for_each(Launcher::spawned);
+        self.inputs.launcher = launcher;
+        self.processes.main = main;
+        let processes = self.processes.look();
+        // Without `/proc`, or where it hides the command, nothing can be known.
+        self.io_time = (self.job.measure && !processes.is_empty()).then(|| IoTime::new(self.now()));
+        self.throttle = self.job.limit.as_ref().map(|limit| Throttle::new(limit, guard, self.now()));
+        self.writes = self.job.phases.as_ref().map(|to| Writes::new(&to.path, self.now()));
+        self.demand = self.job.cores.map(|cores| Demand::new(cores.get(), self.now()));
+        let given = self.job.seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.get().into()));
+        let is_bounded = self.job.seconds.is_some() || self.job.spare.is_some();
+        self.allowance = is_bounded.then(|| Allowance::new(given, self.now()));
+        self.outputs.start(self.processes.snapshot(processes));
+        self.note(&[Event::Started(Started { pid: Pid::this().as_raw(), command_pid: main.as_raw(), cached: None })]);
+        for path in [&self.job.stdout, &self.job.stderr].into_iter().flatten() {
+            self.outputs.exists(path);
+        }
+        self.announce();
+        self.hear_driver();
+        self.bring_inputs();
+    }
+
+    /// Stays with the job until its tree has ended, or what goes on is none of its business. Also returns the time in I/O,
+    /// when it was asked for and can be known, and how the job was kept to its limit.
+    pub fn supervise(mut self) -> (Ended, Option<Duration>, Option<Paused>) {
+        while !self.state.is_over() {
+            let lived = self.lived();
+            let nap = if self.is_awaited() { None } else { self.outputs.holder.rest(lived) };
+            let news = self.wait(nap);
+            // First of all: a writer that died may be seen for some microseconds only.
+            self.take_notices();
+            if news {
+                self.take_signals();
+                self.reap();
+            }
+            self.bring_inputs();
+            self.tell_parts();
+            self.review();
+            self.look_at_waits();
+            self.look_at_limit();
+            self.look_at_growth();
+            self.look_at_writes();
+            self.look_at_demand();
+            self.look_at_allowance();
+            self.look_at_events();
+            if news {
+                self.look_at_driver();
+            }
+            self.handle(Fact::Tick);
+        }
+        self.slacken();
+        self.leave_streams();
+        self.conclude()
+    }
+
+    fn conclude(mut self) -> (Ended, Option<Duration>, Option<Paused>) {
+        self.take_notices();
+        if self.state.may_succeed() {
+            self.wait_a_moment();
+        }
+        self.end_parts();
+        let now = self.now();
+        if let Some(burst) = self.writes.as_mut().and_then(|writes| writes.end(now)) {
+            self.note(&[Event::Phase(Phase::of(&burst, epoch(now), None))]);
+        }
+        // Nobody of the tree is left to change them.
+        if !self.state.is_given_up() && !self.events.is_intact() {
+            self.state.spoil(Reason::Error, Some(FOREIGN.into()));
+        }
+        if self.state.may_succeed() {
+            let left = self.inputs.leave_files();
+            self.check(left);
+        }
+        if self.state.may_succeed() {
+            let written = self.outputs.commit_all(self.events, self.now());
+            self.check(written.map_err(Fact::from));
+        }
+        for (name, call) in self.inputs.gates.told_apart() {
+            self.note(&[Event::Asked { name: &name, call }]);
+        }
+        let verdicts = self.inputs.gates.verdicts();
+        self.note(&verdicts.iter().map(Event::Used).collect::<Vec<_>>());
+        let now = self.now();
+        (self.state.ended(), self.io_time.map(|time| time.total(now)), self.throttle.map(|throttle| throttle.told()))
+    }
+
+    fn now(&self) -> Duration {
+        self.clock.elapsed()
+    }
+
+    fn is_paused(&self) -> bool {
+        self.throttle.as_ref().is_some_and(Throttle::pauses)
+    }
+
+    /// How long the job has lived by now, without the time in which it was paused: nobody can do then what would be waited for.
+    fn lived(&self) -> Duration {
+        let now = self.now();
+        now - self.throttle.as_ref().map_or(Duration::ZERO, |throttle| throttle.paused(now))
+    }
+
+    /// Tells the state what has happened, and does what follows.
+    fn handle(&mut self, fact: Fact) {
+        for action in self.state.handle(self.now(), fact) {
+            self.act(action);
+        }
+    }
+
+    fn check(&mut self, result: Result<(), Fact>) {
+        result.err().into_iter().for_each(|fact| self.handle(fact));
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::HearDriver => self.hear_driver(),
+            Action::SignalTree { signal, spare_group } => {
+                self.processes.signal(signal, spare_group);
+                // Who is paused would not hear it.
+                self.slacken();
+            }
+            Action::SignalMain { signal, spare_group } => self.processes.signal_main(signal, spare_group),
+            Action::Warn(message) => self.note(&[Event::warning(message, None)]),
+            Action::DoWithoutFilter => self.inputs.do_without_filter(),
+            Action::LetIn => self.inputs.let_in(),
+            Action::LookAtLeftovers => {
+                let activity = self.look_at_leftovers();
+                self.handle(Fact::Leftovers(activity));
+            }
+            Action::HandOver => {
+                let over = self.inputs.gates.handler.hand_over();
+                self.handle(Fact::HandedOver(over));
+            }
+            Action::WaitAMoment => {
+                self.wait_a_moment();
+                self.handle(Fact::MomentOver);
+            }
+        }
+    }
+
+    /// Who cancels a job may signal all of its processes, one after the other, and the command first.
+    fn wait_a_moment(&mut self) {
+        std::thread::sleep(self.surroundings.grace);
+        self.take_signals();
+    }
+
+    /// False: nothing but files, streams and calls need attention; there is no news of the tree, nor of the driver.
+    fn wait(&self, nap: Option<Duration>) -> bool {
+        let mut news = vec![self.surroundings.signals.as_fd()];
+        if !self.state.is_given_up() {
+            // The hang-up of the driver would be reported for ever.
+            news.push(self.surroundings.alive.as_fd());
+        }
+        let first = news.len();
+        let readable = news.into_iter().chain(self.watcher.iter().map(AsFd::as_fd)).chain(self.inputs.readable());
+        let mut descriptors: Vec<PollFd> = readable.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        descriptors.extend(self.inputs.writable().map(|fd| PollFd::new(fd, PollFlags::POLLOUT)));
+        nap.into_iter().for_each(std::thread::sleep);
+        let timeout = if nap.is_some() { Some(Duration::ZERO) } else { self.pause() };
+        let ready = ppoll(&mut descriptors, timeout.map(TimeSpec::from_duration), None);
+        let news = descriptors[..first].iter().any(|descriptor| descriptor.any() != Some(false));
+        // Without inotify, the cancel file has to be looked for.
+        news || self.watcher.is_none() || !(matches!(ready, Ok(1..)) || self.inputs.are_due())
+    }
+
+    /// Whether the command, or who observes it, waits for what this process does.
+    fn is_awaited(&self) -> bool {
+        !self.job.inputs.is_empty() || !self.job.gates.is_empty() || self.job.observed.is_some()
+    }
+
+    /// How long nothing has to be done, unless something happens; None: for ever.
+    fn pause(&self) -> Option<Duration> {
+        let (now, lived) = (self.now(), self.lived());
+        let reviewed = self.outputs.holder.next_review().filter(|_| !self.state.is_ending() && !self.is_paused());
+        let due = [
+            self.state.due(now),
+            reviewed.map(|at| now + at.saturating_sub(lived)),
+            self.io_time.as_ref().map(IoTime::due),
+            self.throttle.as_ref().and_then(Throttle::due),
+            self.outputs.growth_due().filter(|_| !self.state.is_ending()),
+            self.writes.as_ref().map(Writes::due).filter(|_| !self.state.is_ending()),
+            self.demand.as_ref().map(Demand::due).filter(|_| !self.state.is_ending()),
+            self.allowance.as_ref().map(Allowance::due).filter(|_| !self.state.is_ending()),
+        ];
+        let ticks = [
+            self.inputs.wait_for_files().then_some(FALLBACK_TICK),
+            self.inputs.are_paused().then_some(PAUSE),
+            self.inputs.rest(),
+            self.watcher.is_none().then_some(CANCEL_TICK),
+        ];
+        due.map(|due| due.map(|at| at.saturating_sub(now))).into_iter().chain(ticks).flatten().min()
+    }
+
+    fn take_notices(&mut self) {
+        let Some(mut watcher) = self.watcher.take() else { return };
+        let (notices, lost) = watcher.read();
+        let mut changes = Vec::new();
+        for (index, notice) in notices.iter().enumerate() {
+            match &notice.token {
+                // A close says that it was made, too.
+                Token::Directory(_) if notices.get(index + 1).is_some_and(|next| next.closes_what_was_made(notice)) => {
+                }
+                Token::Control if notice.name.as_ref().is_some_and(|name| name == LIMIT) => self.look_for_limits(),
+                Token::Control => self.look_for_cancel(),
+                Token::Parts => {}
+                Token::Input(..) => {
+                    let taken = self.inputs.notice(notice, &mut watcher);
+                    self.check(taken);
+                }
+                _ => changes.extend(self.outputs.watch.changes(notice, &mut watcher)),
+            }
+        }
+        if lost {
+            self.hear_driver();
+            self.inputs.notices_were_lost();
+            changes.extend(self.outputs.rescan(&mut watcher));
+        }
+        *self.watcher = Some(watcher);
+        let (lived, closes) = (self.lived(), !self.state.is_given_up());
+        self.outputs.take(changes, closes, lived, &mut self.processes);
+        self.announce();
+    }
+
+    fn take_signals(&mut self) {
+        while let Ok(Some(info)) = self.surroundings.signals.read_signal() {
+            if let Ok(signal) = Signal::try_from(info.ssi_signo as i32) {
+                self.handle(Fact::Signal { signal, to_group: info.ssi_code == SI_KERNEL });
+            }
+        }
+    }
+
+    fn reap(&mut self) {
+        while !self.state.is_over() {
+            let Some(fact) = self.processes.reap() else { return };
+            self.handle(fact);
+        }
+    }
+
+    /// Brings what the command reads, as far as it is there.
+    fn bring_inputs(&mut self) {
+        while let Some(fact) = self.inputs.hear(self.processes.main) {
+            self.handle(fact);
+        }
+        if self.state.is_ending() {
+            return;
+        }
+        let warn = !self.state.is_held();
+        let brought = self.inputs.feed(self.watcher.as_mut(), self.events);
+        let brought = brought.and_then(|()| self.inputs.advance_gates(self.watcher.as_mut(), self.events));
+        let brought = brought.and_then(|()| self.inputs.bring_wholes(warn, self.events));
+        let brought = brought.and_then(|()| self.inputs.answer_calls(self.events));
+        self.check(brought);
+        self.look_at_sharers();
+        if self.inputs.readers_due() {
+            self.inputs.look_at_readers(|| self.processes.look());
+        }
+        if self.state.is_held() && self.inputs.are_there() {
+            self.handle(Fact::InputsThere);
+        }
+    }
+
+    /// Looks who shares a stream that has become a file for one of them.
+    fn look_at_sharers(&mut self) {
+        if self.inputs.sharers_due() {
+            let (processes, paused) = (self.processes.look(), self.is_paused());
+            let looked = self.inputs.look_at_sharers(&processes, paused);
+            self.check(looked);
+        }
+    }
+
+    /// Tells where the parts are of which the command has said it.
+    fn tell_parts(&mut self) {
+        let Some(parts) = self.parts.as_mut().filter(|_| !self.state.is_given_up()) else { return };
+        let told = parts.read().map_err(Fact::PartsFailed).and_then(|said| {
+            let events: Vec<Event> = said.iter().map(|said| parts.event(said)).collect();
+            Ok(self.events.append(&events)?)
+        });
+        self.check(told);
+    }
+
+    /// The command has ended: whether what it has said can be believed.
+    fn end_parts(&mut self) {
+        if self.state.may_succeed() {
+            self.tell_parts();
+            let ended = self.parts.as_ref().map_or(Ok(()), Parts::end);
+            self.check(ended.map_err(Fact::PartsFailed));
+        }
+    }
+
+    fn review(&mut self) {
+        if !self.state.is_given_up() && !self.is_paused() {
+            self.outputs.review(self.lived(), &mut self.processes);
+            self.announce();
+        }
+    }
+
+    fn look_at_waits(&mut self) {
+        let now = self.now();
+        let Some(time) = self.io_time.as_mut().filter(|time| time.due() <= now) else { return };
+        let before = own_cpu();
+        let processes = self.processes.look();
+        let waits = tree::waits_for_device(&processes);
+        if self.job.observed.is_some() {
+            self.inputs.gates.look(&processes, self.outputs.have_data());
+        }
+        time.look(now, waits, own_cpu().saturating_sub(before));
+    }
+
+    /// Keeps the job to its limit.
+    fn look_at_limit(&mut self) {
+        let now = self.now();
+        let Some(throttle) = self.throttle.as_mut().filter(|throttle| throttle.due().is_some_and(|due| due <= now))
+        else {
+            return;
+        };
+        let (processes, before) = (&mut self.processes, throttle.pauses());
+        let looked = throttle.look(now, &mut || processes.look());
+        let (after, news) = (throttle.pauses(), throttle.news(now));
+        if before != after {
+            self.inputs.pause(after);
+        }
+        if let Err(error) = looked {
+            let why = format!("it is not held to its storageBW: what its processes move cannot be seen: {error}");
+            self.note(&[Event::warning(why, None)]);
+        }
+        if let Some(bytes) = news {
+            self.note(&[Event::Moved { bytes }]);
+        }
+    }
+
+    /// Tells in which bursts files grow.
+    fn look_at_growth(&mut self) {
+        if !self.state.is_ending() {
+            let told = self.outputs.look_at_growth(self.events, self.now());
+            self.check(told.map_err(Fact::from));
+        }
+    }
+
+    /// Tells in which bursts the job writes.
+    fn look_at_writes(&mut self) {
+        let (now, processes) = (self.now(), &mut self.processes);
+        let Some(writes) = self.writes.as_mut().filter(|writes| writes.due() <= now) else { return };
+        if let Some(burst) = writes.look(now, || processes.look()) {
+            self.note(&[Event::Phase(Phase::of(&burst, epoch(now), None))]);
+        }
+    }
+
+    /// Tells how many cores the job needs.
+    fn look_at_demand(&mut self) {
+        let (now, processes) = (self.now(), &mut self.processes);
+        let due = |demand: &&mut Demand| demand.due() <= now;
+        let Some(demand) = self.demand.as_mut().filter(due).filter(|_| !self.state.is_ending()) else { return };
+        if let Some(needed) = demand.look(now, || processes.look()) {
+            self.note(&[Event::Cores { needed }]);
+        }
+    }
+
+    /// Ends the job when it has had its time, or its space.
+    fn look_at_allowance(&mut self) {
+        let now = self.now();
+        let due = |allowance: &&mut Allowance| allowance.due() <= now;
+        let Some(allowance) = self.allowance.as_mut().filter(due).filter(|_| !self.state.is_ending()) else { return };
+        let threads = if self.job.seconds.is_some() { self.processes.threads() } else { BTreeMap::new() };
+        if allowance.look(now, threads) {
+            self.handle(Fact::Exhausted(Reason::Overtime));
+        } else if self.job.spare.is_some_and(|spare| self.job.scratch_has_less_than(spare)) {
+            self.handle(Fact::Exhausted(Reason::Space));
+        }
+    }
+
+    fn slacken(&mut self) {
+        let now = self.now();
+        self.throttle.iter_mut().for_each(|throttle| throttle.slacken(now));
+        self.inputs.pause(false);
+    }
+
+    /// What others have written into the events may have been believed already: what was made of it must not count.
+    fn look_at_events(&mut self) {
+        if !self.state.is_given_up() && !self.events.is_ours() {
+            self.handle(Fact::EventsFailed(FOREIGN.into()));
+        }
+    }
+
+    fn look_at_driver(&mut self) {
+        if self.state.is_given_up() {
+            return;
+        }
+        if !matches!(nix::unistd::read(&self.surroundings.alive, &mut [0]), Err(Errno::EAGAIN | Errno::EINTR)) {
+            self.handle(Fact::DriverGone);
+        } else if self.watcher.is_none() {
+            self.hear_driver();
+        }
+    }
+
+    fn hear_driver(&mut self) {
+        self.look_for_cancel();
+        self.look_for_limits();
+    }
+
+    /// Keeps the job, and its streams, to the limits that they have now.
+    fn look_for_limits(&mut self) {
+        if self.state.is_ending() {
+            return;
+        }
+        match self.limits.look() {
+            Ok(None) => {}
+            Ok(Some(limits)) => {
+                let now = self.now();
+                if let (Some(throttle), Some(rate)) = (&mut self.throttle, limits.rate) {
+                    throttle.keep_to(rate, now);
+                }
+                self.inputs.keep_to(&limits.inputs);
+            }
+            Err(message) => self.note(&[Event::warning(message, None)]),
+        }
+    }
+
+    fn look_for_cancel(&mut self) {
+        if !self.state.is_given_up() && self.surroundings.directory.join("cancel").exists() {
+            self.handle(Fact::CancelRequested);
+        }
+    }
+
+    fn look_at_leftovers(&mut self) -> Option<Activity> {
+        let processes: Vec<Process> = self.processes.find().into_iter().filter(|process| !process.zombie).collect();
+        if processes.is_empty() {
+            return None;
+        }
+        let read: Vec<&Feeder> = self.inputs.feeders.iter().filter(|feeder| feeder.is_read()).collect();
+        let files = existing(&self.job.outputs);
+        Some(Activity {
+            prints: self.processes.print(&processes),
+            reads: !read.is_empty() || self.inputs.gates.handler.holds_somebody(),
+            streamed: read.iter().map(|feeder| feeder.streamed()).sum(),
+            full: read.iter().any(|feeder| matches!(feeder.need, Need::Space | Need::Pause)),
+            writes: writes_any(&processes, &files),
+        })
+    }
+
+    /// The command has ended, perhaps before it had read all: waits until it is known what to compare of that.
+    fn leave_streams(&mut self) {
+        self.inputs.leave();
+        while self.state.may_succeed() {
+            match self.inputs.report(self.events) {
+                Ok(false) => return,
+                Ok(true) => {}
+                Err(fact) => self.handle(fact),
+            }
+            std::thread::sleep(ENDING_TICK);
+            self.take_signals();
+            self.look_at_driver();
+        }
+    }
+
+    fn announce(&mut self) {
+        let written = self.outputs.announce(self.events, self.now());
+        self.check(written.map_err(Fact::from));
+    }
+
+    fn note(&mut self, events: &[Event]) {
+        let written = self.events.append(events);
+        self.check(written.map_err(Fact::from));
+    }
+}

@@ -1,0 +1,130 @@
+//! The bursts in which something grows.
+//!
+//! A burst ends when nothing has grown for a while. Times are durations since any fixed moment.
+
+use std::time::Duration;
+
+use crate::protocol::event::Burst;
+
+/// How often it is looked at: a burst begins so much before it is seen, at most.
+pub const LOOK: Duration = Duration::from_millis(100);
+/// After so long without growth a burst has ended.
+const SILENCE: Duration = Duration::from_millis(250);
+/// Less is no burst: nobody would wait for it.
+const LEAST: u64 = 1_000_000;
+/// After so many bursts the silence that ends one is doubled: neighbours are one burst then.
+const MANY: u64 = 1_000;
+
+/// One that goes on.
+#[derive(Debug)]
+struct Open {
+    start: Duration,
+    last: Duration,
+    from: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Bursts {
+    size: u64,
+    open: Option<Open>,
+    number: u64,
+}
+
+impl Bursts {
+    /// Takes the size that it has now; returns the burst that has ended by now, if one has.
+    pub fn look(&mut self, size: u64, now: Duration) -> Option<Burst> {
+        let before = std::mem::replace(&mut self.size, size);
+        if size < before {
+            // It was cut, and begins anew.
+            self.open = None;
+        }
+        if size > before {
+            let open = self.open.get_or_insert(Open { start: now, last: now, from: before });
+            open.last = now;
+            return None;
+        }
+        let silence = SILENCE * 2_u32.saturating_pow((self.number / MANY).min(20) as u32);
+        if self.open.as_ref().is_some_and(|open| now >= open.last + silence) {
+            return self.close();
+        }
+        None
+    }
+
+    /// It grows no more: returns the burst that was still open.
+    pub fn end(&mut self, size: u64, now: Duration) -> Option<Burst> {
+        self.look(size, now).or_else(|| self.close())
+    }
+
+    fn close(&mut self) -> Option<Burst> {
+        let Open { start, last, from } = self.open.take()?;
+        let (bytes, number) = (self.size - from, self.number);
+        (bytes >= LEAST).then(|| {
+            self.number += 1;
+            Burst { number, start, last, bytes, end: self.size }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: u64 = 1_000_000;
+
+    fn ms(number: u64) -> Duration {
+        Duration::from_millis(number)
+    }
+
+    /// The bursts of what has these sizes at these times, looked at each 100 ms until `end`.
+    fn bursts(sizes: &[(u64, u64)], end: u64) -> Vec<Burst> {
+        let (mut bursts, mut found) = (Bursts::default(), Vec::new());
+        for now in (0..end).step_by(100) {
+            let size = sizes.iter().filter(|(at, _)| *at <= now).map(|(_, size)| *size).next_back().unwrap_or(0);
+            found.extend(bursts.look(size, ms(now)));
+        }
+        let size = sizes.last().map_or(0, |(_, size)| *size);
+        found.extend(bursts.end(size, ms(end)));
+        found
+    }
+
+    #[test]
+    fn a_silence_ends_a_burst() {
+        let found = bursts(&[(0, MB), (200, 3 * MB), (1000, 4 * MB), (1100, 5 * MB)], 1200);
+        let first = Burst { number: 0, start: ms(0), last: ms(200), bytes: 3 * MB, end: 3 * MB };
+        let second = Burst { number: 1, start: ms(1000), last: ms(1100), bytes: 2 * MB, end: 5 * MB };
+        assert_eq!(found, [first, second]);
+    }
+
+    #[test]
+    fn what_has_grown_since_the_last_look_counts_at_the_end() {
+        let mut bursts = Bursts::default();
+        assert_eq!(bursts.end(2 * MB, ms(70)).map(|burst| (burst.start, burst.bytes)), Some((ms(70), 2 * MB)));
+        assert_eq!(bursts.end(2 * MB, ms(90)), None);
+    }
+
+    #[test]
+    fn a_trickle_is_none() {
+        let trickle: Vec<(u64, u64)> = (0..100).map(|n| (n * 1000, n * 10_000)).collect();
+        assert_eq!(bursts(&trickle, 100_000), []);
+        assert_eq!(bursts(&[(0, MB - 1), (1000, 2 * MB)], 2000)[0].bytes, MB + 1);
+    }
+
+    #[test]
+    fn a_file_that_is_cut_begins_anew() {
+        let found = bursts(&[(0, 5 * MB), (1000, 0), (1100, 2 * MB)], 2000);
+        assert_eq!(
+            found.iter().map(|burst| (burst.bytes, burst.end)).collect::<Vec<_>>(),
+            [(5 * MB, 5 * MB), (2 * MB, 2 * MB)]
+        );
+        // While it grows.
+        assert_eq!(bursts(&[(0, 5 * MB), (100, MB), (200, 3 * MB)], 1000)[0].bytes, 2 * MB);
+    }
+
+    #[test]
+    fn where_there_are_many_neighbours_are_one() {
+        let sizes: Vec<(u64, u64)> = (0..3000).map(|n| (n * 500, (n + 1) * MB)).collect();
+        let found = bursts(&sizes, 3000 * 500);
+        // After a thousand, silences of 0.4 s end none.
+        assert_eq!((found.len(), found[1000].bytes), (1001, 2000 * MB));
+    }
+}

@@ -1,0 +1,154 @@
+//! What happens to the files of the job, and what is announced of it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::announcer::Announcer;
+use super::beginning::Beginning;
+use super::growth::Growth;
+use super::processes::Processes;
+use crate::outputs::commit::{self, Decision, Fact, Tracker};
+use crate::outputs::directories::{existing, Change, OutputWatch, What};
+use crate::outputs::hold::Holder;
+use crate::outputs::token::Token;
+use crate::processes::open_files::writes_any;
+use crate::processes::snapshot::Snapshot;
+use crate::protocol::event::EventLog;
+use crate::protocol::job::Job;
+use crate::sys::watch::Watcher;
+
+pub struct Outputs<'a> {
+    pub watch: OutputWatch<'a>,
+    tracker: Tracker,
+    pub holder: Holder,
+    /// Not announced yet.
+    decisions: Vec<Decision>,
+    announcer: Announcer,
+    growth: Growth<'a>,
+    /// Of a job that is observed.
+    beginning: Option<Beginning>,
+}
+
+impl<'a> Outputs<'a> {
+    pub fn new(job: &'a Job) -> Self {
+        let outputs = &job.outputs;
+        Self {
+            watch: OutputWatch { outputs },
+            tracker: Tracker::new(outputs),
+            holder: Holder::default(),
+            decisions: Vec::new(),
+            announcer: Announcer::default(),
+            growth: Growth::new(outputs),
+            beginning: job.observed.as_ref().map(|_| Beginning::default()),
+        }
+    }
+
+    /// The command runs.
+    pub fn start(&mut self, first: Snapshot) {
+        self.holder = Holder::new(first);
+    }
+
+    /// A file is there.
+    pub fn exists(&mut self, path: &Path) {
+        self.decisions.extend(self.tracker.handle(path, Fact::Exists));
+    }
+
+    /// Notices were lost: what may have happened.
+    pub fn rescan(&mut self, watcher: &mut Watcher<Token>) -> Vec<Change> {
+        self.announcer.lost = true;
+        let mut changes = self.watch.rescan(watcher);
+        changes.retain(|change| self.tracker.closes(&change.path) == 0);
+        changes
+    }
+
+    /// # Arguments
+    /// * `closes` - closes may count: nothing ends the job
+    pub fn take(&mut self, changes: Vec<Change>, closes: bool, now: Duration, processes: &mut Processes) {
+        let living = if changes.iter().any(Change::is_close) { processes.look() } else { Vec::new() };
+        let unwritten = |path: &PathBuf| !writes_any(&living, &[path]);
+        let mut closed: Vec<(PathBuf, bool)> = Vec::new();
+        for Change { path, what } in changes {
+            if what == What::Gone {
+                self.holder.forget(&path);
+                closed.retain(|(other, _)| !other.starts_with(&path));
+                self.decisions.extend(self.tracker.handle(&path, Fact::Gone));
+                continue;
+            }
+            self.exists(&path);
+            if what == What::Closed || (matches!(what, What::Placed | What::Found) && unwritten(&path)) {
+                closed.push((path, what == What::Found));
+            }
+        }
+        if closes && !closed.is_empty() {
+            let counted = self.holder.close(&closed, now, processes.snapshot(living));
+            self.count(counted);
+            processes.hold(self.holder.suspects());
+        }
+    }
+
+    /// Looks again at the closes that are held, if it is time to.
+    pub fn review(&mut self, now: Duration, processes: &mut Processes) {
+        if self.holder.next_review().is_none_or(|due| due > now) {
+            return;
+        }
+        let snapshot = processes.snapshot_of_suspects(self.holder.suspects());
+        let counted = self.holder.review(now, &snapshot);
+        self.count(counted);
+        processes.hold(self.holder.suspects());
+    }
+
+    /// Closes that count. One of a file that is gone does not: what takes its place starts anew.
+    fn count(&mut self, closed: Vec<PathBuf>) {
+        let there: Vec<PathBuf> = closed.into_iter().filter(|path| path.exists()).collect();
+        self.decisions.extend(self.tracker.handle_all(&there, Fact::Closed));
+    }
+
+    /// Writes what was decided.
+    pub fn announce(&mut self, events: &mut EventLog, now: Duration) -> io::Result<()> {
+        let decisions = std::mem::take(&mut self.decisions);
+        self.beginning.iter_mut().for_each(|beginning| beginning.note(&decisions));
+        let outputs = self.watch.outputs;
+        for decision in &decisions {
+            match &decision.what {
+                commit::What::Opened(path) => self.growth.opened(decision.port, path, now),
+                commit::What::Committed(path) => {
+                    let ended = self.growth.committed(decision.port, path, now);
+                    events.append(ended.as_ref().map(|ended| ended.event(outputs)).as_slice())?;
+                }
+                _ => {}
+            }
+        }
+        let announced = decisions.iter().flat_map(|decision| self.announcer.events(outputs, decision));
+        events.append(&announced.collect::<Vec<_>>())
+    }
+
+    /// When it is to be looked again how files grow.
+    pub fn growth_due(&self) -> Option<Duration> {
+        self.growth.due()
+    }
+
+    /// Tells how files grow, if it is time to look.
+    pub fn look_at_growth(&mut self, events: &mut EventLog, now: Duration) -> io::Result<()> {
+        if self.growth.due().is_none_or(|due| due > now) {
+            return Ok(());
+        }
+        let ended = self.growth.look(now);
+        events.append(&ended.iter().map(|ended| ended.event(self.watch.outputs)).collect::<Vec<_>>())
+    }
+
+    /// Whether an output has data, or had some.
+    pub fn have_data(&mut self) -> bool {
+        self.beginning.as_mut().is_some_and(Beginning::is_over)
+    }
+
+    /// The job has succeeded: what was held counts, the rest is committed, and what was committed before is looked at.
+    pub fn commit_all(&mut self, events: &mut EventLog, now: Duration) -> io::Result<()> {
+        let released = self.holder.release();
+        self.count(released);
+        self.announce(events, now)?;
+        events.append(&self.announcer.end(self.watch.outputs))?;
+        self.decisions.extend(self.tracker.finish(&existing(self.watch.outputs)));
+        self.announce(events, now)
+    }
+}

@@ -1,0 +1,506 @@
+//! What becomes of a running job. Facts in, actions out; no system calls, no clock. Times are durations since any fixed moment.
+//!
+//! A job ends by itself, or is ended: by a signal, by its driver, or because it cannot go on. The first reason stays. Its
+//! tree then gets a signal, and who does not listen is killed.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use nix::sys::wait::WaitStatus;
+
+use super::leftovers::{Activity, Fate, Leftovers};
+use crate::gate::Purpose;
+use crate::protocol::event::Reason;
+use crate::sys::exit::{End, UNFINISHED};
+use crate::sys::signals::{CANCELLING, DRIVER_NOTICE};
+
+/// From the first signal to SIGKILL, and the same when the driver is gone.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE_WITHOUT_DRIVER: Duration = Duration::from_millis(500);
+/// After this time a process that SIGKILL did not end is stuck in the kernel, and left alone.
+const STUCK: Duration = Duration::from_secs(10);
+/// How often a tree that is being ended is looked at.
+pub const ENDING_TICK: Duration = Duration::from_millis(10);
+
+/// What has happened.
+#[derive(Clone, Debug)]
+pub enum Fact {
+    /// A signal has come to this process; `to_group`: the terminal has sent it to our whole process group.
+    Signal { signal: Signal, to_group: bool },
+    /// There is a cancel file.
+    CancelRequested,
+    /// Nobody wants the results any more.
+    DriverGone,
+    /// An input has failed: the job cannot go on.
+    InputFailed { reason: Reason, message: String },
+    /// Nobody would know of the job: it cannot go on.
+    EventsFailed(String),
+    /// What it says of its parts cannot be believed.
+    PartsFailed(String),
+    /// Calls of the command are held, and nobody lets them go on.
+    Unanswered(String),
+    /// The job has had all that it was given, of time or of space.
+    Exhausted(Reason),
+    /// The command could not be run.
+    CannotRun(String),
+    /// The calls of the command are told; it may start.
+    FilterInstalled,
+    /// They are not, for this reason.
+    NoFilter(String),
+    /// All that the command reads is there.
+    InputsThere,
+    /// The main process has, and was waited for.
+    MainEnded(WaitStatus),
+    /// No process of the tree is left.
+    TreeEnded,
+    /// What those do that the main process has left behind; None: there is none.
+    Leftovers(Option<Activity>),
+    /// The leftovers need us no more; false: they do.
+    HandedOver(bool),
+    /// All signals were taken that came in a moment after the end.
+    MomentOver,
+    /// Time has passed.
+    Tick,
+}
+
+impl From<std::io::Error> for Fact {
+    fn from(error: std::io::Error) -> Self {
+        Self::EventsFailed(format!("events.jsonl: {error}"))
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Looks whether there is a cancel file, and whether limits have changed.
+    HearDriver,
+    /// Signals the tree; `spare_group`: but for those in our own process group.
+    SignalTree { signal: Signal, spare_group: bool },
+    /// Signals the main process alone; `spare_group`: as above.
+    SignalMain { signal: Signal, spare_group: bool },
+    /// Tells the driver.
+    Warn(String),
+    /// Brings whole files instead of streams, and does not observe.
+    DoWithoutFilter,
+    /// Lets the command start.
+    LetIn,
+    /// Looks what those do that the main process has left behind.
+    LookAtLeftovers,
+    /// Lets others do for the leftovers what is done here.
+    HandOver,
+    /// Who cancels a job may signal all of its processes, one after the other, and the command first: takes the signals of
+    /// one moment more.
+    WaitAMoment,
+}
+
+/// A job that has ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    pub status: WaitStatus,
+    pub reason: Reason,
+    pub message: Option<String>,
+    /// The command's own exit code is one of success; `success` also needs that nothing else ended the job.
+    pub successful_code: bool,
+    pub success: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct State {
+    success_codes: Vec<i32>,
+    /// What calls are told for, if they are.
+    purpose: Option<Purpose>,
+    /// Without a filter, the command starts when all is there.
+    held: bool,
+    status: Option<WaitStatus>,
+    leftovers: Leftovers,
+    reason: Option<Reason>,
+    message: Option<String>,
+    /// The tree is being ended: when those are killed that are left.
+    kill_at: Option<Duration>,
+    over: bool,
+}
+
+impl State {
+    pub fn new(success_codes: &[i32], purpose: Option<Purpose>) -> Self {
+        Self { success_codes: success_codes.to_owned(), purpose, ..Self::default() }
+    }
+
+    /// Takes a fact, and says what is to be done now, in order.
+    pub fn handle(&mut self, now: Duration, fact: Fact) -> Vec<Action> {
+        match fact {
+            Fact::Signal { signal, to_group } => self.signal(now, signal, to_group),
+            Fact::CancelRequested if self.reason.is_none() => self.cancel(now, Signal::SIGTERM, false),
+            Fact::DriverGone if self.reason.is_none() => self.end(now, Reason::Driver, None, PATIENCE_WITHOUT_DRIVER),
+            Fact::Exhausted(reason) if self.reason.is_none() => self.end(now, reason, None, PATIENCE),
+            Fact::InputFailed { reason, message } => self.end(now, reason, Some(message), Duration::ZERO),
+            Fact::EventsFailed(message) | Fact::PartsFailed(message) | Fact::Unanswered(message)
+                if self.reason.is_none() =>
+            {
+                self.end(now, Reason::Error, Some(message), Duration::ZERO)
+            }
+            Fact::CannotRun(message) => {
+                self.message = Some(message);
+                Vec::new()
+            }
+            Fact::FilterInstalled => vec![Action::LetIn],
+            Fact::NoFilter(why) => {
+                self.held = true;
+                let message = format!("no gate ({why}): {} [SFIO-N001]", without_filter(self.purpose));
+                vec![Action::Warn(message), Action::DoWithoutFilter]
+            }
+            Fact::InputsThere if std::mem::take(&mut self.held) => vec![Action::LetIn],
+            Fact::MainEnded(status) => {
+                self.status = Some(status);
+                self.leftovers.begin(now);
+                Vec::new()
+            }
+            Fact::TreeEnded => {
+                self.over = true;
+                Vec::new()
+            }
+            Fact::Leftovers(activity) => match self.leftovers.decide(now, activity) {
+                Fate::Wait => Vec::new(),
+                Fate::Leave => vec![Action::HandOver],
+                Fate::End => self.end_leftovers(now),
+            },
+            Fact::HandedOver(true) => vec![Action::WaitAMoment],
+            Fact::HandedOver(false) => self.end_leftovers(now),
+            Fact::MomentOver => {
+                self.over |= self.reason.is_none();
+                Vec::new()
+            }
+            Fact::Tick if !self.over => self.tick(now),
+            _ => Vec::new(),
+        }
+    }
+
+    fn signal(&mut self, now: Duration, signal: Signal, to_group: bool) -> Vec<Action> {
+        match signal {
+            Signal::SIGCHLD => Vec::new(),
+            DRIVER_NOTICE => vec![Action::HearDriver],
+            _ if CANCELLING.contains(&signal) => self.cancel(now, signal, to_group),
+            _ if self.status.is_none() => vec![Action::SignalMain { signal, spare_group: to_group }],
+            _ => Vec::new(),
+        }
+    }
+
+    fn cancel(&mut self, now: Duration, signal: Signal, spare_group: bool) -> Vec<Action> {
+        self.reason.get_or_insert(Reason::Cancelled);
+        self.signal_tree(now, signal, PATIENCE, spare_group)
+    }
+
+    /// Begins to end the tree; without patience, at once.
+    fn end(&mut self, now: Duration, reason: Reason, message: Option<String>, patience: Duration) -> Vec<Action> {
+        self.spoil(reason, message);
+        let signal = if patience.is_zero() { Signal::SIGKILL } else { Signal::SIGTERM };
+        self.signal_tree(now, signal, patience, false)
+    }
+
+    fn end_leftovers(&mut self, now: Duration) -> Vec<Action> {
+        let message = "processes that the command left running are ended: they cannot go on without sfio-node";
+        let mut actions = vec![Action::Warn(message.into())];
+        actions.extend(self.signal_tree(now, Signal::SIGTERM, PATIENCE, false));
+        actions
+    }
+
+    fn signal_tree(&mut self, now: Duration, signal: Signal, patience: Duration, spare_group: bool) -> Vec<Action> {
+        self.kill_at = Some(self.kill_at.unwrap_or(Duration::MAX).min(now + patience));
+        vec![Action::SignalTree { signal, spare_group }]
+    }
+
+    /// Kills who is left when the time has come. What the main process has left behind is ended when that has failed.
+    fn tick(&mut self, now: Duration) -> Vec<Action> {
+        match self.kill_at {
+            Some(kill_at) if now >= kill_at + STUCK => self.over = true,
+            Some(kill_at) if now >= kill_at => {
+                return vec![Action::SignalTree { signal: Signal::SIGKILL, spare_group: false }]
+            }
+            Some(_) => {}
+            None if self.has_successful_code() && now >= self.leftovers.due() => return vec![Action::LookAtLeftovers],
+            None if self.status.is_some() && !self.has_successful_code() => {
+                return self.signal_tree(now, Signal::SIGTERM, PATIENCE, false)
+            }
+            None => {}
+        }
+        Vec::new()
+    }
+
+    /// When time has something to be done, unless something happens before.
+    pub fn due(&self, now: Duration) -> Option<Duration> {
+        let ending = self.kill_at.map(|_| now + ENDING_TICK);
+        ending.or(self.status.map(|_| self.leftovers.due()))
+    }
+
+    /// Nothing is to be done for the job any more.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// There is a reason to end the job.
+    pub fn is_given_up(&self) -> bool {
+        self.reason.is_some()
+    }
+
+    /// The tree is being ended, for whatever reason: nothing new is given to it.
+    pub fn is_ending(&self) -> bool {
+        self.reason.is_some() || self.kill_at.is_some()
+    }
+
+    /// The command waits until all that it reads is there.
+    pub fn is_held(&self) -> bool {
+        self.held
+    }
+
+    fn has_successful_code(&self) -> bool {
+        matches!(self.status, Some(WaitStatus::Exited(_, code)) if self.success_codes.contains(&code))
+    }
+
+    /// The command has succeeded, and nothing speaks against it so far.
+    pub fn may_succeed(&self) -> bool {
+        self.has_successful_code() && self.reason.is_none()
+    }
+
+    /// The job must not count, even if nobody is left to end; for this reason, if it is the first.
+    pub fn spoil(&mut self, reason: Reason, message: Option<String>) {
+        if self.reason.is_none() {
+            (self.reason, self.message) = (Some(reason), message);
+        }
+    }
+
+    pub fn ended(self) -> Ended {
+        let (successful_code, success) = (self.has_successful_code(), self.may_succeed());
+        Ended {
+            status: self.status.unwrap_or(WaitStatus::StillAlive),
+            reason: self.reason.unwrap_or(Reason::Exited),
+            message: self.message,
+            successful_code,
+            success,
+        }
+    }
+}
+
+/// What follows for the command when its calls are not told.
+fn without_filter(purpose: Option<Purpose>) -> &'static str {
+    match purpose {
+        Some(Purpose { holds: false, streams: false, net: false, .. }) => "how the command reads is not observed",
+        Some(Purpose { observes: false, .. }) => "the command starts when all that it reads is committed",
+        _ => "the command starts when all that it reads is committed, and how it reads is not observed",
+    }
+}
+
+impl Ended {
+    pub fn code(&self) -> Option<i32> {
+        if let WaitStatus::Exited(_, code) = self.status {
+            Some(code)
+        } else {
+            None
+        }
+    }
+
+    pub fn signal(&self) -> Option<Signal> {
+        match self.status {
+            WaitStatus::Exited(..) => None,
+            WaitStatus::Signaled(_, signal, _) => Some(signal),
+            _ => Some(Signal::SIGKILL),
+        }
+    }
+
+    /// How `exec` ends.
+    pub fn end(&self) -> End {
+        match (&self.reason, self.code(), self.signal()) {
+            (Reason::Exited, Some(code), _) => End::Code(code),
+            // A command that is cancelled and ends as if nothing had been must not look like a success.
+            (Reason::Cancelled | Reason::Driver, Some(_), _) if self.successful_code => End::Code(UNFINISHED),
+            (Reason::Cancelled | Reason::Driver, Some(code), _) => End::Code(code),
+            (Reason::Exited | Reason::Cancelled | Reason::Driver, None, Some(signal)) => End::Signal(signal),
+            _ => End::Code(UNFINISHED),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::unistd::Pid;
+
+    fn fact(word: &str) -> Fact {
+        let main = Pid::from_raw(7);
+        match word.split_once(':').unwrap_or((word, "")) {
+            ("exit", code) => Fact::MainEnded(WaitStatus::Exited(main, code.parse().unwrap())),
+            ("killed", _) => Fact::MainEnded(WaitStatus::Signaled(main, Signal::SIGKILL, false)),
+            ("gone", _) => Fact::TreeEnded,
+            ("cancel", _) => Fact::CancelRequested,
+            ("driver", _) => Fact::DriverGone,
+            ("overtime", _) => Fact::Exhausted(Reason::Overtime),
+            ("events", _) => Fact::EventsFailed("no space".into()),
+            ("input", _) => Fact::InputFailed { reason: Reason::Producer { input: "a".into() }, message: "?".into() },
+            (signal, to) => Fact::Signal { signal: signal.parse().unwrap(), to_group: to == "group" },
+        }
+    }
+
+    fn word(action: &Action) -> String {
+        match action {
+            Action::SignalTree { signal, spare_group } => format!("{signal}{}", if *spare_group { "-" } else { "" }),
+            Action::SignalMain { signal, .. } => format!("main:{signal}"),
+            Action::Warn(_) => "warn".into(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    /// Tells facts, `TIME FACT, TIME FACT`, in milliseconds, with a tick every 10 ms, and writes what is done, if that is not
+    /// what was done before. Those that are left do `activity`, and may go on.
+    fn course(facts: &str, activity: Option<Activity>) -> (String, Ended) {
+        let facts: Vec<(u64, Fact)> = facts
+            .split(", ")
+            .map(|step| step.split_once(' ').unwrap())
+            .map(|(time, word)| (time.parse().unwrap(), fact(word)))
+            .collect();
+        let mut state = State::new(&[0, 3], None);
+        let (mut words, mut last) = (Vec::new(), String::new());
+        for now in (0..20_000).step_by(10) {
+            let due = facts.iter().filter(|(at, _)| *at == now).map(|(_, fact)| fact.clone());
+            let mut told: Vec<Fact> = due.chain([Fact::Tick]).collect();
+            while !told.is_empty() {
+                for action in state.handle(Duration::from_millis(now), told.remove(0)) {
+                    match action {
+                        Action::LookAtLeftovers => told.insert(0, Fact::Leftovers(activity)),
+                        Action::HandOver => told.insert(0, Fact::HandedOver(true)),
+                        Action::WaitAMoment => told.insert(0, Fact::MomentOver),
+                        _ => {}
+                    }
+                    if word(&action) != last {
+                        last = word(&action);
+                        words.push(format!("{now}:{last}"));
+                    }
+                }
+            }
+            if state.is_over() {
+                words.push(format!("{now}:over"));
+                break;
+            }
+        }
+        (words.join(" "), state.ended())
+    }
+
+    #[test]
+    fn ways_to_end() {
+        for (name, facts, expected, end) in [
+            ("success", "10 exit:0, 10 gone", "10:over", "Exited Code(0) true"),
+            ("another code of success", "10 exit:3, 10 gone", "10:over", "Exited Code(3) true"),
+            ("failure", "10 exit:4, 10 gone", "10:over", "Exited Code(4) false"),
+            ("a signal", "10 killed, 10 gone", "10:over", "Exited Signal(SIGKILL) false"),
+            ("processes are left", "10 exit:4, 50 gone", "10:SIGTERM 50:over", "Exited Code(4) false"),
+            (
+                "cancelled, and nobody listens",
+                "10 cancel, 30 cancel, 2050 killed, 2050 gone",
+                "10:SIGTERM 2010:SIGKILL 2050:over",
+                "Cancelled Signal(SIGKILL) false",
+            ),
+            ("ends well", "10 cancel, 20 exit:0, 20 gone", "10:SIGTERM 20:over", "Cancelled Code(75) false"),
+            ("ends badly", "10 SIGINT, 20 exit:4, 20 gone", "10:SIGINT 20:over", "Cancelled Code(4) false"),
+            ("at the end", "10 exit:0, 10 SIGTERM, 10 gone", "10:SIGTERM 10:over", "Cancelled Code(75) false"),
+            (
+                "the driver is gone",
+                "10 driver, 600 killed, 600 gone",
+                "10:SIGTERM 510:SIGKILL 600:over",
+                "Driver Signal(SIGKILL) false",
+            ),
+            ("its time is over", "10 overtime, 20 exit:0, 20 gone", "10:SIGTERM 20:over", "Overtime Code(75) false"),
+            (
+                "an input, and then the driver",
+                "10 input, 20 driver, 30 killed, 30 gone",
+                "10:SIGKILL 30:over",
+                "Producer { input: \"a\" } Code(75) false",
+            ),
+            (
+                "an input of one that is cancelled",
+                "10 cancel, 20 input, 30 killed, 30 gone",
+                "10:SIGTERM 20:SIGKILL 30:over",
+                "Cancelled Signal(SIGKILL) false",
+            ),
+            (
+                "no events of one that is cancelled",
+                "10 cancel, 20 events, 30 exit:0, 30 gone",
+                "10:SIGTERM 30:over",
+                "Cancelled Code(75) false",
+            ),
+            ("stuck in the kernel", "10 events", "10:SIGKILL 10010:over", "Error Code(75) false"),
+        ] {
+            let (found, ended) = course(facts, None);
+            let ended = format!("{:?} {:?} {}", ended.reason, ended.end(), ended.success);
+            assert_eq!((found.as_str(), ended.as_str()), (expected, end), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_behind() {
+        let daemon = Activity::default();
+        let (prints, reads) = (Activity { prints: true, ..daemon }, Activity { reads: true, full: true, ..daemon });
+        for (name, facts, activity, expected) in [
+            ("a daemon goes on", "10 exit:0", Some(daemon), "10:HandOver 10:WaitAMoment 10:over"),
+            ("one that prints is waited for", "10 exit:0, 90 gone", Some(prints), "90:over"),
+            ("and can be cancelled", "10 exit:0, 50 cancel, 90 gone", Some(prints), "50:SIGTERM 90:over"),
+            ("one that never reads", "10 exit:0, 10100 gone", Some(reads), "10010:warn 10010:SIGTERM 10100:over"),
+            ("nobody, who is not waited for yet", "10 exit:0, 60 gone", None, "60:over"),
+        ] {
+            assert_eq!(course(facts, activity).0, format!("10:LookAtLeftovers {expected}"), "{name}");
+        }
+        let mut state = State::new(&[0], None);
+        state.handle(Duration::ZERO, fact("exit:0"));
+        let actions = state.handle(Duration::ZERO, Fact::HandedOver(false));
+        assert_eq!(actions.iter().map(word).collect::<Vec<_>>(), ["warn", "SIGTERM"]);
+        assert!(state.is_ending() && !state.is_given_up());
+    }
+
+    #[test]
+    fn signals() {
+        let mut state = State::new(&[0], None);
+        for (told, expected) in [
+            ("SIGCHLD", ""),
+            ("SIGURG", "HearDriver"),
+            ("SIGUSR1", "main:SIGUSR1"),
+            ("SIGINT:group", "SIGINT-"),
+            ("SIGTERM", "SIGTERM"),
+            ("exit:1", ""),
+            ("SIGUSR1", ""),
+        ] {
+            let actions = state.handle(Duration::ZERO, fact(told));
+            assert_eq!(actions.iter().map(word).collect::<String>(), expected, "{told}");
+        }
+    }
+
+    #[test]
+    fn the_command_starts_once() {
+        let now = Duration::ZERO;
+        let mut state = State::new(&[0], None);
+        assert_eq!(state.handle(now, Fact::FilterInstalled), [Action::LetIn]);
+        assert!(state.handle(now, Fact::InputsThere).is_empty());
+        let starts = "the command starts when all that it reads is committed";
+        for (holds, observes, effect) in [
+            (true, false, starts.into()),
+            (false, true, "how the command reads is not observed".into()),
+            (true, true, format!("{starts}, and how it reads is not observed")),
+        ] {
+            let mut state = State::new(
+                &[0],
+                Some(Purpose { holds, delivers: false, streams: false, net: false, observes, excerpts: None }),
+            );
+            let warning = Action::Warn(format!("no gate (EBUSY): {effect} [SFIO-N001]"));
+            assert_eq!(state.handle(now, Fact::NoFilter("EBUSY".into())), [warning, Action::DoWithoutFilter]);
+            assert!(state.is_held());
+            assert_eq!(state.handle(now, Fact::InputsThere), [Action::LetIn]);
+            assert!(state.handle(now, Fact::InputsThere).is_empty() && !state.is_held());
+        }
+    }
+
+    #[test]
+    fn when_to_look() {
+        let ms = Duration::from_millis;
+        let mut state = State::new(&[0], None);
+        assert_eq!(state.due(ms(5)), None);
+        state.handle(ms(4), fact("exit:0"));
+        assert_eq!(state.due(ms(5)), Some(ms(4)));
+        state.handle(ms(5), Fact::CancelRequested);
+        assert_eq!(state.due(ms(5)), Some(ms(15)));
+    }
+}

@@ -1,0 +1,5 @@
+//! What the driver starts on a host beside the jobs themselves.
+
+pub mod read;
+pub mod run;
+pub mod serve;

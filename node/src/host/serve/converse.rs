@@ -1,0 +1,209 @@
+//! `serve --converse`: the driver has nothing of this machine but this process, such as in a container: its requests are on
+//! the standard input, the answers on the standard output.
+
+mod commands;
+mod lines;
+mod orders;
+mod request;
+
+use std::ffi::OsStr;
+use std::io::{self, Stdin, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::signalfd::SignalFd;
+use serde::Serialize;
+
+use self::commands::{refuse, Commands};
+use self::lines::{Lines, TooLong, LONGEST};
+use self::orders::{cancel_job, limit_job, make_job, may_run};
+use self::request::Request;
+use super::directory;
+use super::inherited::Inherited;
+use super::jobs::Jobs;
+use super::output::LAST_WORDS;
+use super::periodic::{Periodic, ALIVE, ALIVE_LINE};
+use crate::protocol::json::{self, ByteString};
+use crate::sys::exit::CANNOT_SET_UP;
+use crate::sys::pipe;
+
+/// So many bytes of the input are taken at once.
+const AT_ONCE: usize = 1 << 16;
+/// So many lines that are not understood are told of: nobody need read the standard error.
+const COMPLAINTS: usize = 20;
+/// The most characters of each.
+const LENGTH: usize = 300;
+
+/// The answer to a request for a job.
+#[derive(Serialize)]
+struct Answer<'a> {
+    job: ByteString<&'a OsStr>,
+    event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+pub struct Conversation {
+    run: PathBuf,
+    /// Others may read the events of the jobs.
+    readable: bool,
+    stdin: Stdin,
+    lines: Lines,
+    commands: Commands,
+    alive: Periodic,
+    /// How long the driver may say nothing, and when he has said something.
+    patience: Duration,
+    heard: Instant,
+    complaints: usize,
+}
+
+/// What there is to do.
+struct News {
+    input: bool,
+    terminated: bool,
+}
+
+impl Conversation {
+    /// # Arguments
+    /// * `readable` - others may read the events of the jobs
+    /// * `patience` - how long the driver may say nothing
+    pub fn new(run: &Path, readable: bool, patience: Duration, inherited: Inherited) -> io::Result<Self> {
+        let now = Instant::now();
+        // Several are lost before one side believes that the other is gone.
+        let period = ALIVE.min(patience / 4);
+        let alive = Periodic::new(period, now + period);
+        let (run, stdin, lines, commands) = (run.to_owned(), io::stdin(), Lines::default(), Commands::new(inherited)?);
+        Ok(Self { run, readable, stdin, lines, commands, alive, patience, heard: now, complaints: 0 })
+    }
+
+    /// Serves until the input has ended, or has brought nothing for too long, or nobody reads what is printed; then ends
+    /// the jobs and removes the run directory.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn serve(mut self, mut jobs: Jobs, signals: &SignalFd) -> io::Result<()> {
+        while jobs.output.is_heard() {
+            let news = self.wait(&mut jobs, signals);
+            if news.terminated || (news.input && !self.listen(&mut jobs)) || self.is_forsaken() {
+                break;
+            }
+            self.turn(&mut jobs);
+        }
+        jobs.end(|_| false);
+        jobs.output.flush(LAST_WORDS);
+        directory::remove(&self.run)
+    }
+
+    /// Whether the driver has said nothing for too long. What has come while this process was stopped counts.
+    fn is_forsaken(&self) -> bool {
+        self.heard.elapsed() >= self.patience && pipe::state(&self.stdin, PollFlags::POLLIN).is_empty()
+    }
+
+    fn wait(&self, jobs: &mut Jobs, signals: &SignalFd) -> News {
+        let waits = jobs.output.is_full();
+        let writable = if waits { PollFlags::POLLOUT } else { PollFlags::empty() };
+        let mut descriptors = vec![
+            PollFd::new(jobs.output.as_fd(), writable),
+            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.stdin.as_fd(), PollFlags::POLLIN),
+        ];
+        if !waits {
+            // What cannot be printed now waits in its files, and in pipes; requests do not.
+            let news = std::iter::once(jobs.notices()).chain(self.commands.news());
+            descriptors.extend(news.map(|news| PollFd::new(news, PollFlags::POLLIN)));
+        }
+        let _ = poll(&mut descriptors, self.timeout(jobs.tick().filter(|_| !waits), waits));
+        let state = |number: usize| descriptors[number].revents().unwrap_or(PollFlags::empty());
+        let [output, signal, input] = [0, 1, 2].map(state);
+        jobs.output.look(output);
+        News { input: !input.is_empty(), terminated: !signal.is_empty() }
+    }
+
+    fn timeout(&self, tick: Option<Duration>, waits: bool) -> PollTimeout {
+        let now = Instant::now();
+        let silence = self.heard + self.patience;
+        let due = if waits { silence } else { silence.min(self.alive.due) };
+        let left = due.saturating_duration_since(now);
+        // Not a moment too early, which would be a turn for nothing.
+        let left = tick.map_or(left, |tick| left.min(tick)) + Duration::from_millis(1);
+        PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO)
+    }
+
+    /// Takes what has come; false: the driver is gone.
+    fn listen(&mut self, jobs: &mut Jobs) -> bool {
+        let mut buffer = vec![0; AT_ONCE];
+        match nix::unistd::read(&self.stdin, &mut buffer) {
+            Ok(count @ 1..) => {
+                self.heard = Instant::now();
+                for line in self.lines.take(&buffer[..count]) {
+                    self.answer(line, jobs);
+                }
+                true
+            }
+            Err(Errno::EINTR | Errno::EAGAIN) => true,
+            _ => false,
+        }
+    }
+
+    fn answer(&mut self, line: Result<Vec<u8>, TooLong>, jobs: &mut Jobs) {
+        let done = match &line {
+            Err(TooLong) => Err(format!("more than {LONGEST} bytes")),
+            Ok(line) => Request::parse(line).and_then(|request| self.act(request, jobs)),
+        };
+        if let Err(message) = done {
+            self.complain(&message);
+        }
+    }
+
+    fn act(&mut self, request: Request, jobs: &mut Jobs) -> Result<(), String> {
+        let directory = self.run.join("jobs");
+        match request {
+            Request::Alive => {}
+            Request::Cancel(id) => {
+                if !cancel_job(&directory, &id)? {
+                    jobs.terminate(&id);
+                }
+            }
+            Request::Limit { id, spec } => limit_job(&directory, &id, spec)?,
+            Request::Run { id, command } => match may_run(&directory, &id) {
+                Ok(()) => self.commands.start(id, &command, &mut jobs.output),
+                Err(why) => refuse(&id, &why, CANNOT_SET_UP, &mut jobs.output),
+            },
+            Request::Job { id, spec } => {
+                let made = make_job(&directory, &id, spec, self.readable);
+                jobs.output.print(&answer(&id, made.err()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what was not understood. What is written there is nobody's answer: it is not told for ever, and need not be heard.
+    fn complain(&mut self, message: &str) {
+        self.complaints += 1;
+        if self.complaints <= COMPLAINTS {
+            let told: String = message.chars().filter(|letter| !letter.is_control()).take(LENGTH).collect();
+            let _ = writeln!(io::stderr(), "sfio-node: a line of the input: {told}");
+        }
+    }
+
+    fn turn(&mut self, jobs: &mut Jobs) {
+        if jobs.output.is_full() {
+            jobs.output.flush(Duration::ZERO);
+            return;
+        }
+        if self.alive.take(Instant::now()) {
+            jobs.output.print(ALIVE_LINE);
+        }
+        jobs.take_notices();
+        self.commands.tell(&mut jobs.output);
+    }
+}
+
+/// The line that says whether a job was made.
+fn answer(id: &OsStr, refused: Option<String>) -> String {
+    let event = if refused.is_some() { "refused" } else { "ready" };
+    json::write(&Answer { job: ByteString(id), event, message: refused }) + "\n"
+}

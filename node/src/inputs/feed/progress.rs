@@ -1,0 +1,83 @@
+//! How far a stream is, told while it goes on.
+
+use std::time::{Duration, Instant};
+
+use crate::protocol::event::WaitsFor;
+
+/// It is told no sooner after it was told before.
+const BETWEEN: Duration = Duration::from_secs(1);
+
+/// It stands when nothing was fed for so long.
+const STANDS: Duration = Duration::from_millis(800);
+/// That it moves again, and for whom it waits, is told no sooner.
+const SOON: Duration = Duration::from_millis(250);
+
+/// How far a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    pub bytes: u64,
+    pub stalled: bool,
+    pub waits: Option<WaitsFor>,
+}
+
+/// What was told last.
+#[derive(Debug)]
+pub struct Progress {
+    time: Instant,
+    told: State,
+    /// Since when there are so many bytes.
+    since: (u64, Instant),
+}
+
+impl Progress {
+    pub fn new(now: Instant) -> Self {
+        Self { time: now, told: State { bytes: 0, stalled: false, waits: None }, since: (0, now) }
+    }
+
+    /// What is to be told, if it is time for it, and another thing than before.
+    pub fn tell(&mut self, now: Instant, bytes: u64, waits: Option<WaitsFor>) -> Option<State> {
+        if bytes != self.since.0 {
+            self.since = (bytes, now);
+        }
+        let stalled = now.saturating_duration_since(self.since.1) >= STANDS;
+        let between = if stalled || self.told.stalled { SOON } else { BETWEEN };
+        let moves = bytes != self.told.bytes;
+        if now.saturating_duration_since(self.time) < between || !(moves || stalled) {
+            return None;
+        }
+        let state = State { bytes, stalled, waits };
+        if state == self.told {
+            return None;
+        }
+        (self.time, self.told) = (now, state);
+        Some(state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn told_once_a_second_while_it_moves_and_at_once_when_it_stands() {
+        let start = Instant::now();
+        let mut progress = Progress::new(start);
+        let mut tell =
+            |milliseconds, bytes, waits| progress.tell(start + Duration::from_millis(milliseconds), bytes, Some(waits));
+        let said = |bytes, stalled, waits| Some(State { bytes, stalled, waits: Some(waits) });
+        assert_eq!(tell(100, 1, WaitsFor::Reader), None);
+        assert_eq!(tell(900, 5, WaitsFor::Reader), None);
+        assert_eq!(tell(1000, 6, WaitsFor::Reader), said(6, false, WaitsFor::Reader));
+        assert_eq!(tell(1700, 7, WaitsFor::Reader), None);
+        assert_eq!(tell(2000, 7, WaitsFor::Producer), said(7, false, WaitsFor::Producer));
+        assert_eq!(tell(2400, 7, WaitsFor::Producer), None);
+        assert_eq!(tell(2500, 7, WaitsFor::Producer), said(7, true, WaitsFor::Producer));
+        assert_eq!(tell(2600, 7, WaitsFor::Reader), None);
+        assert_eq!(tell(2800, 7, WaitsFor::Reader), said(7, true, WaitsFor::Reader));
+        assert_eq!(tell(9000, 7, WaitsFor::Reader), None);
+        assert_eq!(tell(9100, 8, WaitsFor::Reader), said(8, false, WaitsFor::Reader));
+        assert_eq!(tell(9300, 9, WaitsFor::Reader), None);
+        assert_eq!(tell(9900, 9, WaitsFor::Reader), None);
+        assert_eq!(tell(10_100, 9, WaitsFor::Reader), said(9, true, WaitsFor::Reader));
+    }
+}

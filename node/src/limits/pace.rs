@@ -1,0 +1,227 @@
+//! How far what is moved is ahead of its rate.
+//!
+//! Bytes are moved first, and their time is waited for afterwards, so that no piece has to be of a certain size. What was
+//! late because somebody else had the processor, or the device, is made up for, as in TMIO (Tarraf et al., CLUSTER 2024).
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+/// So much of a lag is made up for, in seconds.
+const LAG: f64 = 1.0;
+/// So much is moved at once as it is in this time, within bounds.
+const AT_ONCE: Duration = Duration::from_millis(8);
+const BOUNDS: [u64; 2] = [64 << 10, 1 << 20];
+
+/// What a stream moves at once, so that who gets it sees it flow.
+pub fn at_once(rate: NonZeroU64) -> u64 {
+    let [least, most] = BOUNDS;
+    bytes_in(rate, AT_ONCE).clamp(least, most)
+}
+
+/// So many bytes are moved at a rate in a time.
+pub fn bytes_in(rate: NonZeroU64, time: Duration) -> u64 {
+    u64::try_from(u128::from(rate.get()) * time.as_micros() / 1_000_000).unwrap_or(u64::MAX)
+}
+
+/// Times are durations since any fixed moment.
+#[derive(Debug)]
+pub struct Pace {
+    /// Bytes per second.
+    rate: f64,
+    mark: Duration,
+    /// Seconds for which nothing more is to be moved; below 0: a lag.
+    debt: f64,
+    /// The most of a lag that is made up for, in seconds.
+    lag: f64,
+}
+
+impl Pace {
+    /// # Arguments
+    /// * `rate` - bytes per second
+    pub fn new(rate: NonZeroU64, now: Duration) -> Self {
+        Self { rate: rate.get() as f64, mark: now, debt: 0.0, lag: LAG }
+    }
+
+    /// Makes up for no more than so much of a lag.
+    pub fn with_lag(self, lag: Duration) -> Self {
+        Self { lag: lag.as_secs_f64(), ..self }
+    }
+
+    /// Goes on at another rate. The bytes that were moved before their time stay it, and so do those that are late, as far as
+    /// they are made up for at all: their time is that of the new rate.
+    pub fn change(&mut self, rate: NonZeroU64, now: Duration) {
+        self.moved(0, now);
+        let rate = rate.get() as f64;
+        self.debt *= self.rate / rate;
+        self.rate = rate;
+    }
+
+    /// Takes the bytes that were moved since the last call, and returns for how long nothing more is to be moved.
+    pub fn moved(&mut self, bytes: u64, now: Duration) -> Duration {
+        self.debt -= now.saturating_sub(self.mark).as_secs_f64();
+        self.mark = now;
+        self.debt = self.debt.max(-self.lag) + bytes as f64 / self.rate;
+        Duration::try_from_secs_f64(self.debt.max(0.0)).unwrap_or(Duration::MAX)
+    }
+
+    /// There was nothing to move until now: nothing of the lag is made up for.
+    pub fn idle(&mut self, now: Duration) {
+        self.moved(0, now);
+        self.debt = self.debt.max(0.0);
+    }
+
+    /// Waits for no more than the time of so many bytes.
+    pub fn owe_at_most(&mut self, bytes: u64) {
+        self.debt = self.debt.min(bytes as f64 / self.rate);
+    }
+
+    /// The bytes that are moved before their time.
+    pub fn ahead(&self) -> u64 {
+        (self.debt.max(0.0) * self.rate) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::test_random::Random;
+
+    const RATE: u64 = 10_000_000;
+
+    fn rate(bytes: u64) -> NonZeroU64 {
+        bytes.try_into().unwrap()
+    }
+
+    fn ms(number: u64) -> Duration {
+        Duration::from_millis(number)
+    }
+
+    /// The bytes moved until `end`, by one who moves `piece` whenever he may, and cannot while `stalls` says so, looked at each millisecond.
+    fn moved(piece: u64, end: u64, stalls: impl Fn(u64) -> bool) -> u64 {
+        let (mut pace, mut until, mut total) = (Pace::new(rate(RATE), ms(0)), ms(0), 0);
+        for now in 0..end {
+            let may = ms(now) >= until && !stalls(now);
+            let bytes = if may { piece } else { 0 };
+            let pause = pace.moved(bytes, ms(now));
+            if may {
+                until = ms(now) + pause;
+            }
+            total += bytes;
+        }
+        total
+    }
+
+    #[test]
+    fn the_mean_is_the_rate() {
+        for piece in [10_000, 65_536, 1_000_000, 30_000_000] {
+            let total = moved(piece, 30_000, |_| false) as f64;
+            let expected = RATE as f64 * 30.0;
+            assert!((expected..expected + piece as f64 + 30_000.0).contains(&total), "{total} in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn a_stall_is_made_up_for_but_no_more_than_a_second_of_it() {
+        let total = moved(50_000, 20_000, |now| now % 1000 < 200) as f64 / 2e8;
+        assert!((0.99..1.01).contains(&total), "{total}");
+        let mut pace = Pace::new(rate(RATE), ms(0));
+        let pause = pace.moved(2 * RATE, ms(10_000));
+        assert!((ms(999)..ms(1001)).contains(&pause), "{pause:?}");
+    }
+
+    #[test]
+    fn how_much_at_once() {
+        for (bytes, moved) in [(1, 64 << 10), (50_000_000, 400_000), (u64::MAX, 1 << 20)] {
+            assert_eq!(at_once(rate(bytes)), moved, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn of_a_lag_no_more_is_made_up_for_than_is_wanted() {
+        let mut pace = Pace::new(rate(RATE), ms(0)).with_lag(ms(50));
+        assert_eq!(pace.moved(RATE, ms(5_000)), ms(950));
+    }
+
+    #[test]
+    fn where_there_was_nothing_to_move_nothing_is_made_up_for() {
+        let mut pace = Pace::new(rate(RATE), ms(0));
+        pace.idle(ms(5_000));
+        assert_eq!(pace.moved(RATE, ms(5_000)), ms(1000));
+        assert_eq!(pace.ahead(), RATE);
+        pace.idle(ms(5_400));
+        // What was moved too early is not forgotten.
+        assert_eq!(pace.moved(0, ms(5_600)), ms(400));
+    }
+
+    #[test]
+    fn no_more_is_waited_for_than_is_owed() {
+        let mut pace = Pace::new(rate(RATE), ms(0));
+        pace.moved(2 * RATE, ms(0));
+        pace.owe_at_most(RATE / 2);
+        assert_eq!(pace.moved(0, ms(0)), ms(500));
+        pace.owe_at_most(RATE);
+        assert_eq!(pace.moved(0, ms(0)), ms(500));
+        // Who is late stays it.
+        pace.moved(0, ms(900));
+        pace.owe_at_most(0);
+        assert_eq!(pace.moved(RATE, ms(900)), ms(600));
+    }
+
+    #[test]
+    fn what_is_ahead_or_late_stays_it_at_another_rate() {
+        let mut pace = Pace::new(rate(RATE), ms(0));
+        assert_eq!(pace.moved(RATE, ms(0)), ms(1000));
+        pace.change(rate(2 * RATE), ms(500));
+        assert_eq!((pace.moved(0, ms(500)), pace.ahead()), (ms(250), RATE / 2));
+        pace.change(rate(RATE / 2), ms(500));
+        assert_eq!(pace.moved(0, ms(500)), ms(1000));
+        // A lag of 0.2 s is 2 MB.
+        let mut pace = Pace::new(rate(RATE), ms(0));
+        pace.change(rate(100 * RATE), ms(200));
+        assert_eq!(pace.moved(RATE / 5 + RATE, ms(200)), ms(10));
+        // At a low rate it is a second at most.
+        let mut pace = Pace::new(rate(RATE), ms(0));
+        pace.change(rate(RATE / 100), ms(900));
+        assert_eq!(pace.moved(RATE / 50, ms(900)), ms(1000));
+        let mut pace = Pace::new(rate(u64::MAX), ms(0));
+        pace.moved(u64::MAX, ms(0));
+        pace.change(rate(1), ms(1));
+        assert_eq!(pace.moved(u64::MAX, ms(1)), Duration::MAX);
+    }
+
+    /// Whoever moves pieces whenever he may, at rates that change at random moments by any factor: in no time has he moved more than
+    /// the rates allow, a second of the rate with which it began, and a piece; and he is late by no more than a moment for
+    /// each change.
+    #[test]
+    fn changes_grant_no_burst_and_lose_nothing() {
+        for seed in 0..200 {
+            let mut random = Random::new(seed);
+            let (mut now_rate, stalls) = (1e6, seed % 2 == 1);
+            let (mut pace, mut until) = (Pace::new(rate(now_rate as u64), ms(0)), ms(0));
+            // Bytes that were moved, but for those that the rates allow; the most that they may be; how late he may be.
+            let (mut excess, mut most, mut late, mut largest) = (0.0, f64::MAX, 0.0, 0.0_f64);
+            let mut stalled = 0;
+            for now in 0..20_000 {
+                if random.below(500) == 0 {
+                    late += now_rate * 2e-3;
+                    now_rate = 10_f64.powf(3.0 + random.below(6_000) as f64 / 1e3).floor();
+                    pace.change(rate(now_rate as u64), ms(now));
+                    until = ms(now) + pace.moved(0, ms(now));
+                }
+                most = f64::min(most, excess + now_rate * LAG);
+                if stalls && random.below(2_000) == 0 {
+                    stalled = now + random.below(5_000);
+                }
+                if ms(now) >= until && now >= stalled {
+                    let piece = (now_rate * 2e-3) as u64 + random.below(1 << 20);
+                    largest = largest.max(piece as f64);
+                    until = ms(now) + pace.moved(piece, ms(now));
+                    excess += piece as f64;
+                }
+                assert!(excess <= most + largest + 1.0, "{seed}: {excess} of {most} after {now} ms");
+                assert!(stalls || excess >= -late - now_rate * 2e-3 - 1.0, "{seed}: {excess} after {now} ms");
+                excess -= now_rate * 1e-3;
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Whether a file was written since it was committed.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::sys::file_id::{file_id_of, FileId};
+
+/// What a file was when it was committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    file: FileId,
+    size: u64,
+    modified: (i64, i64),
+    /// It had other names, by which it may be written unseen.
+    linked: bool,
+}
+
+/// What has become of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Same,
+    Written,
+    Removed,
+}
+
+impl Stamp {
+    pub fn of(file: &Metadata) -> Self {
+        let modified = (file.mtime(), file.mtime_nsec());
+        Self { file: file_id_of(file), size: file.size(), modified, linked: file.nlink() > 1 }
+    }
+
+    /// What the file `path` is now. `writable`: somebody may have written it meanwhile, as a file that has other names. When nobody may have, another time
+    /// of modification is no sign of it: `cp -p` and the like set it after they have closed the file.
+    pub fn fate(&self, path: &Path, writable: bool) -> Fate {
+        let Ok(file) = fs::metadata(path) else { return Fate::Removed };
+        let now = Self::of(&file);
+        let same_file = (now.file, now.size) == (self.file, self.size);
+        let writable = writable || self.linked || now.linked || path.is_symlink();
+        if same_file && (now.modified == self.modified || !writable) {
+            Fate::Same
+        } else {
+            Fate::Written
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::Write;
+    use std::time::SystemTime;
+
+    fn touch(path: &Path) {
+        let later = SystemTime::now() + std::time::Duration::from_secs(9);
+        File::options().write(true).open(path).unwrap().set_modified(later).unwrap();
+    }
+
+    #[test]
+    fn fates() {
+        type Act = fn(&Path);
+        let table: [(&str, Act, Fate, Fate); 7] = [
+            ("nothing", |_| (), Fate::Same, Fate::Same),
+            ("time", touch, Fate::Same, Fate::Written),
+            (
+                "append",
+                |path| File::options().append(true).open(path).unwrap().write_all(b"x").unwrap(),
+                Fate::Written,
+                Fate::Written,
+            ),
+            ("remove", |path| fs::remove_file(path).unwrap(), Fate::Removed, Fate::Removed),
+            (
+                "replace",
+                |path| {
+                    fs::write(path.with_extension("new"), "old").unwrap();
+                    fs::rename(path.with_extension("new"), path).unwrap();
+                },
+                Fate::Written,
+                Fate::Written,
+            ),
+            (
+                "time, behind a link",
+                |path| {
+                    fs::rename(path, path.with_extension("real")).unwrap();
+                    std::os::unix::fs::symlink(path.with_extension("real"), path).unwrap();
+                    touch(path);
+                },
+                Fate::Written,
+                Fate::Written,
+            ),
+            ("link", |path| fs::hard_link(path, path.with_extension("link")).unwrap(), Fate::Same, Fate::Same),
+        ];
+        for (name, act, closed, writable) in table {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("a");
+            fs::write(&path, "old").unwrap();
+            let stamp = Stamp::of(&fs::metadata(&path).unwrap());
+            act(&path);
+            assert_eq!((stamp.fate(&path, false), stamp.fate(&path, true)), (closed, writable), "{name}");
+        }
+    }
+}

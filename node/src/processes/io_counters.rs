@@ -1,0 +1,181 @@
+//! How many bytes the processes of a job have moved so far, by the counters of the kernel.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::sys::statfs::statfs;
+
+use crate::processes::snapshot::ProcessId;
+use crate::processes::tree::Process;
+use crate::protocol::job::Direction;
+
+/// Where the kernel accounts what goes to storage, statfs(2): ext4 (and ext2 and ext3), XFS, Btrfs, F2FS, NFS. With musl, nix has no names for
+/// some. Elsewhere the bytes of system calls are counted, also those of pipes.
+const ACCOUNTED: [i128; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x6969];
+
+/// A file is kept open for so many processes: to open it costs more than to read it.
+const KEPT: usize = 32;
+
+/// Who is about to end, is dead, or begins another program, may not be looked into by other users than root. Who may not be
+/// for so long is a program of somebody else.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Bytes read, and written.
+type Bytes = [u64; 2];
+
+/// The sum over a tree, which never becomes less.
+#[derive(Debug)]
+pub struct Moved {
+    names: [&'static str; 2],
+    direction: Direction,
+    kept: HashMap<ProcessId, File>,
+    /// What each of those that live had moved when it was looked into last.
+    last: HashMap<ProcessId, Bytes>,
+    /// Since when some may not be.
+    refused: HashMap<ProcessId, Instant>,
+    /// Of those that live, and those that they have waited for.
+    living: Bytes,
+    /// Of those that nobody of the tree has waited for.
+    gone: Bytes,
+}
+
+impl Moved {
+    /// # Arguments
+    /// * `path` - on the storage
+    pub fn new(direction: Direction, path: &Path) -> Self {
+        let kind = statfs(path).map(|found| i128::from(found.filesystem_type().0) & 0xFFFF_FFFF);
+        let is_accounted = kind.is_ok_and(|kind| ACCOUNTED.contains(&kind));
+        let names = if is_accounted { ["read_bytes: ", "write_bytes: "] } else { ["rchar: ", "wchar: "] };
+        let (kept, last, refused) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { names, direction, kept, last, refused, living: [0; 2], gone: [0; 2] }
+    }
+
+    /// The bytes that count, of `processes`, of which each comes after its parent; None: one of them has ended just now.
+    ///
+    /// # Errors
+    /// When one of them may not be looked into, and did not just end, or begin another program.
+    pub fn look(&mut self, processes: &[Process]) -> io::Result<Option<u64>> {
+        if self.last.len() + self.refused.len() > processes.len() {
+            let lives = |id: &ProcessId| processes.iter().any(|process| process.id == *id);
+            self.kept.retain(|id, _| lives(id));
+            self.last.retain(|id, _| lives(id));
+            self.refused.retain(|id, _| lives(id));
+        }
+        let mut living = [0; 2];
+        for process in processes {
+            // What it has moved is in that of its parent, when that has waited for it: that was looked at before.
+            let Some(bytes) = self.of(process)? else { return Ok(None) };
+            living = [living[0] + bytes[0], living[1] + bytes[1]];
+        }
+        for (index, bytes) in living.into_iter().enumerate() {
+            self.gone[index] += self.living[index].saturating_sub(bytes);
+        }
+        self.living = living;
+        let [read, written] = [0, 1].map(|index| self.living[index] + self.gone[index]);
+        Ok(Some(match self.direction {
+            Direction::Read => read,
+            Direction::Write => written,
+            Direction::Both => read.max(written),
+        }))
+    }
+
+    /// None: it has ended.
+    fn of(&mut self, process: &Process) -> io::Result<Option<Bytes>> {
+        match self.counters(process) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let since = *self.refused.entry(process.id).or_insert_with(Instant::now);
+                if process.vitals.exiting || since.elapsed() < PATIENCE {
+                    // The rest is in that of its parent, when that has waited for it.
+                    Ok(Some(self.last.get(&process.id).copied().unwrap_or_default()))
+                } else {
+                    Err(error)
+                }
+            }
+            found => {
+                self.refused.remove(&process.id);
+                if let Ok(Some(bytes)) = found {
+                    self.last.insert(process.id, bytes);
+                }
+                found
+            }
+        }
+    }
+
+    fn counters(&mut self, process: &Process) -> io::Result<Option<Bytes>> {
+        if let Some(file) = self.kept.get(&process.id) {
+            return self.read(file);
+        }
+        let file = match File::open(format!("/proc/{}/io", process.id.pid)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let bytes = self.read(&file);
+        if self.kept.len() < KEPT {
+            self.kept.insert(process.id, file);
+        }
+        bytes
+    }
+
+    fn read(&self, file: &File) -> io::Result<Option<Bytes>> {
+        let mut buffer = [0; 512];
+        match file.read_at(&mut buffer, 0) {
+            Ok(length) => Ok(parse(&buffer[..length], self.names)),
+            Err(error) if error.raw_os_error() == Some(nix::libc::ESRCH) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn parse(text: &[u8], names: [&str; 2]) -> Option<Bytes> {
+    let text = std::str::from_utf8(text).ok()?;
+    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.parse().ok());
+    Some([value(names[0])?, value(names[1])?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processes::tree::descendants;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn counters() {
+        let text = b"rchar: 7\nwchar: 8\nsyscr: 1\nsyscw: 1\nread_bytes: 5\nwrite_bytes: 6\ncancelled_write_bytes: 9\n";
+        assert_eq!(parse(text, ["rchar: ", "wchar: "]), Some([7, 8]));
+        assert_eq!(parse(text, ["read_bytes: ", "write_bytes: "]), Some([5, 6]));
+        assert_eq!(parse(b"", ["rchar: ", "wchar: "]), None);
+    }
+
+    /// Also what was moved by those that have ended.
+    #[test]
+    fn a_tree() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = "dd if=/dev/zero of=a bs=1000000 count=3 2>/dev/null; read x; dd if=/dev/zero of=a bs=1000000 count=2 2>/dev/null; read x";
+        let mut command = Command::new("sh");
+        let mut child = command.args(["-c", script]).current_dir(&directory).stdin(Stdio::piped()).spawn().unwrap();
+        let mut moved = Moved::new(Direction::Write, Path::new("/proc"));
+        let (shell, mut stdin) = (child.id() as i32, child.stdin.take().unwrap());
+        let of_child = |process: &Process| process.id.pid == shell || process.parent == shell;
+        let mut look = || {
+            let tree: Vec<Process> = descendants().into_iter().filter(of_child).collect();
+            moved.look(&tree).unwrap()
+        };
+        let mut wait = |bytes: u64| {
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+            while !look().is_some_and(|found| (bytes..bytes + 1000).contains(&found)) {
+                assert!(std::time::Instant::now() < deadline, "{bytes}");
+            }
+        };
+        wait(3_000_000);
+        stdin.write_all(b"\n").unwrap();
+        wait(5_000_000);
+        stdin.write_all(b"\n").unwrap();
+        child.wait().unwrap();
+        assert_eq!(moved.look(&[]).unwrap().map(|bytes| bytes / 1_000_000), Some(5));
+    }
+}

@@ -1,0 +1,415 @@
+//! The processes of a job, from `/proc`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+
+use crate::processes::snapshot::{ProcessId, ProcessState};
+
+const PF_EXITING: u64 = 0x4;
+
+/// USER_HZ of proc(5), the same on all architectures that this is built for.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// One process as `/proc/PID/stat` shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Process {
+    pub id: ProcessId,
+    pub parent: i32,
+    pub group: i32,
+    pub vitals: ProcessState,
+    /// The time that it has had processors, and those that it has waited for.
+    pub cpu: Duration,
+    /// Dead, and only waited for by its parent.
+    pub zombie: bool,
+    /// Waits as one waits for a device, its first thread at least.
+    waiting: bool,
+    /// Waits, and not for a device, its first thread at least.
+    asleep: bool,
+    threads: u64,
+}
+
+/// Reads one process; None when it is gone.
+pub fn read(pid: i32) -> Option<Process> {
+    read_stat(pid, &File::open(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Whether a process is surely not there any more, or another one has its number now.
+pub fn is_gone(id: ProcessId) -> bool {
+    match File::open(format!("/proc/{}/stat", id.pid)) {
+        Ok(file) => read_stat(id.pid, &file).is_none_or(|process| process.id != id),
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    }
+}
+
+/// Reads the `stat` of a process, or of a thread.
+fn read_stat(pid: i32, file: &File) -> Option<Process> {
+    let mut buffer = [0_u8; 1024];
+    let length = file.read_at(&mut buffer, 0).ok()?;
+    parse(pid, &buffer[..length])
+}
+
+/// The value of a line in a file of a process, or of a thread; `name`: how the line begins.
+pub fn value(process: impl Display, file: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{process}/{file}")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())
+}
+
+/// Reads the threads of a process, each with its own number.
+fn threads(pid: i32) -> impl Iterator<Item = Process> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let thread = entry.file_name().to_str()?.parse().ok()?;
+        read_stat(thread, &File::open(entry.path().join("stat")).ok()?)
+    })
+}
+
+/// Reads a `stat` line, proc(5). The name in parentheses may hold anything.
+fn parse(pid: i32, line: &[u8]) -> Option<Process> {
+    let after_name = line.iter().rposition(|byte| *byte == b')')? + 2;
+    let text = std::str::from_utf8(line.get(after_name..)?).ok()?;
+    let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+    // proc(5) counts from 1, and the state is its third field.
+    let field = |number: usize| fields.get(number - 3).copied();
+    let number = |at: usize| field(at).and_then(|value| value.parse::<u64>().ok());
+    let state = field(3)?;
+    let zombie = matches!(state, "Z" | "X" | "x");
+    let threads = number(20)?;
+    let ticks: u64 = (14..=17).filter_map(number).sum();
+    Some(Process {
+        id: ProcessId { pid, start: number(22)? },
+        parent: field(4)?.parse().ok()?,
+        cpu: Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND),
+        group: field(5)?.parse().ok()?,
+        zombie,
+        // Uninterruptible; I is the same without being counted in the load average, as clients of Lustre wait.
+        waiting: matches!(state, "D" | "I"),
+        // A stopped one may be anywhere.
+        asleep: !matches!(state, "R" | "D" | "T" | "t"),
+        threads,
+        vitals: ProcessState {
+            exiting: zombie || number(9)? & PF_EXITING != 0,
+            resting: state == "S" && threads == 1,
+            standing: matches!(state, "T" | "t"),
+            runnable: state == "R",
+            turns: None,
+            status: field(52).and_then(|value| value.parse().ok()).unwrap_or(0),
+            reaped_faults: number(11)?,
+        },
+    })
+}
+
+/// All descendants of this process.
+///
+/// Follows `/proc/PID/task/TID/children` where the kernel has it, otherwise reads every process of the machine.
+pub fn descendants() -> Vec<Process> {
+    let own = Pid::this().as_raw();
+    if Path::new("/proc/thread-self/children").exists() {
+        return follow(children_of_threads(own), |pid| Some((read(pid)?, children_of_threads(pid))));
+    }
+    let all: HashMap<i32, Process> = everybody().filter_map(|pid| Some((pid, read(pid)?))).collect();
+    let children =
+        |parent: i32| all.values().filter(|child| child.parent == parent).map(|child| child.id.pid).collect();
+    follow(children(own), |pid| Some((*all.get(&pid)?, children(pid))))
+}
+
+/// Some processes, and all that descend from them. `look` gives a process and its children; None when it is gone.
+fn follow(mut next: Vec<i32>, mut look: impl FnMut(i32) -> Option<(Process, Vec<i32>)>) -> Vec<Process> {
+    let mut found: Vec<Process> = Vec::new();
+    while let Some(pid) = next.pop() {
+        if found.iter().any(|process| process.id.pid == pid) {
+            continue;
+        }
+        if let Some((process, children)) = look(pid) {
+            found.push(process);
+            next.extend(children);
+        }
+    }
+    found
+}
+
+/// The descendants of this process, to be looked at again and again: to open a file of `/proc` costs more than to read it.
+#[derive(Debug)]
+pub struct Descendants {
+    /// The children of the thread that has them all. None: the kernel does not tell.
+    own: Option<File>,
+    kept: HashMap<i32, Kept>,
+}
+
+/// Files of a process that stay those of this process, whoever has its number later.
+#[derive(Debug)]
+struct Kept {
+    stat: File,
+    /// The children of its first thread.
+    children: File,
+    /// Where in the kernel it sleeps.
+    channel: Option<File>,
+    /// How long it has run, and waited for a processor.
+    turns: Option<File>,
+}
+
+/// Where a frozen process sleeps, in freezers of both versions, proc(5).
+const FREEZERS: [&str; 3] = ["get_signal", "do_freezer_trap", "__refrigerator"];
+
+/// The wait channel of one that runs, waits for a processor, or may not be looked at, proc(5).
+const NOWHERE: &str = "0";
+
+/// Of so many processes files are kept.
+const KEPT: usize = 32;
+
+impl Descendants {
+    /// To be called in the thread that starts processes: the first one, which gets the orphans of the tree, too.
+    pub fn new() -> Self {
+        Self { own: File::open("/proc/thread-self/children").ok(), kept: HashMap::new() }
+    }
+
+    /// All of them, as they are now.
+    pub fn look(&mut self) -> Vec<Process> {
+        let Some(first) = self.own.as_ref().map(children) else { return descendants() };
+        let found = follow(first, |pid| {
+            let process = self.read(pid)?;
+            let kept = self.kept.get(&pid).filter(|_| process.threads <= 1);
+            Some((process, kept.map_or_else(|| children_of_threads(pid), |kept| children(&kept.children))))
+        });
+        if self.kept.len() > found.len() {
+            self.kept.retain(|pid, _| found.iter().any(|process| process.id.pid == *pid));
+        }
+        found
+    }
+
+    /// One process, as it is now; None when it is gone.
+    pub fn read(&mut self, pid: i32) -> Option<Process> {
+        if let Some(process) = self.kept.get(&pid).and_then(|kept| read_stat(pid, &kept.stat)) {
+            return Some(process);
+        }
+        self.kept.remove(&pid);
+        if self.kept.len() >= KEPT {
+            return read(pid);
+        }
+        let stat = File::open(format!("/proc/{pid}/stat")).ok()?;
+        let process = read_stat(pid, &stat)?;
+        if let Ok(children) = File::open(format!("/proc/{pid}/task/{pid}/children")) {
+            let open = |name: &str| File::open(format!("/proc/{pid}/{name}")).ok();
+            self.kept.insert(pid, Kept { stat, children, channel: open("wchan"), turns: open("schedstat") });
+        }
+        Some(process)
+    }
+
+    /// Notes of each of `processes`, its first thread at least, what its `stat` does not say: whether it is frozen, which
+    /// looks like sleep; whether it only was on its way there when it lost its processor: it waits nowhere yet, and does not
+    /// rest; and how long it has had a processor.
+    pub fn look_closer(&self, processes: &mut [Process]) {
+        for process in processes.iter_mut().filter(|process| !process.zombie) {
+            let kept = self.kept.get(&process.id.pid);
+            if process.asleep || process.waiting {
+                let channel = kept.map(|kept| kept.channel.as_ref());
+                if let Some(channel) = read_text(process.id.pid, "wchan", channel) {
+                    process.vitals.standing |= FREEZERS.contains(&&*channel);
+                    process.vitals.resting &= channel != NOWHERE;
+                }
+            }
+            let turns = kept.map(|kept| kept.turns.as_ref());
+            process.vitals.turns = read_text(process.id.pid, "schedstat", turns).and_then(|text| parse_turns(&text));
+        }
+    }
+}
+
+/// A short file of a process; `kept`: that file, if it could be opened.
+fn read_text(pid: i32, name: &str, kept: Option<Option<&File>>) -> Option<String> {
+    let mut buffer = [0; 96];
+    let length = match kept {
+        Some(file) => file?.read_at(&mut buffer, 0).ok()?,
+        None => File::open(format!("/proc/{pid}/{name}")).ok()?.read_at(&mut buffer, 0).ok()?,
+    };
+    std::str::from_utf8(&buffer[..length]).ok().map(str::to_owned)
+}
+
+/// Nanoseconds run and waited, from a `schedstat` line; None: the kernel does not count, since everybody has had a turn.
+fn parse_turns(line: &str) -> Option<(Duration, Duration)> {
+    let mut numbers = line.split_ascii_whitespace().map_while(|number| number.parse().ok());
+    let (ran, waited, turns) = (numbers.next()?, numbers.next()?, numbers.next()?);
+    (turns > 0).then_some((Duration::from_nanos(ran), Duration::from_nanos(waited)))
+}
+
+/// How long all threads of a process have waited for a processor; nothing where the kernel does not tell.
+pub fn waited(process: &Process) -> Duration {
+    let pid = process.id.pid;
+    let of = |path: String| {
+        fs::read_to_string(path).ok().and_then(|text| parse_turns(&text)).map_or(Duration::ZERO, |(_, waited)| waited)
+    };
+    if process.threads <= 1 {
+        return of(format!("/proc/{pid}/schedstat"));
+    }
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.map(|thread| of(format!("{}/schedstat", thread.path().display()))).sum()
+}
+
+/// Adds each thread of a process to `all`, with how long it has had a processor, and waited for one.
+pub fn add_threads(pid: i32, all: &mut BTreeMap<ProcessId, ProcessState>) {
+    for mut thread in threads(pid) {
+        let path = format!("/proc/{pid}/task/{}/schedstat", thread.id.pid);
+        thread.vitals.turns = fs::read_to_string(path).ok().and_then(|text| parse_turns(&text));
+        all.insert(thread.id, thread.vitals);
+    }
+}
+
+/// The numbers in a `children` file.
+fn children(file: &File) -> Vec<i32> {
+    let (mut text, mut buffer) = (Vec::new(), [0_u8; 1024]);
+    while let Ok(count @ 1..) = file.read_at(&mut buffer, text.len() as u64) {
+        text.extend(&buffer[..count]);
+        if count < buffer.len() / 2 {
+            break;
+        }
+    }
+    let numbers = text.split(u8::is_ascii_whitespace);
+    numbers.filter_map(|number| std::str::from_utf8(number).ok()?.parse().ok()).collect()
+}
+
+/// Whether a process has children, or the kernel does not tell.
+pub fn may_have_children(pid: i32) -> bool {
+    !Path::new("/proc/thread-self/children").exists() || !children_of_threads(pid).is_empty()
+}
+
+fn children_of_threads(pid: i32) -> Vec<i32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let files = threads.filter_map(|thread| File::open(thread.path().join("children")).ok());
+    files.flat_map(|file| children(&file)).collect()
+}
+
+/// The numbers of all processes of the machine.
+fn everybody() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Whether a thread of one of `processes` waits for a device: for the disk, the journal or the server of a file system.
+pub fn waits_for_device(processes: &[Process]) -> bool {
+    let waits = |process: &Process| process.waiting && !is_held(process.id.pid);
+    processes.iter().any(|process| waits(process) || (process.threads > 1 && a_thread_waits(process.id.pid)))
+}
+
+fn a_thread_waits(pid: i32) -> bool {
+    threads(pid).any(|thread| thread.waiting && !is_held(thread.id.pid))
+}
+
+/// Whether a thread waits for the answer to a call, which looks like a device where no signal may interrupt it.
+fn is_held(thread: i32) -> bool {
+    fs::read_to_string(format!("/proc/{thread}/wchan")).is_ok_and(|channel| channel.contains("seccomp"))
+}
+
+/// Whether a thread of a process does not sleep.
+pub fn a_thread_goes_on(pid: i32) -> bool {
+    threads(pid).any(|thread| !thread.asleep)
+}
+
+/// ProcessState by identity.
+pub fn vitals(processes: &[Process]) -> BTreeMap<ProcessId, ProcessState> {
+    processes.iter().map(|process| (process.id, process.vitals)).collect()
+}
+
+/// Sends `signal` to each of `processes` that lives.
+pub fn signal_all<'a>(processes: impl IntoIterator<Item = &'a Process>, signal: Signal) {
+    for process in processes.into_iter().filter(|process| !process.zombie) {
+        let _ = kill(Pid::from_raw(process.id.pid), signal);
+    }
+}
+
+/// Kills every process whose environment holds `variable` with a value that `selects`, until none is left.
+/// Gives up after a second: who cannot be killed by then is stuck in the kernel.
+pub fn sweep(variable: &str, selects: impl Fn(&Path) -> bool) {
+    let prefix = format!("{variable}=");
+    for _ in 0..100 {
+        let mut found = false;
+        for pid in everybody() {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let entries = environment.split(|byte| *byte == 0);
+            let mut values = entries.filter_map(|entry| entry.strip_prefix(prefix.as_bytes()));
+            if values.any(|value| selects(Path::new(std::ffi::OsStr::from_bytes(value)))) {
+                found |= kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok();
+            }
+        }
+        if !found {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processes::open_files::{opened_twice, wait_to_read, writes_any};
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let mut fields = vec!["0"; 50];
+        for (number, value) in [
+            (3, "S"),
+            (4, "7"),
+            (5, "42"),
+            (9, "4194308"),
+            (11, "33"),
+            (14, "40"),
+            (15, "2"),
+            (16, "1000"),
+            (17, "8"),
+            (20, "1"),
+            (22, "555"),
+            (52, "256"),
+        ] {
+            fields[number - 3] = value;
+        }
+        let line = format!("42 (a) Z (b)) {}\n", fields.join(" "));
+        let process = parse(42, line.as_bytes()).unwrap();
+        assert_eq!((process.id, process.parent, process.group), (ProcessId { pid: 42, start: 555 }, 7, 42));
+        assert_eq!(
+            process.vitals,
+            ProcessState { exiting: true, resting: true, status: 256, reaped_faults: 33, ..ProcessState::default() }
+        );
+        assert!(!process.waiting);
+        assert_eq!(process.cpu, Duration::from_millis(10_500));
+        for state in ["D", "I"] {
+            fields[0] = state;
+            let line = format!("42 (a) D (b)) {}\n", fields.join(" "));
+            assert!(waits_for_device(&[parse(42, line.as_bytes()).unwrap()]));
+        }
+        assert!(parse(1, b"1 (cut").is_none());
+    }
+
+    #[test]
+    fn children_and_their_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let (read_only, written) = (directory.path().join("r"), directory.path().join("w"));
+        fs::write(&read_only, "x").unwrap();
+        let file = File::create(&written).unwrap();
+        let mut command = std::process::Command::new("sleep");
+        let mut child = command.arg("10").stdin(File::open(&read_only).unwrap()).stdout(file).spawn().unwrap();
+        let tree: Vec<Process> = descendants().into_iter().filter(|p| p.id.pid == child.id() as i32).collect();
+        assert_eq!(tree.len(), 1);
+        let mut descendants = Descendants::new();
+        for _ in 0..2 {
+            let seen: Vec<ProcessId> = descendants.look().iter().map(|process| process.id).collect();
+            assert_eq!(seen, [tree[0].id]);
+        }
+        assert!(writes_any(&tree, &[&read_only, &written]));
+        assert!(!writes_any(&tree, &[&read_only]));
+        assert!(!opened_twice(&tree, &read_only));
+        while !wait_to_read(&tree, &read_only) {
+            std::thread::yield_now();
+        }
+        assert!(!wait_to_read(&tree, &written));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(read(child.id() as i32).is_none());
+        assert!(descendants.look().is_empty() && descendants.kept.is_empty());
+    }
+}

@@ -1,0 +1,103 @@
+//! The resources that a job has used.
+
+use std::fs;
+use std::time::Duration;
+
+use nix::sys::resource::{getrusage, Usage as Resources, UsageWho};
+use nix::sys::time::TimeVal;
+
+use crate::protocol::event::{Paused, Usage};
+use crate::sys::raw;
+
+const COUNTERS: [&str; 4] = ["rchar", "wchar", "read_bytes", "write_bytes"];
+
+/// What was used up to a moment: by this process, and by all that it has waited for, directly or through others.
+///
+/// A process can have another program's past: `docker exec` becomes the program that it starts, and a shell may do so.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    own: Duration,
+    /// Of the processes that were waited for.
+    user: Duration,
+    system: Duration,
+    counters: [u64; COUNTERS.len()],
+}
+
+impl Spent {
+    /// What was used by now. Who is shielded may not look into itself.
+    ///
+    /// `/proc/self/io` sums this process and all descendants that were waited for; the single thread's own part, which
+    /// holds all that the feeders did, is taken off.
+    pub fn by_now() -> Self {
+        let (all, own) = (counters("/proc/self/io"), counters("/proc/thread-self/io"));
+        let children = getrusage(UsageWho::RUSAGE_CHILDREN).ok();
+        let of =
+            |time: fn(&Resources) -> TimeVal| children.as_ref().map_or(Duration::ZERO, |found| duration(time(found)));
+        Self {
+            own: own_cpu(),
+            user: of(Resources::user_time),
+            system: of(Resources::system_time),
+            counters: std::array::from_fn(|index| all[index].saturating_sub(own[index])),
+        }
+    }
+
+    /// The usage since `before` of a job that this process has run. The others are passed on.
+    pub fn of_job(
+        before: &Self,
+        streamed: u64,
+        parts: Option<u64>,
+        io: Option<Duration>,
+        held: Option<Duration>,
+        paused: Option<Paused>,
+    ) -> Usage {
+        // The tree is gone: nobody is left to look into this process.
+        raw::shield(false);
+        let now = Self::by_now();
+        let since = |of: fn(&Self) -> Duration| of(&now).saturating_sub(of(before)).as_secs_f64();
+        let of_tree = |index: usize| now.counters[index].saturating_sub(before.counters[index]);
+        let children = getrusage(UsageWho::RUSAGE_CHILDREN).ok();
+        Usage {
+            rchar: of_tree(0),
+            wchar: of_tree(1),
+            read_bytes: of_tree(2),
+            write_bytes: of_tree(3),
+            user: since(|spent| spent.user),
+            system: since(|spent| spent.system),
+            max_rss: children.map_or(0, |resources| u64::try_from(resources.max_rss()).unwrap_or(0) * 1024),
+            streamed,
+            parts,
+            wrapper_cpu: since(|spent| spent.own),
+            io: io.map(|io| io.as_secs_f64()),
+            held: held.map(|held| held.as_secs_f64()),
+            paused,
+        }
+    }
+}
+
+/// The CPU time of this process.
+pub fn own_cpu() -> Duration {
+    cpu(UsageWho::RUSAGE_SELF)
+}
+
+/// The CPU time of this thread.
+pub fn thread_cpu() -> Duration {
+    cpu(UsageWho::RUSAGE_THREAD)
+}
+
+fn cpu(who: UsageWho) -> Duration {
+    let used = |own: Resources| duration(own.user_time()) + duration(own.system_time());
+    getrusage(who).map_or(Duration::ZERO, used)
+}
+
+pub fn duration(time: TimeVal) -> Duration {
+    Duration::new(time.tv_sec().unsigned_abs(), time.tv_usec().unsigned_abs() as u32 * 1000)
+}
+
+/// The counters of an `io` file, proc(5); zero where the kernel has none.
+fn counters(path: &str) -> [u64; COUNTERS.len()] {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    COUNTERS.map(|name| {
+        let mut values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        values.next().and_then(|value| value.parse().ok()).unwrap_or(0)
+    })
+}

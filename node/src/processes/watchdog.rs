@@ -1,0 +1,75 @@
+//! `sfio-node guard`: ends the processes that a killed `exec` has left paused.
+//!
+//! A paused process cannot end by itself, and `serve`, which would end it, may be gone at the same time.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{ChildStdin, Stdio};
+
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+
+use crate::processes::snapshot::ProcessId;
+use crate::processes::tree;
+use crate::sys::own_program::own_program;
+use crate::sys::raw;
+
+/// The end of `exec`.
+#[derive(Debug)]
+pub struct Watchdog {
+    told: ChildStdin,
+    /// What was told last.
+    last: String,
+}
+
+impl Watchdog {
+    /// Starts one for a job, given by its directory. To be called before this process becomes the reaper of its descendants: the guard is none.
+    pub fn start(job: &Path) -> std::io::Result<Self> {
+        let mut program = own_program();
+        // Not what the terminal signals, and nothing that somebody waits to be closed.
+        program.arg("guard").arg("--job").arg(job).process_group(0);
+        program.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        raw::disown(&mut program);
+        let mut child = program.spawn()?;
+        let told = child.stdin.take().ok_or_else(|| std::io::Error::other("no pipe"))?;
+        child.wait()?;
+        Ok(Self { told, last: String::new() })
+    }
+
+    /// Tells who is to be ended with `exec`, before they are paused. They stay it when they go on: that `serve` does, too.
+    pub fn tell<'a>(&mut self, paused: impl Iterator<Item = &'a ProcessId>) {
+        let line = paused.map(|id| format!("{}:{} ", id.pid, id.start)).collect();
+        if line != self.last {
+            // Without a guard everything else is as it was.
+            let _ = self.told.write_all(format!("{line}\n").as_bytes());
+            self.last = line;
+        }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.tell([].iter());
+    }
+}
+
+/// Guards a job, given by its directory, whose `exec` tells on the standard input whom it pauses.
+pub fn run(job: &Path) -> i32 {
+    let mut paused = Vec::new();
+    for line in BufReader::new(std::io::stdin()).lines().map_while(Result::ok) {
+        paused = line.split_ascii_whitespace().filter_map(parse).collect();
+    }
+    if !paused.is_empty() {
+        for id in paused.into_iter().filter(|id| !tree::is_gone(*id)) {
+            let _ = kill(Pid::from_raw(id.pid), Signal::SIGKILL);
+        }
+        tree::sweep("SFIO_JOB", |directory| directory == job);
+    }
+    0
+}
+
+fn parse(word: &str) -> Option<ProcessId> {
+    let (pid, start) = word.split_once(':')?;
+    Some(ProcessId { pid: pid.parse().ok()?, start: start.parse().ok()? })
+}

@@ -1,0 +1,509 @@
+//! `job.json`, which tells `exec` what to do: read and checked.
+
+mod fields;
+mod input;
+mod limit;
+mod output;
+
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::sys::memory::free;
+
+use self::fields::absolute_path;
+pub use self::fields::Kind;
+pub use self::input::{
+    is_name_of_job, name_of_job, Access, Excerpt, Gate, Home, Input, Link, Observed, Partition, Target,
+};
+pub use self::limit::{Direction, Limit, NewLimits, Rate};
+pub use self::output::{Commit, Dependency, Output, Rule};
+use crate::protocol::json::{self, optional_path, or_default};
+use crate::sys::ownership;
+
+/// Where a job writes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrittenTo {
+    /// The storage, or a directory on it.
+    #[serde(deserialize_with = "absolute_path")]
+    pub path: PathBuf,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Job {
+    #[serde(rename = "name")]
+    _name: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub success_codes: Vec<i32>,
+    #[serde(default, deserialize_with = "optional_path")]
+    pub stdin: Option<PathBuf>,
+    #[serde(default, deserialize_with = "optional_path")]
+    pub stdout: Option<PathBuf>,
+    #[serde(default, deserialize_with = "optional_path")]
+    pub stderr: Option<PathBuf>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub outputs: Vec<Output>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub inputs: Vec<Input>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub gates: Vec<Gate>,
+    /// None: the job is not observed.
+    pub observed: Option<Vec<Observed>>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub excerpts: Vec<Excerpt>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub partitions: Vec<Partition>,
+    /// Time in I/O is asked for.
+    #[serde(default, deserialize_with = "or_default")]
+    pub measure: bool,
+    /// It has so many: how many of them it needs is told.
+    pub cores: Option<NonZeroU32>,
+    /// In which bursts it writes is told.
+    pub phases: Option<WrittenTo>,
+    /// Its tree is paused when it moves more.
+    pub limit: Option<Limit>,
+    /// Its tree has processors, devices and memory only as far as nobody else wants them.
+    #[serde(default, deserialize_with = "or_default")]
+    pub idle: bool,
+    /// It is ended when it has had so many seconds, without those in which it waited for a processor.
+    pub seconds: Option<NonZeroU32>,
+    /// It is ended when less than so many bytes are free where its first scratch directory is.
+    pub spare: Option<u64>,
+    /// Directories that nobody needs if it does not succeed.
+    #[serde(default)]
+    pub scratch: Vec<Directory>,
+    /// Directories that StreamFlow has made for it.
+    #[serde(default)]
+    pub directories: Vec<Directory>,
+    /// Directories that it finds at other places, if that can be had.
+    #[serde(default, deserialize_with = "or_default")]
+    pub mounts: Vec<Mount>,
+    /// It may change nothing but what is there, as far as that can be enforced.
+    #[serde(default, deserialize_with = "or_default")]
+    pub confined: bool,
+    /// It runs while the job runs that it repeats: it does not start where it cannot be confined.
+    #[serde(default, deserialize_with = "or_default")]
+    pub apart: bool,
+}
+
+/// A directory that a job finds at another place, where there is one already.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mount {
+    #[serde(deserialize_with = "absolute_path")]
+    pub path: PathBuf,
+    #[serde(deserialize_with = "absolute_path")]
+    pub at: PathBuf,
+}
+
+/// A directory, by its absolute path.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Directory(#[serde(deserialize_with = "absolute_path")] pub PathBuf);
+
+impl Job {
+    /// Reads `job.json`.
+    ///
+    /// # Errors
+    /// One message that names the file, the field and what is wrong with it.
+    pub fn load(path: &Path) -> Result<Self, String> {
+        let at = |message: String| format!("{}: {message}", path.display());
+        let bytes = std::fs::read(path).map_err(|error| at(error.to_string()))?;
+        Self::read(&bytes).map_err(at)
+    }
+
+    /// Closes the directories that StreamFlow has made for it to other users; see `ownership::close`.
+    pub fn close_directories(&self) -> Result<(), String> {
+        let directories = self.directories.iter().map(|Directory(path)| path.as_path());
+        let targets = self.inputs.iter().filter_map(|input| match &input.target {
+            Target::Fifo(path) | Target::File(path) => Some(path.as_path()),
+            Target::Stdin => None,
+        });
+        ownership::close(directories, targets)
+    }
+
+    /// Removes the directories that nobody needs if it does not succeed.
+    pub fn remove_scratch(&self) {
+        self.scratch.iter().for_each(|Directory(path)| drop(std::fs::remove_dir_all(path)));
+    }
+
+    /// Whether less than so many bytes are free where the first of these directories is.
+    pub fn scratch_has_less_than(&self, bytes: u64) -> bool {
+        self.scratch.first().is_some_and(|Directory(path)| free(path).is_ok_and(|free| free < bytes))
+    }
+
+    /// Whether there is more to notice than that it is cancelled, which is looked for now and then.
+    pub fn has_to_be_watched(&self) -> bool {
+        let nothing = self.outputs.is_empty() && self.inputs.is_empty() && self.gates.is_empty();
+        !nothing || !self.partitions.is_empty() || self.limit.is_some()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, String> {
+        let mut job: Self = json::read(bytes)?;
+        if job.success_codes.is_empty() {
+            job.success_codes.push(0);
+        }
+        let ports: Vec<String> = job.outputs.iter().map(|output| output.port.clone()).collect();
+        for output in &mut job.outputs {
+            output.tells_all |= job.observed.is_some();
+            output.name_ports(&ports);
+        }
+        for (index, gate) in job.gates.iter().enumerate() {
+            gate.check().map_err(|message| format!("gates[{index}].{message}"))?;
+        }
+        if job.observed.is_some() && !job.excerpts.is_empty() {
+            return Err("excerpts: not with \"observed\"".into());
+        }
+        if job.partitions.len() > 1 {
+            return Err("partitions: at most one".into());
+        }
+        let streamed = job.inputs.iter().filter(|input| input.target == Target::Stdin).count();
+        if streamed + usize::from(job.stdin.is_some()) > 1 {
+            return Err("inputs: at most one of \"stdin\" and the targets {\"stdin\": true}".into());
+        }
+        Ok(job)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::part::Part;
+    use std::ffi::OsStr;
+    use std::num::NonZeroU64;
+    use std::os::unix::ffi::OsStrExt;
+
+    fn load(text: &str) -> Result<Job, String> {
+        Job::read(text.as_bytes())
+    }
+
+    #[test]
+    fn page_example() {
+        let job = load(
+            r#"{"name": "/align/0.1", "successCodes": [0, 3], "stdout": "/o/out",
+            "outputs": [{"port": "a", "root": "/o/./", "kind": "file", "rules": [{"globs": ["*.sam"], "committed": "on_close",
+              "closes": 2, "fileDeps": [], "nFiles": null}]}],
+            "inputs": [{"name": "r", "port": "p", "path": "/p/r.fq", "events": "/RUN/e", "target": {"fifo": "/i/r.fq"}}]}"#,
+        )
+        .unwrap();
+        assert_eq!(job.stdout, Some("/o/out".into()));
+        assert_eq!(job.outputs[0].root.as_os_str(), "/o");
+        assert_eq!(job.outputs[0].rules[0].commit, Commit::Close(2));
+        assert_eq!(job.outputs[0].rule_of(Path::new("/o/x.sam")), Some(Some(0)));
+        assert_eq!(job.outputs[0].rule_of(Path::new("/o/x.bam")), None);
+        assert_eq!(job.inputs[0].target, Target::Fifo("/i/r.fq".into()));
+        assert!(!job.measure);
+    }
+
+    #[test]
+    fn paths_are_bytes() {
+        let job = load(
+            r#"{"name": "n", "stdin": "/\udcff", "outputs": [{"port": "p", "root": "/o\udcfe", "kind": "file", "rules":
+            [{"globs": ["a\udc80*"], "committed": "on_file", "fileDeps": ["\udc81"]}]}], "inputs": [{"name": "r", "port": "p",
+            "path": "/\udcc3", "target": {"fifo": "/\udce9"}, "link": {"address": "[::1]:1", "job": "\udc82", "certificate": "/\udc83"}}]}"#,
+        )
+        .unwrap();
+        let path = |bytes: &'static [u8]| Path::new(OsStr::from_bytes(bytes));
+        let (output, input) = (&job.outputs[0], &job.inputs[0]);
+        assert_eq!((job.stdin.as_deref(), output.root.as_path()), (Some(path(b"/\xff")), path(b"/o\xfe")));
+        assert_eq!(output.rule_of(path(b"/o\xfe/a\x80b")), Some(Some(0)));
+        assert!(output.awaits(path(b"/o\xfe/\x81")));
+        assert_eq!((input.path.as_path(), &input.target), (path(b"/\xc3"), &Target::Fifo(path(b"/\xe9").into())));
+        let Access::Link(link) = &input.access else { panic!("no link") };
+        assert_eq!((link.job.as_bytes(), link.certificate.as_path()), (&b"\x82"[..], path(b"/\x83")));
+    }
+
+    #[test]
+    fn links() {
+        let input = |access: &str| {
+            let text = format!(
+                r#"{{"name": "n", "inputs": [{{"name": "r", "port": "p", "path": "/p/r", "target": {{"stdin": true}}{access}}}]}}"#
+            );
+            load(&text).map(|mut job| job.inputs.remove(0).access)
+        };
+        let link = |address: &str, job: &str| {
+            input(&format!(
+                r#", "link": {{"address": "{address}", "job": "{job}", "certificate": "/RUN/certificate.pem"}}"#
+            ))
+        };
+        let expected = |address: &str, tls| {
+            let address = address.parse().unwrap();
+            Access::Link(Link { address, job: "j 1".into(), certificate: "/RUN/certificate.pem".into(), tls })
+        };
+        for address in ["127.0.0.1:80", "[::1]:80"] {
+            assert_eq!(link(address, "j 1").unwrap(), expected(address, false));
+        }
+        let told = |tls: &str| {
+            input(&format!(
+                r#", "link": {{"address": "127.0.0.1:80", "job": "j 1", "certificate": "/RUN/certificate.pem", "tls": {tls}}}"#
+            ))
+        };
+        assert_eq!(told("true").unwrap(), expected("127.0.0.1:80", true));
+        assert_eq!(told("false").unwrap(), expected("127.0.0.1:80", false));
+        for (wrong, word) in [
+            (link("host:80", "j"), "inputs[0].link.address: invalid socket address syntax"),
+            (link("127.0.0.1", "j"), "inputs[0].link.address: invalid socket address syntax"),
+            (link("127.0.0.1:1", ".."), "inputs[0].link.job: has to be the name of a job"),
+            (link("127.0.0.1:1", "a/b"), "inputs[0].link.job: has to be the name of a job"),
+            (input(""), "inputs[0]: exactly one of"),
+            (
+                input(r#", "events": "/e", "link": {"address": "[::1]:1", "job": "j", "certificate": "/c"}"#),
+                "inputs[0]: exactly one of",
+            ),
+            (told("1"), "inputs[0].link.tls: invalid type: integer `1`, expected a boolean"),
+            (input(r#", "link": {"address": "127.0.0.1:1"}"#), "inputs[0].link: missing field `job`"),
+        ] {
+            let message = wrong.unwrap_err();
+            assert!(message.starts_with(word), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_producers_with_another_serve_have() {
+        let input = |more: &str| {
+            let text = format!(
+                r#"{{"name": "n", "inputs": [{{"name": "r", "port": "p", "path": "/here/./r", "target": {{"stdin": true}}{more}}}]}}"#
+            );
+            load(&text).map(|mut job| job.inputs.remove(0))
+        };
+        for (more, named, lock) in [
+            ("", "/here/r", false),
+            (r#", "named": null, "lock": null"#, "/here/r", false),
+            (r#", "named": "/there//r\udcff", "lock": true"#, "/there/r\u{fffd}", true),
+        ] {
+            let input = input(&format!(r#", "events": "/e"{more}"#)).unwrap();
+            assert_eq!((&*input.named.to_string_lossy(), input.lock), (named, lock));
+            assert_eq!(input.path, Path::new("/here/r"));
+            let gate = format!(
+                r#"{{"name": "n", "gates": [{{"name": "g", "port": "p", "path": "/here/r", "events": "/e", "target": "/t",
+                "kind": "file"{more}}}]}}"#
+            );
+            let gate = load(&gate).unwrap().gates.remove(0);
+            assert_eq!((&*gate.named().to_string_lossy(), gate.lock), (named, lock));
+        }
+        let link = r#", "link": {"address": "[::1]:1", "job": "j", "certificate": "/c"}"#;
+        assert_eq!(input(link).unwrap().named, Path::new("/here/r"));
+        for more in [r#", "named": "/x""#, r#", "lock": true"#] {
+            let message = input(&format!("{link}{more}")).unwrap_err();
+            assert!(message.contains("inputs[0]: \"named\" and \"lock\" go with \"events\""), "{message}");
+        }
+    }
+
+    #[test]
+    fn targets() {
+        for (target, expected) in [
+            (r#"{"fifo": "/a/./b"}"#, Ok(Target::Fifo("/a/b".into()))),
+            (r#"{"stdin": true}"#, Ok(Target::Stdin)),
+            (r#"{"stdin": false}"#, Err("has to be true")),
+            (r#"{"fifo": "/a", "stdin": true}"#, Err("expected value")),
+            (r#"{"stdout": true}"#, Err("unknown variant `stdout`, expected one of `fifo`, `stdin`, `file`")),
+            (r#"{"file": "/a"}"#, Err("target: \"file\" goes with \"part\"")),
+            (r#""stdin""#, Err("inputs[0].target")),
+            ("{}", Err("inputs[0].target")),
+        ] {
+            let input = format!(r#"{{"name": "r", "port": "p", "path": "/p", "events": "/e", "target": {target}}}"#);
+            match (load(&format!(r#"{{"name": "n", "inputs": [{input}]}}"#)), expected) {
+                (Ok(job), Ok(expected)) => assert_eq!(job.inputs[0].target, expected),
+                (Err(message), Err(word)) => assert!(message.contains(word), "{message}"),
+                (found, expected) => panic!("{target}: {found:?} {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn parts_of_files() {
+        let input = |target: &str, more: &str| {
+            let part =
+                r#"{"file": "/d/\udcff", "identity": {"inode": 1, "size": 9, "mtime": 2}, "pieces": [[0, 9], "eA=="]}"#;
+            let input = format!(r#"{{"name": "r", "port": "p", "part": {part}, "target": {target}{more}}}"#);
+            load(&format!(r#"{{"name": "n", "inputs": [{input}]}}"#)).map(|mut job| job.inputs.remove(0))
+        };
+        for target in [r#"{"file": "/i/a"}"#, r#"{"fifo": "/i/a"}"#, r#"{"stdin": true}"#] {
+            let input = input(target, "").unwrap();
+            assert_eq!(input.part().map(Part::size), Some(10));
+            assert_eq!((input.path.as_os_str().as_bytes(), input.memory), (&b"/d/\xff"[..], true));
+        }
+        assert!(!input(r#"{"file": "/i/a"}"#, r#", "memory": false"#).unwrap().memory);
+        for (target, more, word) in [
+            (r#"{"file": "a"}"#, "", "target.file: has to be an absolute path"),
+            (r#"{"fifo": "/a"}"#, r#", "memory": false"#, "\"memory\" goes with the target"),
+            (r#"{"fifo": "/a"}"#, r#", "path": "/x""#, "\"path\" and \"verify\" do not go with \"part\""),
+            (r#"{"fifo": "/a"}"#, r#", "verify": "full""#, "\"path\" and \"verify\" do not go with \"part\""),
+            (r#"{"fifo": "/a"}"#, r#", "events": "/x""#, "exactly one of"),
+            (r#"{"fifo": "/a"}"#, r#", "pipe": 9"#, "\"pipe\" goes with \"net\""),
+            (r#"{"fifo": "/a"}"#, r#", "most": 9"#, "\"most\" goes with \"events\" or \"link\""),
+            (r#"{"fifo": "/a"}"#, r#", "lock": true"#, "\"named\" and \"lock\" go with \"events\""),
+        ] {
+            let message = input(target, more).unwrap_err();
+            assert!(message.starts_with("inputs[0]") && message.contains(word), "{message}");
+        }
+        for (part, word) in [
+            (
+                r#"{"file": "a", "identity": {"inode": 1, "size": 9, "mtime": 2}, "pieces": []}"#,
+                "file: has to be an absolute path",
+            ),
+            (
+                r#"{"file": "/a", "identity": {"inode": 1, "size": 9, "mtime": 2}, "pieces": [[9, 1]]}"#,
+                "extent [9, 1] is outside the file, which has 9 bytes",
+            ),
+        ] {
+            let input = format!(r#"{{"name": "r", "port": "p", "part": {part}, "target": {{"stdin": true}}}}"#);
+            let message = load(&format!(r#"{{"name": "n", "inputs": [{input}]}}"#)).unwrap_err();
+            assert!(message.starts_with("inputs[0].part: ") && message.contains(word), "{message}");
+        }
+    }
+
+    #[test]
+    fn splits() {
+        let job = load(r#"{"name": "n", "partitions": [{"port": "p", "of": "/a", "file": "/b/./c"}]}"#).unwrap();
+        assert_eq!(job.partitions[0].file.as_os_str(), "/b/c");
+        let one = r#"{"port": "p", "of": "/a", "file": "/b"}"#;
+        for (partitions, word) in [
+            (format!("[{one}, {one}]"), "partitions: at most one"),
+            (one.replace("/a", "a"), "partitions"),
+            (format!("[{}]", one.replace("/a", "a")), "partitions[0].of: has to be an absolute path"),
+        ] {
+            let message = load(&format!(r#"{{"name": "n", "partitions": {partitions}}}"#)).unwrap_err();
+            assert!(message.starts_with(word), "{message}");
+        }
+    }
+
+    #[test]
+    fn measuring() {
+        assert!(load(r#"{"name": "n", "measure": true}"#).unwrap().measure);
+        assert!(!load(r#"{"name": "n", "measure": null}"#).unwrap().measure);
+        let message = load(r#"{"name": "n", "measure": 1}"#).unwrap_err();
+        assert!(message.starts_with("measure: invalid type: integer `1`, expected a boolean"), "{message}");
+    }
+
+    #[test]
+    fn limits() {
+        let limit = |limit: &str| load(&format!(r#"{{"name": "n", "limit": {limit}}}"#)).map(|job| job.limit);
+        let found = limit(r#"{"rate": 20, "direction": "write", "path": "/scratch/."}"#).unwrap().unwrap();
+        assert_eq!(found.rate.map(NonZeroU64::get), Some(20));
+        assert_eq!((found.direction, found.path, found.expected), (Direction::Write, "/scratch".into(), None));
+        assert_eq!(limit("null").unwrap(), None);
+        for rate in ["", r#""rate": null, "#] {
+            let limit =
+                limit(&format!(r#"{{{rate}"direction": "read", "path": "/s", "expected": 9}}"#)).unwrap().unwrap();
+            assert_eq!((limit.rate, limit.expected), (None, Some(9)));
+        }
+        for (wrong, word) in [
+            (r#"{"rate": 0, "direction": "write", "path": "/s"}"#, "limit.rate: "),
+            (r#"{"rate": -1, "direction": "write", "path": "/s"}"#, "limit.rate: "),
+            (r#"{"rate": 1, "direction": "up", "path": "/s"}"#, "limit.direction: "),
+            (r#"{"rate": 1, "direction": "read", "path": "s"}"#, "limit.path: has to be an absolute path"),
+            (r#"{"rate": 1, "direction": "read"}"#, "limit: missing field `path`"),
+        ] {
+            let message = limit(wrong).unwrap_err();
+            assert!(message.starts_with(word), "{message}");
+        }
+    }
+
+    #[test]
+    fn phases() {
+        let job = |more: &str| {
+            load(&format!(
+                r#"{{"name": "n", "outputs": [{{"port": "p", "root": "/o", "kind": "file"{more}}}],
+                "inputs": [{{"name": "r", "port": "p", "path": "/r", "events": "/e", "target": {{"stdin": true}}{more}}}]}}"#
+            ))
+            .unwrap()
+        };
+        for (more, told) in [("", false), (r#", "phases": null"#, false), (r#", "phases": true"#, true)] {
+            let job = job(more);
+            assert_eq!((job.outputs[0].phases, job.inputs[0].phases), (told, told), "{more}");
+            assert_eq!(job.inputs[0].id, "r");
+        }
+        let input = |more: &str| {
+            let text = format!(r#"{{"name": "n", "inputs": [{{"name": "r", "port": "p", {more}}}]}}"#);
+            load(&text).map(|mut job| job.inputs.remove(0).id)
+        };
+        let stream = r#""path": "/r", "events": "/e", "target": {"stdin": true}"#;
+        assert_eq!(input(&format!(r#"{stream}, "id": "0""#)).unwrap(), "0");
+        let part = r#""part": {"file": "/f", "identity": {"inode": 1, "size": 1, "mtime": 1}, "pieces": []}"#;
+        for more in [r#""id": "0""#, r#""phases": true"#, r#""limit": {"rate": 1}"#] {
+            let message = input(&format!(r#"{part}, "target": {{"stdin": true}}, {more}"#)).unwrap_err();
+            assert!(message.contains("do not go with \"part\""), "{message}");
+        }
+        let job = |path: &str| load(&format!(r#"{{"name": "n", "phases": {{"path": "{path}"}}}}"#));
+        assert_eq!(job("/s/.").unwrap().phases.unwrap().path, Path::new("/s"));
+        assert!(job("s").unwrap_err().starts_with("phases.path: has to be an absolute path"));
+    }
+
+    #[test]
+    fn observing() {
+        let job = load(r#"{"name": "n", "observed": [{"name": "r", "path": "/i/r"}]}"#).unwrap();
+        assert_eq!(job.observed.unwrap()[0].path, Path::new("/i/r"));
+        let output = r#""outputs": [{"port": "p", "root": "/o", "kind": "file", "globs": ["a"]}]"#;
+        for (observed, tells) in [("", false), (r#", "observed": null"#, false), (r#", "observed": []"#, true)] {
+            let job = load(&format!(r#"{{"name": "n", {output}{observed}}}"#)).unwrap();
+            assert_eq!((job.observed.is_some(), job.outputs[0].tells_closes()), (tells, tells), "{observed}");
+            assert!(!job.outputs[0].commits_early());
+        }
+        let output = output.replace("[\"a\"]", "[\"a\"], \"closes\": true");
+        assert!(load(&format!(r#"{{"name": "n", {output}}}"#)).unwrap().outputs[0].tells_closes());
+        for (observed, word) in [("1", "observed: "), (r#"[{"name": "r", "path": "r"}]"#, "observed[0].path: ")] {
+            let message = load(&format!(r#"{{"name": "n", "observed": {observed}}}"#)).unwrap_err();
+            assert!(message.starts_with(word), "{message}");
+        }
+    }
+
+    #[test]
+    fn gates() {
+        let gate = |more: &str| {
+            let text = format!(
+                r#"{{"name": "n", "gates": [{{"name": "g", "port": "p", "path": "/p/d", "events": "/e", {more}}}]}}"#
+            );
+            load(&text).map(|mut job| job.gates.remove(0))
+        };
+        let directory = gate(r#""target": "/t/d", "kind": "directory", "mode": "no_update""#).unwrap();
+        assert_eq!((directory.kind, directory.delivers(), directory.target), (Kind::Directory, true, "/t/d".into()));
+        assert!(!gate(r#""target": "/t/d", "kind": "file""#).unwrap().delivers());
+        for (more, word) in [
+            (r#""target": "t", "kind": "file""#, "gates[0].target"),
+            (r#""target": "/t", "kind": "files""#, "gates[0].kind"),
+            (r#""target": "/t", "kind": "file", "mode": "no_update""#, "gates[0].mode"),
+            (r#""kind": "file""#, "gates[0]: missing field `target`"),
+        ] {
+            let message = gate(more).unwrap_err();
+            assert!(message.contains(word), "{message}");
+        }
+    }
+
+    #[test]
+    fn directory_entries() {
+        let job = load(
+            r#"{"name": "n", "outputs": [{"port": "d", "root": "/o", "kind": "directory", "globs": ["out"],
+            "rules": [{"globs": ["chr22.*"], "committed": "on_close"}]}]}"#,
+        )
+        .unwrap();
+        let output = &job.outputs[0];
+        assert_eq!(output.rule_of(Path::new("/o/out/chr22.vcf")), Some(Some(0)));
+        assert_eq!(output.rule_of(Path::new("/o/out/.hidden")), Some(None));
+        assert_eq!(output.rule_of(Path::new("/o/other/chr22.vcf")), None);
+        for (directory, reached) in [("/o", true), ("/o/out", true), ("/o/out/deep/er", true), ("/o/other", false)] {
+            assert_eq!(output.reaches(Path::new(directory)), reached, "{directory}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (rule, word) in [
+            (r#"{"committed": "on_close", "closes": 0}"#, "closes"),
+            (r#"{"committed": "on_n_files"}"#, "nFiles"),
+            (r#"{"committed": "on_file"}"#, "fileDeps"),
+            (r#"{"committed": "on_clos"}"#, "on_close"),
+            (r#"{"committed": "on_close", "globs": ["../x"]}"#, "../x"),
+            (r#"{"committed": "on_close", "close": 1}"#, "close"),
+        ] {
+            let text = format!(
+                r#"{{"name": "n", "outputs": [{{"port": "p", "root": "/o", "kind": "file", "rules": [{rule}]}}]}}"#
+            );
+            let message = load(&text).unwrap_err();
+            assert!(message.contains(word), "{message}");
+        }
+    }
+}

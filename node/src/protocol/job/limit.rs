@@ -1,0 +1,94 @@
+//! How fast a job may move its bytes, and its streams are fed.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Deserializer};
+
+use super::fields::absolute_path;
+use crate::protocol::json;
+
+/// Bytes per second; None: as many as can be.
+pub type Rate = Option<NonZeroU64>;
+
+/// The bytes that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    Read,
+    Write,
+    /// The larger of both.
+    Both,
+}
+
+/// How fast a byte stream is fed at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StreamLimit {
+    pub rate: Rate,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    /// At first.
+    pub rate: Rate,
+    pub direction: Direction,
+    /// The storage, or a directory on it.
+    #[serde(deserialize_with = "absolute_path")]
+    pub path: PathBuf,
+    /// So many bytes it will move, as far as that is known.
+    pub expected: Option<u64>,
+}
+
+/// The limits of a job that are others than at first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewLimits {
+    /// Of the job; None: that is as it was at first.
+    #[serde(default, deserialize_with = "told")]
+    pub rate: Option<Rate>,
+    /// Of its byte streams, by what the input is called there.
+    #[serde(default)]
+    pub inputs: BTreeMap<String, Rate>,
+}
+
+/// Null is a value.
+fn told<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::Error> {
+    Rate::deserialize(deserializer).map(Some)
+}
+
+impl NewLimits {
+    /// # Errors
+    /// A message that names the field and what is wrong with it.
+    pub fn read(text: &[u8]) -> Result<Self, String> {
+        json::read(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_limits() {
+        let read = |text: &str| NewLimits::read(text.as_bytes());
+        let found = read(r#"{"rate": 7, "inputs": {"a": null, "b": 8}}"#).unwrap();
+        assert_eq!(found.rate, Some(NonZeroU64::new(7)));
+        assert_eq!(found.inputs, [("a".into(), None), ("b".into(), NonZeroU64::new(8))].into());
+        assert_eq!(read("{}").unwrap(), NewLimits::default());
+        assert_eq!(read(r#"{"rate": null}"#).unwrap().rate, Some(None));
+        for (wrong, word) in [
+            (r#"{"rate": 0}"#, "rate: "),
+            (r#"{"rate": "7"}"#, "rate: "),
+            (r#"{"inputs": {"a": -1}}"#, "inputs.a: "),
+            (r#"{"other": 1}"#, "other: unknown field"),
+            (r#"{"rate": 7"#, "EOF"),
+            ("", "EOF"),
+        ] {
+            let message = read(wrong).unwrap_err();
+            assert!(message.starts_with(word), "{message}");
+        }
+    }
+}

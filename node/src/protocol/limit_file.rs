@@ -1,0 +1,76 @@
+//! The file beside `job.json` with the limits of a running job that the driver has changed.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::protocol::job::NewLimits;
+
+/// Replaced as a whole each time: what stands in it counts, however many changes that were.
+pub const LIMIT: &str = "limit";
+
+/// Replaces it in the directory of a job.
+pub fn replace_limits(directory: &Path, text: &[u8]) -> io::Result<()> {
+    let new = directory.join("limit.new");
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?.write_all(text)?;
+    fs::rename(new, directory.join(LIMIT))
+}
+
+#[derive(Debug)]
+pub struct LimitFile {
+    path: PathBuf,
+    /// What stood in it.
+    last: Vec<u8>,
+}
+
+impl LimitFile {
+    /// # Arguments
+    /// * `directory` - of the job
+    pub fn new(directory: &Path) -> Self {
+        Self { path: directory.join(LIMIT), last: Vec::new() }
+    }
+
+    /// What stands in it, if that is new.
+    ///
+    /// # Errors
+    /// A message, once, when it cannot be read: nothing has changed then.
+    pub fn look(&mut self) -> Result<Option<NewLimits>, String> {
+        let (text, found) = match fs::read(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => (error.to_string().into_bytes(), Err(error.to_string())),
+            Ok(text) => (text.clone(), NewLimits::read(&text)),
+        };
+        if text == self.last {
+            return Ok(None);
+        }
+        self.last = text;
+        found.map(Some).map_err(|why| format!("its limits are as before: {}: {why}", self.path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroU64;
+
+    #[test]
+    fn each_content_is_told_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut file = LimitFile::new(directory.path());
+        let mut look = |text: &str| {
+            replace_limits(directory.path(), text.as_bytes()).unwrap();
+            file.look()
+        };
+        let rate = |found: Result<Option<NewLimits>, String>| found.unwrap().and_then(|found| found.rate);
+        assert_eq!(rate(look(r#"{"rate": 7}"#)), Some(NonZeroU64::new(7)));
+        assert_eq!(look(r#"{"rate": 7}"#), Ok(None));
+        assert_eq!(rate(look(r#"{"rate": null}"#)), Some(None));
+        let message = look(r#"{"rate": 0}"#).unwrap_err();
+        assert!(message.contains("/limit: rate: "), "{message}");
+        assert_eq!(look(r#"{"rate": 0}"#), Ok(None));
+        assert_eq!(rate(look(r#"{"rate": 7}"#)), Some(NonZeroU64::new(7)));
+        fs::remove_file(directory.path().join(LIMIT)).unwrap();
+        assert_eq!(file.look(), Ok(None));
+    }
+}

@@ -1,0 +1,121 @@
+//! `RUN/memory`: a directory in memory for parts that a command needs as files.
+
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{symlink, DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use nix::sys::statfs::{statfs, TMPFS_MAGIC};
+use nix::unistd::Uid;
+
+use crate::sys::random::random;
+
+const NAME: &str = "memory";
+/// Where there is memory that every user may take, shm_overview(7).
+const SHARED: &str = "/dev/shm";
+
+/// The directory in memory of a run, which is made if need be.
+///
+/// # Errors
+/// Where there is no memory to be had, or somebody else could put files there.
+pub fn directory(run_directory: &Path) -> io::Result<PathBuf> {
+    directory_in(run_directory, Path::new(SHARED))
+}
+
+fn directory_in(run_directory: &Path, shared: &Path) -> io::Result<PathBuf> {
+    let place = run_directory.join(NAME);
+    if !exists(&place) {
+        if is_memory(shared) {
+            let name: String = random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect();
+            // First of all, so that it is known what is to be removed. Another job may be quicker.
+            tolerate(symlink(shared.join(format!("streamflow-io-{name}")), &place))?;
+        } else if is_memory(run_directory) {
+            tolerate(make(&place))?;
+        } else {
+            return Err(io::Error::new(ErrorKind::Unsupported, "there is no tmpfs"));
+        }
+    }
+    let directory = fs::read_link(&place).unwrap_or(place);
+    tolerate(make(&directory))?;
+    let found = fs::symlink_metadata(&directory)?;
+    if !found.is_dir() || found.uid() != Uid::effective().as_raw() || found.mode() & 0o077 != 0 {
+        let message = format!("{} is not ours alone", directory.display());
+        return Err(io::Error::new(ErrorKind::PermissionDenied, message));
+    }
+    Ok(directory)
+}
+
+fn exists(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+fn make(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+fn tolerate(made: io::Result<()>) -> io::Result<()> {
+    match made {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        result => result,
+    }
+}
+
+fn is_memory(path: &Path) -> bool {
+    statfs(path).is_ok_and(|found| found.filesystem_type() == TMPFS_MAGIC)
+}
+
+/// What a job has there, by its directory.
+pub fn of_job(job: &Path) -> Option<PathBuf> {
+    let place = job.ancestors().nth(2)?.join(NAME);
+    Some(fs::read_link(&place).unwrap_or(place).join(job.file_name()?))
+}
+
+/// Removes what is in memory of a run directory, before that is removed.
+pub fn remove(run_directory: &Path) {
+    if let Ok(directory) = fs::read_link(run_directory.join(NAME)) {
+        let _ = fs::remove_dir_all(directory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_made_once_and_removed_with_the_run() {
+        let run = tempfile::tempdir().unwrap();
+        if !is_memory(Path::new(SHARED)) {
+            assert_eq!(directory(run.path()).is_ok(), is_memory(run.path()));
+            return;
+        }
+        remove(run.path());
+        let found = directory(run.path()).unwrap();
+        assert!(found.starts_with(SHARED) && is_memory(&found));
+        assert_eq!(directory(run.path()).unwrap(), found);
+        let job = run.path().join("jobs/7");
+        assert_eq!(of_job(&job), Some(found.join("7")));
+        fs::create_dir(found.join("7")).unwrap();
+        fs::write(found.join("7/a"), "").unwrap();
+        remove(run.path());
+        assert!(!found.exists());
+    }
+
+    #[test]
+    fn somewhere_else() {
+        let (run, shared) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let found = directory_in(run.path(), shared.path());
+        match is_memory(run.path()) {
+            true => assert_eq!(found.unwrap(), run.path().join(NAME)),
+            false => assert_eq!(found.unwrap_err().kind(), ErrorKind::Unsupported),
+        }
+    }
+
+    #[test]
+    fn what_is_not_ours_is_not_used() {
+        let run = tempfile::tempdir().unwrap();
+        let other = run.path().join("other");
+        DirBuilder::new().mode(0o755).create(&other).unwrap();
+        symlink(&other, run.path().join(NAME)).unwrap();
+        assert_eq!(directory(run.path()).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    }
+}

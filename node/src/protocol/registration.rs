@@ -1,0 +1,73 @@
+//! What `exec` and `read` hold in the run directory as long as their job lives.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::protocol::event::{EventLog, Exit, Reason};
+use crate::protocol::fd_store::Client;
+use crate::protocol::memory_directory;
+use crate::sys::watch::Watcher;
+
+/// How long a killed `serve` may hold its lock.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
+
+pub struct Presence {
+    /// That of the job.
+    pub directory: PathBuf,
+    run_directory: PathBuf,
+    /// Where `serve` keeps descriptors for the job.
+    pub store: Option<Rc<Client>>,
+    /// Tells whether others of the run live.
+    lock: Option<Flock<File>>,
+}
+
+impl Presence {
+    /// Says that the job, given by its directory, begins.
+    ///
+    /// # Errors
+    /// When there are no such events to write, or it was started before.
+    pub fn begin(job: &Path) -> io::Result<(Self, EventLog)> {
+        let directory = job.canonicalize()?;
+        let events = EventLog::open(&directory.join("events.jsonl"))?;
+        let run_directory = directory.ancestors().nth(2).unwrap_or(&directory).to_owned();
+        let opened = File::open(&run_directory).ok();
+        let store = opened.as_ref().and_then(|run| Client::new(run, directory.file_name()?).ok()).map(Rc::new);
+        let lock = opened.and_then(|run| Flock::lock(run, FlockArg::LockSharedNonblock).ok());
+        store.iter().for_each(|store| store.begin());
+        Ok((Self { directory, run_directory, store, lock }, events))
+    }
+
+    /// Says that the job has ended.
+    pub fn end<T: Clone + PartialEq>(self, events: EventLog, exit: Exit, watcher: Option<Watcher<T>>) {
+        let driver_gone = exit.reason == Reason::Driver;
+        self.store.iter().for_each(|store| store.end());
+        let _ = events.conclude(exit);
+        self.store.iter().for_each(|store| store.concluded());
+        if let (Some(mut watcher), Some(store)) = (watcher, &self.store) {
+            watcher.forget(|_| true);
+            store.close(&watcher);
+        }
+        if let (true, Some(lock)) = (driver_gone, &self.lock) {
+            remove_abandoned(&self.run_directory, lock);
+        }
+    }
+}
+
+/// When `serve` was killed, the last of its jobs removes the run directory.
+fn remove_abandoned(directory: &Path, lock: &Flock<File>) {
+    // serve and each exec hold a shared lock as long as they live, and serve may take a moment to die.
+    let deadline = Instant::now() + LAST_MOMENT;
+    while directory.exists() && Instant::now() < deadline {
+        if lock.relock(FlockArg::LockExclusiveNonblock).is_ok() {
+            memory_directory::remove(directory);
+            let _ = fs::remove_dir_all(directory);
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,181 @@
+//! What was noted of the first bytes of a file, as data: they are compared elsewhere, when the file is final.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use serde::de::{Error, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::digests::{digest_range, Digests};
+use super::noted::Noted;
+use super::samples::Samples;
+use crate::sys::remote_file;
+
+/// How much of a stream is compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verify {
+    #[default]
+    Full,
+    /// Evenly spread blocks of what is large.
+    Samples,
+}
+
+impl Verify {
+    /// Nothing is noted yet.
+    pub fn begin(self) -> Box<dyn Noted> {
+        match self {
+            Self::Full => Box::new(Digests::default()),
+            Self::Samples => Box::new(Samples::new()),
+        }
+    }
+}
+
+/// The first bytes of a file, as they were when they were noted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    pub bytes: u64,
+    #[serde(serialize_with = "write_digest", deserialize_with = "read_digest")]
+    pub digest: u64,
+    pub verify: Verify,
+    /// They are all that it has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
+}
+
+/// Of all bytes of something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Digest(#[serde(serialize_with = "write_digest", deserialize_with = "read_digest")] u64);
+
+impl Digest {
+    /// Of some places in a file, each an offset and a length. Reads them.
+    ///
+    /// # Errors
+    /// When they cannot be read, or the file is shorter.
+    pub fn of(file: &File, places: impl IntoIterator<Item = (u64, u64)>) -> io::Result<Self> {
+        let mut digest = Xxh3Default::new();
+        for (offset, length) in places {
+            digest_range(file, offset, offset + length, &mut digest)?;
+        }
+        Ok(Self(digest.digest()))
+    }
+}
+
+impl Part {
+    /// Whether `file` begins with these bytes, or has no others, as far as they are compared. Reads them.
+    pub fn is_of(&self, file: &File) -> io::Result<bool> {
+        let size = file.metadata()?.len();
+        if size < self.bytes || (self.whole && size > self.bytes) {
+            return Ok(false);
+        }
+        let mut noted = self.verify.begin();
+        noted.note(file, self.bytes);
+        Ok(noted.digest() == self.digest)
+    }
+}
+
+fn write_digest<S: Serializer>(digest: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{digest:016x}"))
+}
+
+fn read_digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let digits = String::deserialize(deserializer)?;
+    let bad = |_| D::Error::invalid_value(Unexpected::Str(&digits), &"hexadecimal digits");
+    u64::from_str_radix(&digits, 16).map_err(bad)
+}
+
+/// Exit codes of `sfio-node compare`.
+const SAME: i32 = 0;
+const DIFFERENT: i32 = 1;
+const UNKNOWN: i32 = 2;
+
+/// `sfio-node compare`: whether the file `path` begins with the bytes of which `part` tells, in JSON.
+pub fn compare(path: &Path, part: &str) -> i32 {
+    let part: Part = match serde_json::from_str(part) {
+        Ok(part) => part,
+        Err(error) => {
+            eprintln!("sfio-node: {part}: has to be an object with bytes, digest and verify: {error}");
+            return UNKNOWN;
+        }
+    };
+    let found = remote_file::open(path).and_then(|file| {
+        remote_file::refresh(&file, path);
+        part.is_of(&file)
+    });
+    match found {
+        Ok(true) => SAME,
+        Ok(false) => DIFFERENT,
+        Err(error) if error.kind() == ErrorKind::NotFound => DIFFERENT,
+        Err(error) => {
+            eprintln!("sfio-node: {}: {error}", path.display());
+            UNKNOWN
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::json;
+    use crate::protocol::verify::noted::note_in_pieces;
+    use std::os::unix::fs::FileExt;
+
+    /// What is known of the first `bytes` of `file`, which were noted in pieces.
+    fn part_of(file: &File, bytes: u64, piece: usize, verify: Verify) -> Part {
+        let mut noted = verify.begin();
+        note_in_pieces(&mut *noted, file, bytes, piece);
+        Part { bytes, digest: noted.digest(), verify, whole: false }
+    }
+
+    #[test]
+    fn a_part_is_found_again_however_it_was_noted() {
+        let file = tempfile::tempfile().unwrap();
+        let size = 9 << 20;
+        let content: Vec<u8> = (0..size).map(|position: u64| (position / 1000) as u8).collect();
+        file.write_all_at(&content, 0).unwrap();
+        for verify in [Verify::Full, Verify::Samples] {
+            for (bytes, piece) in
+                [(0, 1), (1, 1), (4097, 100), (100_000, 65_537), (8 << 20, 1_000_003), (size, 1 << 20)]
+            {
+                let part = part_of(&file, bytes, piece, verify);
+                assert!(part.is_of(&file).unwrap(), "{part:?}");
+                assert_eq!(serde_json::from_str::<Part>(&json::write(&part)).unwrap(), part);
+            }
+        }
+    }
+
+    /// Who notes it and who compares it may be two programs, of other compilers or for other processors.
+    #[test]
+    fn a_digest_is_the_same_in_every_build() {
+        let file = tempfile::tempfile().unwrap();
+        let content: Vec<u8> = (0..100_000).map(|position: u32| (position % 251) as u8).collect();
+        file.write_all_at(&content, 0).unwrap();
+        for (verify, digest) in [(Verify::Full, 0xfcf7_1f2d_14af_6122), (Verify::Samples, 0x439c_0f8f_e1c5_2121)] {
+            assert_eq!(part_of(&file, 100_000, 4_000, verify).digest, digest, "{verify:?}");
+        }
+    }
+
+    #[test]
+    fn another_byte_and_a_shorter_file_are_not_the_same() {
+        for verify in [Verify::Full, Verify::Samples] {
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(&[7; 10_000], 0).unwrap();
+            let part = part_of(&file, 9_000, 700, verify);
+            for (position, byte, same) in
+                [(0, 8, false), (0, 7, true), (8_999, 8, false), (8_999, 7, true), (9_000, 8, true)]
+            {
+                file.write_all_at(&[byte], position).unwrap();
+                assert_eq!(part.is_of(&file).unwrap(), same, "{position} {byte}");
+            }
+            let whole = Part { whole: true, ..part };
+            assert!(!whole.is_of(&file).unwrap());
+            file.set_len(9_000).unwrap();
+            assert!(whole.is_of(&file).unwrap());
+            file.set_len(8_999).unwrap();
+            assert!(!part.is_of(&file).unwrap());
+        }
+    }
+}

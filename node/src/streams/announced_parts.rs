@@ -1,0 +1,427 @@
+//! The parts that a split announces: lines that its command appends to a file.
+
+use std::collections::HashSet;
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::protocol::event::{now, Event, PartSaid, Seen};
+use crate::protocol::job::Partition;
+use crate::protocol::json::{self, bytes};
+use crate::protocol::part::{check, check_name, size, Identity, Part, Piece};
+use crate::protocol::verify::Digest;
+use crate::sys::file_id::{file_id, file_id_of};
+use crate::sys::remote_file;
+use crate::sys::tail::Follower;
+
+/// Where the command finds the path of the file.
+pub const VARIABLE: &str = "SFIO_PARTS";
+/// The most bytes that a line may have. With what else is in its event it is less than what a `Follower` gives whole.
+const LONGEST: usize = 384 << 10;
+/// So much of a line stands in a message.
+const EXCERPT: usize = 80;
+
+/// A part of which the command has said where it is.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Said {
+    pub number: u64,
+    pub name: OsString,
+    pub pieces: Vec<Piece>,
+}
+
+/// What is told of a part.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    said: Said,
+    identity: Identity,
+    digest: Option<Digest>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    #[serde(with = "bytes")]
+    path: OsString,
+    extents: Vec<Piece>,
+}
+
+/// From lines to parts. Pure.
+#[derive(Debug, Default)]
+struct Lines {
+    number: u64,
+    names: HashSet<OsString>,
+}
+
+impl Lines {
+    /// # Arguments
+    /// * `size` - of the file that is cut
+    ///
+    /// # Errors
+    /// A message that has the number of the line, its beginning, and what is wrong with it.
+    fn take(&mut self, line: &[u8], size: u64) -> Result<Said, String> {
+        self.number += 1;
+        self.read(line, size).map_err(|message| {
+            let excerpt = String::from_utf8_lossy(&line[..line.len().min(EXCERPT)]);
+            let more = if line.len() > EXCERPT { "..." } else { "" };
+            format!("{VARIABLE}, line {}: {message}: {excerpt}{more}", self.number)
+        })
+    }
+
+    fn read(&mut self, line: &[u8], size: u64) -> Result<Said, String> {
+        if line.len() > LONGEST {
+            return Err(format!("is longer than {LONGEST} bytes"));
+        }
+        let Line { path: name, extents: pieces } = json::read(line)?;
+        check_name(name.as_bytes())?;
+        check(&pieces, size)?;
+        if !self.names.insert(name.clone()) {
+            return Err("path was said before".into());
+        }
+        Ok(Said { number: self.number, name, pieces })
+    }
+}
+
+/// A part that a job has said, by its events; None: it has not.
+pub fn said_part(events: &Path, port: &str, number: u64) -> Option<Part> {
+    #[derive(Deserialize)]
+    struct Event {
+        port: String,
+        number: u64,
+        #[serde(with = "bytes")]
+        path: PathBuf,
+        identity: Identity,
+        pieces: Vec<Piece>,
+        #[serde(default)]
+        digest: Option<Digest>,
+    }
+    let mut follower = Follower::new(events.into());
+    while let Some(lines) = follower.lines() {
+        for line in lines {
+            if Seen::parse(&line).is_none_or(|seen| seen.event != "part") {
+                continue;
+            }
+            let said: Option<Event> = json::read(&line).ok();
+            if let Some(said) = said.filter(|said| said.number == number && said.port == port) {
+                check(&said.pieces, said.identity.size).ok()?;
+                let Event { path: file, identity, pieces, digest, .. } = said;
+                return Some(Part { file, identity, pieces, digest });
+            }
+        }
+    }
+    None
+}
+
+/// Looks at a file, so that each later write to it is seen by its time. One that is written all the time is waited for a
+/// moment only: it changes anyway.
+fn settled(path: &Path) -> io::Result<Metadata> {
+    let mut found = fs::metadata(path)?;
+    for _ in 0..3 {
+        let left = Identity::of(&found).settles_in((now() * 1e9) as i64);
+        if left.is_zero() || !found.is_file() {
+            break;
+        }
+        std::thread::sleep(left);
+        found = fs::metadata(path)?;
+    }
+    Ok(found)
+}
+
+/// Of the bytes of a part that are in the file.
+///
+/// # Errors
+/// When they cannot be read, or the file is shorter.
+pub fn digest_of(file: &File, pieces: &[Piece]) -> io::Result<Digest> {
+    let places = pieces.iter().filter_map(|piece| match piece {
+        Piece::Extent { offset, length } => Some((*offset, *length)),
+        Piece::Text(_) => None,
+    });
+    Digest::of(file, places)
+}
+
+/// The file that is cut.
+#[derive(Debug)]
+enum Cut {
+    /// It is final, and was this.
+    Final(Identity),
+    /// It is still written. It is there when the first part is said.
+    Growing(Option<File>),
+}
+
+/// A split that runs.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    request: &'a Partition,
+    cut: Cut,
+    /// What is followed, as long as it is there.
+    file: File,
+    follower: Follower,
+    lines: Lines,
+    /// The directory in which the command begins.
+    directory: PathBuf,
+}
+
+impl<'a> Parts<'a> {
+    /// Makes the file for the lines, and looks what is cut.
+    ///
+    /// # Errors
+    /// A message that names the field.
+    pub fn begin(request: &'a Partition) -> Result<Self, String> {
+        let at = |field: &str, path: &Path, why: String| format!("partitions[0].{field}: {}: {why}", path.display());
+        let cut = if request.grows {
+            Cut::Growing(None)
+        } else {
+            let of = settled(&request.of).map_err(|error| at("of", &request.of, error.to_string()))?;
+            if !of.is_file() {
+                return Err(at("of", &request.of, "is no regular file".into()));
+            }
+            Cut::Final(Identity::of(&of))
+        };
+        let made = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&request.file);
+        let file = made.map_err(|error| at("file", &request.file, error.to_string()))?;
+        let (follower, lines) = (Follower::new(request.file.clone()), Lines::default());
+        let directory = env::current_dir().unwrap_or_else(|_| "/".into());
+        Ok(Self { request, cut, file, follower, lines, directory })
+    }
+
+    /// The file to which the command appends lines.
+    pub fn file(&self) -> &Path {
+        &self.request.file
+    }
+
+    /// The parts that were said since the last call.
+    ///
+    /// # Errors
+    /// A message: of the line that is wrong, or of what was done to the file.
+    pub fn read(&mut self) -> Result<Vec<Found>, String> {
+        if self.follower.is_cut() {
+            return Err(format!("{VARIABLE}: {}: lines that were said are gone", self.file().display()));
+        }
+        let mut found = Vec::new();
+        while let Some(lines) = self.follower.lines() {
+            for line in lines {
+                let identity = self.look()?;
+                let said = self.lines.take(&line, identity.size)?;
+                let digest = self.digest(&said.pieces)?;
+                found.push(Found { said, identity, digest });
+            }
+        }
+        Ok(found)
+    }
+
+    /// What the file is that is cut; one that is final was looked at before.
+    fn look(&mut self) -> Result<Identity, String> {
+        let file = match &mut self.cut {
+            Cut::Final(identity) => return Ok(*identity),
+            Cut::Growing(Some(file)) => file,
+            Cut::Growing(none) => {
+                let opened =
+                    remote_file::open(&self.request.of).map_err(|error| cannot_read(&self.request.of, &error))?;
+                none.insert(opened)
+            }
+        };
+        file.metadata().map(|of| Identity::of(&of)).map_err(|error| cannot_read(&self.request.of, &error))
+    }
+
+    /// What tells the bytes of a part from those that another attempt would write.
+    fn digest(&self, pieces: &[Piece]) -> Result<Option<Digest>, String> {
+        let Cut::Growing(Some(file)) = &self.cut else { return Ok(None) };
+        digest_of(file, pieces).map(Some).map_err(|error| cannot_read(&self.request.of, &error))
+    }
+
+    /// The event that tells of a part.
+    pub fn event<'e>(&'e self, found: &'e Found) -> Event<'e> {
+        let Found { said, identity, digest } = found;
+        Event::Part(PartSaid {
+            port: &self.request.port,
+            number: said.number,
+            name: json::ByteString(&*said.name),
+            size: size(&said.pieces),
+            path: json::ByteString(&*self.request.of),
+            identity,
+            pieces: &said.pieces,
+            digest: *digest,
+        })
+    }
+
+    /// The command has ended with success, and all lines were read.
+    ///
+    /// # Errors
+    /// A message, when the parts cannot be believed.
+    pub fn end(&self) -> Result<(), String> {
+        let path = self.file().display();
+        if self.file.metadata().ok().as_ref().map(file_id_of) != file_id(self.file()) {
+            return Err(format!("{VARIABLE}: {path} was replaced: lines have to be appended"));
+        }
+        if self.follower.is_torn() {
+            let line = self.lines.number + 1;
+            return Err(format!("{VARIABLE}, line {line}: has no newline at its end"));
+        }
+        let both = self.lines.names.iter().find(|name| fs::symlink_metadata(self.directory.join(name)).is_ok());
+        if let Some(name) = both {
+            let name = name.to_string_lossy();
+            return Err(format!("{VARIABLE}: {name} is a part, and was written as a file, too: it can be one of both"));
+        }
+        let of = &self.request.of;
+        let changed = match fs::metadata(of).map(|now| Identity::of(&now)) {
+            Ok(now) => self.difference(&now),
+            Err(_) => Some("is gone"),
+        };
+        match changed.filter(|_| self.lines.number > 0) {
+            Some(how) => Err(format!("{} {how}", of.display())),
+            None => Ok(()),
+        }
+    }
+
+    /// What has become of the file. What was written again of one that grew is found by who has fed it to the command.
+    fn difference(&self, now: &Identity) -> Option<&'static str> {
+        match &self.cut {
+            Cut::Final(before) => before.difference(now),
+            Cut::Growing(file) => Identity::of(&file.as_ref()?.metadata().ok()?).replaced(now),
+        }
+    }
+}
+
+fn cannot_read(of: &Path, error: &io::Error) -> String {
+    format!("cannot read {}: {error}", of.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn lines_become_parts() {
+        let mut lines = Lines::default();
+        for (number, (line, name, pieces)) in (1..).zip([
+            (r#"{"path": "a", "extents": [[0, 5], [90, 10]]}"#, &b"a"[..], 2),
+            (r#"{"extents":[],"path":"\udcff"}"#, b"\xff", 0),
+            (r#" {"path": "b", "extents": ["aGVsbG8K"]} "#, b"b", 1),
+        ]) {
+            let said = lines.take(line.as_bytes(), 100).unwrap();
+            assert_eq!((said.number, said.name.as_bytes(), said.pieces.len()), (number, name, pieces));
+        }
+        for (line, words) in [
+            (r#"{"path": "a", "extents": []}"#, "line 4: path was said before: {\"path\": \"a\", \"extents\": []}"),
+            ("", "line 5: EOF while parsing"),
+            ("nonsense", "line 6: expected ident at line 1 column 2: nonsense"),
+            (r#"{"path": "d/e", "extents": []}"#, "line 7: path has a slash"),
+            (r#"{"path": "", "extents": []}"#, "line 8: path is empty"),
+            (r#"{"path": "f"}"#, "line 9: missing field `extents`"),
+            (r#"{"path": "g", "extents": [], "size": 3}"#, "line 10: size: unknown field `size`"),
+            (
+                r#"{"path": "h", "extents": [[99, 2]]}"#,
+                "line 11: extent [99, 2] is outside the file, which has 100 bytes",
+            ),
+            (r#"{"path": "i", "extents": ["?"]}"#, "line 12: extents[0]: a text is no base64"),
+        ] {
+            let message = lines.take(line.as_bytes(), 100).unwrap_err();
+            assert!(message.starts_with(&format!("{VARIABLE}, {words}")), "{message}");
+        }
+        let long = format!(r#"{{"path": "j", "extents": [{}]}}"#, "[0,1],".repeat(LONGEST / 6));
+        let message = lines.take(long.as_bytes(), 100).unwrap_err();
+        assert!(message.contains("line 13: is longer than 393216 bytes: {\"path\": \"j\"") && message.ends_with("..."));
+        let many = format!(r#"{{"path": "k", "extents": [{}[0,1]]}}"#, "[0,1],".repeat(64));
+        assert!(lines.take(many.as_bytes(), 100).unwrap_err().contains("has 65 pieces, and may have 64"));
+    }
+
+    fn request(directory: &Path) -> Partition {
+        fs::write(directory.join("of"), [7; 100]).unwrap();
+        Partition { port: "p".into(), of: directory.join("of"), file: directory.join("parts"), grows: false }
+    }
+
+    fn append(request: &Partition, text: &str) {
+        OpenOptions::new().append(true).open(&request.file).unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn parts_are_told_when_their_line_is_complete() {
+        let directory = tempfile::tempdir().unwrap();
+        let request = request(directory.path());
+        let mut parts = Parts::begin(&request).unwrap();
+        assert_eq!(parts.read(), Ok(vec![]));
+        append(&request, "{\"path\": \"a\", \"ext");
+        assert_eq!(parts.read(), Ok(vec![]));
+        assert!(parts.end().unwrap_err().contains("line 1: has no newline at its end"));
+        append(&request, "ents\": [[0, 5], \"eA==\"]}\n");
+        let said = parts.read().unwrap();
+        let text = parts.event(&said[0]).line();
+        let start = r#"{"event":"part","port":"p","number":1,"name":"a","size":6,"path":""#;
+        assert!(text.starts_with(start) && text.contains(r#","size":100,"mtime":"#), "{text}");
+        assert!(text.contains(r#""pieces":[[0,5],"eA=="],"time":"#), "{text}");
+        assert_eq!(parts.end(), Ok(()));
+        assert!(Parts::begin(&request).unwrap_err().starts_with("partitions[0].file: "), "it is there");
+    }
+
+    #[test]
+    fn what_cannot_be_believed() {
+        type Act = fn(&Partition);
+        let table: [(Act, &str); 5] = [
+            (|request| fs::write(&request.file, "").unwrap(), "are gone"),
+            (|request| fs::remove_file(&request.file).unwrap(), "was replaced"),
+            (|request| fs::write(&request.of, [8; 100]).unwrap(), "was written after it was cut"),
+            (|request| fs::write(&request.of, [8; 10]).unwrap(), "has another size"),
+            (|request| fs::remove_file(&request.of).unwrap(), "is gone"),
+        ];
+        for (act, word) in table {
+            let directory = tempfile::tempdir().unwrap();
+            let request = request(directory.path());
+            let mut parts = Parts::begin(&request).unwrap();
+            append(&request, "{\"path\": \"a\", \"extents\": [[0, 5]]}\n");
+            parts.read().unwrap();
+            act(&request);
+            let found = parts.read().map(drop).and_then(|()| parts.end());
+            assert!(found.as_ref().is_err_and(|message| message.contains(word)), "{word}: {found:?}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let mut request = request(directory.path());
+        request.of = directory.path().into();
+        assert!(Parts::begin(&request).unwrap_err().ends_with("is no regular file"));
+        request.of = directory.path().join("none");
+        assert!(Parts::begin(&request).unwrap_err().starts_with("partitions[0].of: "));
+        assert!(!request.file.exists());
+    }
+
+    #[test]
+    fn a_file_that_grows_may_come_later_and_its_parts_have_digests() {
+        let directory = tempfile::tempdir().unwrap();
+        let request = Partition { grows: true, ..request(directory.path()) };
+        fs::remove_file(&request.of).unwrap();
+        let mut parts = Parts::begin(&request).unwrap();
+        assert_eq!(parts.read(), Ok(vec![]));
+        fs::write(&request.of, [7; 10]).unwrap();
+        append(&request, "{\"path\": \"a\", \"extents\": [[0, 5]]}\n");
+        let first = parts.read().unwrap();
+        OpenOptions::new().append(true).open(&request.of).unwrap().write_all(&[7; 90]).unwrap();
+        append(&request, "{\"path\": \"b\", \"extents\": [[90, 5]]}\n{\"path\": \"c\", \"extents\": [[0, 6]]}\n");
+        let more = parts.read().unwrap();
+        assert_eq!((first[0].identity.size, more[0].identity.size), (10, 100));
+        assert!(first[0].digest.is_some() && first[0].digest == more[0].digest && more[0].digest != more[1].digest);
+        assert!(parts.event(&first[0]).line().contains(r#""pieces":[[0,5]],"digest":""#));
+        assert_eq!(parts.end(), Ok(()));
+        append(&request, "{\"path\": \"d\", \"extents\": [[99, 5]]}\n");
+        assert!(parts.read().unwrap_err().contains("is outside the file, which has 100 bytes"));
+        fs::rename(&request.of, directory.path().join("away")).unwrap();
+        fs::write(&request.of, [7; 100]).unwrap();
+        assert!(parts.end().unwrap_err().contains("was replaced"));
+    }
+
+    #[test]
+    fn a_part_that_is_a_file_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let request = request(directory.path());
+        let mut parts = Parts::begin(&request).unwrap();
+        parts.directory = directory.path().into();
+        append(&request, "{\"path\": \"a\", \"extents\": [[0, 5]]}\n");
+        parts.read().unwrap();
+        assert_eq!(parts.end(), Ok(()));
+        fs::write(directory.path().join("a"), "").unwrap();
+        assert!(parts.end().unwrap_err().contains("a is a part, and was written as a file, too"));
+    }
+}

@@ -1,0 +1,336 @@
+//! The state of a producer, as its events tell it to a consumer.
+
+use std::fs;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+use nix::sys::inotify::AddWatchFlags;
+
+use crate::protocol::event::{Seen, ENTRY, FOREIGN};
+use crate::protocol::job::{Gate, Input, Kind};
+use crate::sys::file_id::file_id;
+use crate::sys::tail::Follower;
+use crate::sys::watch::{Watch, ARRIVES};
+
+/// How far the producer is with the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Its events have not named the file.
+    Silent,
+    Writing,
+    /// Committed with so many bytes, which is final.
+    Committed(u64),
+    /// It has ended without having committed the file.
+    Failed(String),
+}
+
+#[derive(Debug)]
+pub struct Producer {
+    pub state: State,
+    port: String,
+    /// The file or directory as it is opened here, and as the events name it.
+    path: PathBuf,
+    named: PathBuf,
+    /// Who writes the events has another `serve`, which may be gone, too: nobody would tell of that.
+    locks: bool,
+    /// Of a directory: its files that were committed, and not taken yet, relative to it.
+    committed: Option<Vec<PathBuf>>,
+    events: PathBuf,
+    follower: Follower,
+    watched: bool,
+    /// After so many closes it is taken to be complete, though it is not committed.
+    pub closes: Option<NonZeroU32>,
+    is_closed: bool,
+    /// Nobody writes the file any more: it is committed when all of it was taken, or is wanted as a whole.
+    replays: bool,
+}
+
+impl Producer {
+    /// The producer of a file, on this machine, with our `serve`.
+    pub fn of_file(port: &str, path: &Path, events: PathBuf) -> Self {
+        Self {
+            state: State::Silent,
+            port: port.to_owned(),
+            path: path.to_owned(),
+            named: path.to_owned(),
+            locks: false,
+            committed: None,
+            follower: Follower::new(events.clone()),
+            events,
+            watched: false,
+            closes: None,
+            is_closed: false,
+            replays: false,
+        }
+    }
+
+    /// Whether it was closed as often as it is told to be when it is complete.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Of a file that is complete, and is taken as if it were being written.
+    pub fn of_replay(path: &Path) -> Self {
+        let producer = Self::of_file("", path, PathBuf::new());
+        Self { state: State::Writing, watched: true, replays: true, ..producer }
+    }
+
+    /// All was taken that there is, or the whole file is wanted: commits it, if that depends on nobody else. Says whether it
+    /// has done so.
+    pub fn finish(&mut self) -> bool {
+        if !self.replays || self.is_final() {
+            return false;
+        }
+        self.state = match fs::metadata(&self.path) {
+            Ok(file) => State::Committed(file.len()),
+            Err(error) => State::Failed(format!("cannot read {}: {error}", self.path.display())),
+        };
+        true
+    }
+
+    /// The producer of a byte stream.
+    pub fn of_input(input: &Input, events: &Path) -> Self {
+        let producer = Self::of_file(&input.port, &input.path, events.to_owned());
+        Self { named: input.named.clone(), locks: input.lock, closes: input.closes, ..producer }
+    }
+
+    /// The producer of a file or a directory, which is committed as a whole when the output is complete.
+    pub fn of_gate(gate: &Gate) -> Self {
+        let committed = (gate.kind == Kind::Directory).then(Vec::new);
+        let producer = Self::of_file(&gate.port, &gate.path, gate.events.clone());
+        Self { named: gate.named().to_owned(), locks: gate.lock, committed, ..producer }
+    }
+
+    /// The files of a directory that were committed since the last call, relative to it.
+    pub fn take_committed(&mut self) -> Vec<PathBuf> {
+        self.committed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Watches the events, or the nearest directory in which they will appear. To be called until they are there.
+    pub fn watch(&mut self, watch: &mut Watch) {
+        if self.watched {
+            return;
+        }
+        let closed = if self.locks { AddWatchFlags::IN_CLOSE_WRITE } else { AddWatchFlags::empty() };
+        self.watched = watch(&self.events, AddWatchFlags::IN_MODIFY | closed).is_ok();
+        if !self.watched {
+            let mut above = self.events.ancestors().skip(1);
+            let _ = above.any(|directory| watch(directory, ARRIVES).is_ok());
+        }
+    }
+
+    /// They have to be set anew.
+    pub fn watches_are_gone(&mut self) {
+        self.watched = self.replays;
+    }
+
+    /// Reads what is new.
+    pub fn read(&mut self) {
+        // Nothing is believed any more, and a reader that is fed all the time asks all the time.
+        if self.replays || matches!(self.state, State::Committed(_)) {
+            return;
+        }
+        self.read_lines();
+        if self.locks && !self.is_final() && !self.follower.is_written() {
+            // Nothing follows what is there now.
+            self.read_lines();
+            if !self.is_final() {
+                self.state = State::Failed(format!("the producer of {} is gone", self.path.display()));
+            }
+        }
+        if self.follower.is_cut() && !matches!(self.state, State::Committed(_)) {
+            self.state = State::Failed(format!("{}: {FOREIGN}", self.path.display()));
+        }
+    }
+
+    fn is_final(&self) -> bool {
+        matches!(self.state, State::Committed(_) | State::Failed(_))
+    }
+
+    fn read_lines(&mut self) {
+        while let Some(lines) = self.follower.lines() {
+            lines.iter().filter_map(|line| Seen::parse(line)).for_each(|seen| self.note(&seen));
+        }
+    }
+
+    fn note(&mut self, seen: &Seen) {
+        if self.is_final() {
+            return;
+        }
+        if let Some(files) = &mut self.committed {
+            if seen.port.as_ref() == Some(&self.port) {
+                match seen.event.as_str() {
+                    ENTRY => files.extend(
+                        seen.path.iter().filter_map(|path| path.strip_prefix(&self.named).ok()).map(Path::to_owned),
+                    ),
+                    "complete" => self.state = State::Committed(0),
+                    _ => {}
+                }
+                return;
+            }
+        }
+        let ours = || {
+            let names = |path: &PathBuf| *path == self.named || same_file(path, &self.path);
+            seen.port.as_ref() == Some(&self.port) && seen.path.as_ref().is_some_and(names)
+        };
+        match seen.event.as_str() {
+            "opened" | "closed" if ours() => {
+                self.state = State::Writing;
+                self.is_closed |= self.closes.is_some_and(|closes| seen.closes >= Some(closes.get()));
+            }
+            "committed" if ours() => self.state = State::Committed(seen.size.unwrap_or(0)),
+            "exit" => {
+                let how = if seen.success { "ended without committing" } else { "failed before committing" };
+                self.state = State::Failed(format!("the producer {how} {}", self.path.display()));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn same_file(one: &Path, other: &Path) -> bool {
+    one.file_name() == other.file_name() && file_id(one).is_some_and(|id| Some(id) == file_id(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{File, OpenOptions};
+    use std::io::Write;
+
+    use nix::fcntl::{Flock, FlockArg};
+
+    struct Told {
+        _directory: tempfile::TempDir,
+        events: PathBuf,
+    }
+
+    impl Told {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            Self { events: directory.path().join("events"), _directory: directory }
+        }
+
+        fn write(&self, lines: &str) {
+            let mut file = OpenOptions::new().append(true).create(true).open(&self.events).unwrap();
+            file.write_all(lines.as_bytes()).unwrap();
+        }
+
+        fn lock(&self) -> Flock<File> {
+            self.write("");
+            Flock::lock(File::open(&self.events).unwrap(), FlockArg::LockExclusive).unwrap()
+        }
+
+        fn producer(&self, locks: bool) -> Producer {
+            let producer = Producer::of_file("p", Path::new("/here/f"), self.events.clone());
+            Producer { named: "/there/f".into(), locks, ..producer }
+        }
+    }
+
+    const OPENED: &str = "{\"event\":\"opened\",\"port\":\"p\",\"path\":\"/there/f\"}\n";
+    const COMMITTED: &str = "{\"event\":\"committed\",\"port\":\"p\",\"path\":\"/there/f\",\"size\":3}\n";
+    const EXIT: &str = "{\"event\":\"exit\",\"success\":true}\n";
+
+    fn gone() -> State {
+        State::Failed("the producer of /here/f is gone".into())
+    }
+
+    #[test]
+    fn who_has_not_begun_is_not_gone() {
+        let told = Told::new();
+        let mut producer = told.producer(true);
+        producer.read();
+        assert_eq!(producer.state, State::Silent, "nothing is there");
+        told.write("");
+        producer.read();
+        assert_eq!(producer.state, State::Silent, "nothing is in it");
+        let lock = told.lock();
+        told.write(OPENED);
+        producer.read();
+        assert_eq!(producer.state, State::Writing);
+        drop(lock);
+        producer.read();
+        assert_eq!(producer.state, gone());
+    }
+
+    #[test]
+    fn what_was_said_before_holds() {
+        for (locks, lines, expected) in [
+            (true, OPENED.to_owned(), gone()),
+            (false, OPENED.to_owned(), State::Writing),
+            (true, format!("{OPENED}{COMMITTED}"), State::Committed(3)),
+            (true, format!("{OPENED}{COMMITTED}{EXIT}"), State::Committed(3)),
+            (true, format!("{OPENED}{}", COMMITTED.trim_end()), gone()),
+            (true, EXIT.to_owned(), State::Failed("the producer ended without committing /here/f".into())),
+        ] {
+            let told = Told::new();
+            told.write(&lines);
+            let mut producer = told.producer(locks);
+            producer.read();
+            assert_eq!(producer.state, expected, "{lines}");
+            told.write(COMMITTED);
+            producer.read();
+            assert!(producer.state == expected || !locks, "{lines}");
+        }
+    }
+
+    #[test]
+    fn a_commit_is_final_however_the_producer_ends() {
+        let told = Told::new();
+        let lock = told.lock();
+        told.write(&format!("{OPENED}{COMMITTED}"));
+        let mut producer = told.producer(true);
+        producer.read();
+        drop(lock);
+        producer.read();
+        fs::write(&told.events, "").unwrap();
+        producer.read();
+        assert_eq!(producer.state, State::Committed(3));
+    }
+
+    #[test]
+    fn who_ends_while_it_is_looked_at_is_not_gone() {
+        for number in 0..100 {
+            let told = Told::new();
+            let lock = told.lock();
+            told.write(OPENED);
+            let mut producer = told.producer(true);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    (0..number % 50).for_each(|_| std::thread::yield_now());
+                    told.write(&format!("{COMMITTED}{EXIT}"));
+                    drop(lock);
+                });
+                while !producer.is_final() {
+                    producer.read();
+                }
+            });
+            assert_eq!(producer.state, State::Committed(3));
+        }
+    }
+
+    #[test]
+    fn a_file_is_known_by_the_name_that_the_producer_gives_it() {
+        let told = Told::new();
+        told.write(&OPENED.replace("there", "here"));
+        let mut producer = told.producer(false);
+        producer.read();
+        assert_eq!(producer.state, State::Silent);
+        told.write(OPENED);
+        producer.read();
+        assert_eq!(producer.state, State::Writing);
+    }
+
+    #[test]
+    fn entries_are_below_their_directory() {
+        let told = Told::new();
+        let entry = |path: &str| format!("{{\"event\":\"entry\",\"port\":\"p\",\"path\":\"{path}\"}}\n");
+        let paths = ["/there/d/a", "/there/dd/b", "/here/d/c", "there/d/d", "e", "/there/d/deep//f"];
+        told.write(&paths.map(entry).concat());
+        let producer = Producer::of_file("p", Path::new("/here/d"), told.events.clone());
+        let mut producer = Producer { named: "/there/d".into(), committed: Some(Vec::new()), ..producer };
+        producer.read();
+        assert_eq!(producer.take_committed(), [PathBuf::from("a"), "deep/f".into()]);
+        assert!(producer.take_committed().is_empty());
+    }
+}

@@ -1,0 +1,520 @@
+//! The file that a producer writes, read once, from the front, while it grows.
+
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::task::Poll;
+
+use nix::errno::Errno;
+use nix::sys::inotify::AddWatchFlags;
+
+use crate::protocol::verify::{Noted, Part, Verify};
+use crate::streams::origin::{cannot_place, Failure, Origin, Step};
+use crate::streams::producer::{Producer, State};
+use crate::sys::file_id::{file_id, file_id_of};
+use crate::sys::pipe::move_bytes;
+use crate::sys::remote_file;
+use crate::sys::watch::Watch;
+
+/// So many bytes are noted at once, before they are taken: as many as a pipe holds.
+const AHEAD: u64 = 1 << 20;
+
+#[derive(Debug)]
+pub struct Source {
+    path: PathBuf,
+    producer: Producer,
+    file: Option<File>,
+    /// A notice will come when the file grows.
+    growth_armed: bool,
+    /// Where the next byte is taken.
+    taken: u64,
+    /// The end of all that was ever taken: beyond `taken` after `resume`, and before it where some was left out.
+    reached: u64,
+    verify: Verify,
+    /// What is compared at the end: the bytes that may be taken before the commit.
+    noted: Box<dyn Noted>,
+    /// The most that was there and not taken.
+    lag: u64,
+    /// All was taken before the commit: so many bytes.
+    ended_early: Option<u64>,
+    /// What was wrong with it before.
+    failure: Option<Failure>,
+}
+
+impl Source {
+    /// The file `path` of a producer.
+    pub fn new(path: &Path, producer: Producer, verify: Verify) -> Self {
+        Self {
+            producer,
+            path: path.to_owned(),
+            file: None,
+            growth_armed: false,
+            taken: 0,
+            reached: 0,
+            verify,
+            noted: verify.begin(),
+            lag: 0,
+            ended_early: None,
+            failure: None,
+        }
+    }
+
+    /// Goes on from `offset`, because what was taken after it was lost; false where so much was never taken. All
+    /// watches have to be set anew.
+    pub fn resume(&mut self, offset: u64) -> bool {
+        let known = offset <= self.reached;
+        if known {
+            self.taken = offset;
+        }
+        self.growth_armed = false;
+        self.producer.watches_are_gone();
+        known
+    }
+
+    /// The path of the file when it is committed, and as it was then, and the file.
+    fn whole(&self) -> Result<Option<(&Path, File)>, Failure> {
+        self.check()?;
+        let State::Committed(size) = self.producer.state else { return Ok(None) };
+        let path = self.path.display();
+        match remote_file::open(&self.path).and_then(|file| Ok((file.metadata()?.len(), file))) {
+            Ok((found, file)) if found == size => Ok(Some((&self.path, file))),
+            Ok((found, _)) => {
+                let message = format!("{path} was committed with {size} bytes, and has {found}");
+                Err(Failure::Rewritten(message))
+            }
+            Err(error) => Err(self.cannot_read(error)),
+        }
+    }
+
+    fn cannot_read(&self, error: impl Display) -> Failure {
+        Failure::Producer(format!("cannot read {}: {error}", self.path.display()))
+    }
+
+    /// Takes bytes by `transfer`, which is given the file, the place, and how many it may move at most, and returns how
+    /// many it has moved.
+    pub fn take_by(
+        &mut self,
+        transfer: impl FnOnce(&File, &mut i64, u64) -> nix::Result<usize>,
+    ) -> Result<Step, Failure> {
+        let result = self.take_some(transfer);
+        self.failure = result.as_ref().err().cloned();
+        result
+    }
+
+    fn take_some(
+        &mut self,
+        transfer: impl FnOnce(&File, &mut i64, u64) -> nix::Result<usize>,
+    ) -> Result<Step, Failure> {
+        let most = self.ahead();
+        let Some(file) = self.file.as_ref() else { return Ok(Step::Waiting) };
+        if most == 0 {
+            return self.at_end();
+        }
+        let mut place = self.taken as i64;
+        match transfer(file, &mut place, most) {
+            Ok(0) => self.at_end(),
+            Ok(moved) => {
+                self.taken += moved as u64;
+                self.reached = self.reached.max(self.taken);
+                Ok(Step::Moved)
+            }
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(Step::Full),
+            Err(Errno::EPIPE) => Ok(Step::Unread),
+            Err(error) => Err(self.cannot_read(error.desc())),
+        }
+    }
+
+    /// So many bytes may be taken now. Before the commit they are noted first: who reads them sees what was noted, or
+    /// what came later.
+    fn ahead(&mut self) -> u64 {
+        let Some(file) = &self.file else { return 0 };
+        let size = file.metadata().map_or(0, |file| file.len());
+        self.lag = self.lag.max(size.saturating_sub(self.taken));
+        if matches!(self.producer.state, State::Committed(_)) {
+            return size.saturating_sub(self.taken);
+        }
+        let end = size.min(self.taken + AHEAD);
+        if self.noted.bytes() <= self.taken && self.taken < end {
+            self.noted.note(file, end);
+        }
+        self.noted.bytes().saturating_sub(self.taken)
+    }
+
+    /// Everything that the file holds was taken: is that all?
+    fn at_end(&mut self) -> Result<Step, Failure> {
+        self.file.iter().for_each(|file| remote_file::refresh(file, &self.path));
+        let Some(open) = self.file.as_ref() else { return Ok(Step::Waiting) };
+        let Ok(file) = open.metadata() else { return Ok(Step::Waiting) };
+        let (path, reached) = (self.path.display(), self.reached);
+        let rewritten = |how: String| Err(Failure::Rewritten(format!("{path} {how}")));
+        if file.len() < reached {
+            return rewritten(format!("was cut after {reached} bytes of it were streamed"));
+        }
+        if file_id(&self.path).is_some_and(|named| named != file_id_of(&file)) {
+            if reached > 0 {
+                return rewritten(format!("was replaced after {reached} bytes of it were streamed"));
+            }
+            (self.file, self.growth_armed) = (None, false);
+            self.noted = self.verify.begin();
+            return Ok(Step::Moved);
+        }
+        if file.len() > self.taken {
+            return Ok(Step::Moved);
+        }
+        if self.producer.finish() {
+            return Ok(Step::Moved);
+        }
+        match self.producer.state {
+            State::Committed(size) if file.len() != size => {
+                rewritten(format!("was committed with {size} bytes, and has {}", file.len()))
+            }
+            State::Committed(_) => self.compare(open).map(|()| Step::Complete),
+            State::Writing if self.producer.is_closed() => {
+                // What was left out is compared, too.
+                self.noted.note(open, file.len());
+                self.ended_early = Some(file.len());
+                Ok(Step::Complete)
+            }
+            _ => Ok(Step::Waiting),
+        }
+    }
+
+    fn compare(&self, file: &File) -> Result<(), Failure> {
+        let Some(place) = self.noted.difference(file) else { return Ok(()) };
+        let path = self.path.display();
+        Err(Failure::Rewritten(format!("{path} was written again {place} after these had been streamed")))
+    }
+
+    /// Nobody will take the rest: what is still to be compared with the file, when that is final. None: nothing.
+    ///
+    /// # Errors
+    /// When it is final already, and has other bytes than those that were taken.
+    pub fn left_to_compare(&self) -> Result<Option<Part>, Failure> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        match self.producer.state {
+            _ if self.ended_early.is_none() && (self.reached == 0 || self.noted.bytes() == 0) => Ok(None),
+            // That is told elsewhere, and who has read so much may have enough.
+            State::Failed(_) => Ok(None),
+            State::Committed(size) if self.ended_early.is_some_and(|bytes| bytes != size) => {
+                let message = format!("{} was written again after it was closed", self.path.display());
+                Err(Failure::Rewritten(message))
+            }
+            State::Committed(_) => {
+                let file = remote_file::open(&self.path).map_err(|error| self.cannot_read(error))?;
+                self.compare(&file).map(|()| None)
+            }
+            State::Silent | State::Writing => Ok(Some(Part {
+                bytes: self.noted.bytes(),
+                digest: self.noted.digest(),
+                verify: self.verify,
+                whole: self.ended_early.is_some(),
+            })),
+        }
+    }
+}
+
+impl Origin for Source {
+    fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    fn go_to(&mut self, place: u64) {
+        self.taken = place;
+    }
+
+    fn has_more(&self) -> bool {
+        self.file.as_ref().and_then(|file| file.metadata().ok()).is_some_and(|file| file.len() > self.taken)
+    }
+
+    fn is_final(&self) -> bool {
+        matches!(self.producer.state, State::Committed(_))
+    }
+
+    fn lag(&self) -> Option<u64> {
+        Some(self.lag)
+    }
+
+    fn watch_events(&mut self, watch: &mut Watch) {
+        self.producer.watch(watch);
+    }
+
+    fn watch_growth(&mut self, watch: &mut Watch) -> bool {
+        let Some(file) = self.file.as_ref().filter(|_| !self.growth_armed) else { return false };
+        let open_file = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let grows = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONESHOT;
+        self.growth_armed = watch(&open_file, grows).is_ok();
+        self.growth_armed
+    }
+
+    fn growth_notice(&mut self) {
+        self.growth_armed = false;
+    }
+
+    fn read_events(&mut self) {
+        self.producer.read();
+    }
+
+    fn want_whole(&mut self) {
+        self.producer.finish();
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        match (&self.failure, &self.producer.state) {
+            (Some(failure), _) => Err(failure.clone()),
+            (None, State::Failed(message)) => Err(Failure::Producer(message.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens the producer's file when its events have named it: what lies there before may be of an earlier run.
+    fn open(&mut self) -> Result<bool, Failure> {
+        if self.file.is_some() {
+            return Ok(true);
+        }
+        if self.producer.state == State::Silent {
+            return Ok(false);
+        }
+        match remote_file::open(&self.path) {
+            Ok(file) => {
+                self.file = Some(file);
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound && self.producer.state == State::Writing => {
+                self.producer.finish();
+                self.check().map(|()| false)
+            }
+            Err(error) => Err(self.cannot_read(error)),
+        }
+    }
+
+    fn has_ended_early(&self) -> bool {
+        self.ended_early.is_some()
+    }
+
+    fn take(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure> {
+        self.take_by(|file, offset, ahead| move_bytes(file, offset, ahead.min(most), sink))
+    }
+
+    fn part(&mut self) -> Poll<Result<Option<Part>, Failure>> {
+        self.read_events();
+        Poll::Ready(self.left_to_compare())
+    }
+
+    /// A link to the file, when that is committed.
+    fn bring_whole(&mut self, part: &Path, place: &Path) -> Result<bool, Failure> {
+        let Some((path, _)) = self.whole()? else { return Ok(false) };
+        let _ = fs::remove_file(part);
+        symlink(path, part).map_err(cannot_place(place))?;
+        Ok(true)
+    }
+
+    fn whole_file(&self) -> Result<Option<File>, Failure> {
+        Ok(self.whole()?.map(|(_, file)| file))
+    }
+
+    fn leave_file(&self, place: &Path) -> Result<(), Failure> {
+        let _ = symlink(&self.path, place);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+    use std::io::Write;
+    use std::num::NonZeroU32;
+    use std::os::unix::fs::FileExt;
+
+    struct Producing {
+        directory: tempfile::TempDir,
+        source: Source,
+    }
+
+    impl Producing {
+        fn new(content: &[u8], event: &str) -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let [path, events] = ["file", "events"].map(|name| directory.path().join(name));
+            fs::write(&path, content).unwrap();
+            let producer = Producer::of_file("p", &path, events);
+            let mut producing = Self { directory, source: Source::new(&path, producer, Verify::Full) };
+            producing.tell(event, content.len());
+            assert_eq!(producing.source.open(), Ok(true));
+            producing
+        }
+
+        fn tell(&mut self, event: &str, size: usize) {
+            self.say(event, &format!(r#""size":{size}"#));
+        }
+
+        fn say(&mut self, event: &str, how: &str) {
+            let [path, events] = ["file", "events"].map(|name| self.directory.path().join(name));
+            let line = format!(r#"{{"event":"{event}","port":"p","path":"{}",{how}}}"#, path.display());
+            let mut events = OpenOptions::new().append(true).create(true).open(events).unwrap();
+            events.write_all((line + "\n").as_bytes()).unwrap();
+            self.source.read_events();
+        }
+
+        fn take(&mut self, most: usize) -> Result<(Step, Vec<u8>), Failure> {
+            let mut bytes = vec![0; most];
+            let mut moved = 0;
+            let step = self.source.take_by(|file, place, limit| {
+                bytes.truncate(limit as usize);
+                moved = file.read_at(&mut bytes, *place as u64).unwrap();
+                Ok(moved)
+            })?;
+            bytes.truncate(moved);
+            Ok((step, bytes))
+        }
+
+        fn rewrite(&self, offset: u64) {
+            let file = OpenOptions::new().write(true).open(self.directory.path().join("file")).unwrap();
+            file.write_all_at(b"x", offset).unwrap();
+        }
+    }
+
+    #[test]
+    fn all_is_taken_once_and_then_it_is_complete() {
+        let mut producing = Producing::new(b"abcdef", "committed");
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"ef".to_vec())));
+        assert_eq!(producing.take(4), Ok((Step::Complete, vec![])));
+        let mut producing = Producing::new(b"abc", "opened");
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"abc".to_vec())));
+        assert_eq!(producing.take(4), Ok((Step::Waiting, vec![])));
+        assert_eq!(producing.source.lag(), Some(3));
+    }
+
+    #[test]
+    fn a_replay_is_committed_when_all_was_taken_or_the_file_is_wanted() {
+        for wanted in [false, true] {
+            let mut producing = Producing::new(b"abcdef", "opened");
+            let path = producing.directory.path().join("file");
+            producing.source = Source::new(&path, Producer::of_replay(&path), Verify::Full);
+            assert_eq!(producing.source.open(), Ok(true));
+            assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
+            assert!(producing.source.whole_file().unwrap().is_none(), "nobody has asked for it");
+            if wanted {
+                producing.source.want_whole();
+                assert!(producing.source.whole_file().unwrap().is_some());
+            }
+            assert_eq!(producing.take(4), Ok((Step::Moved, b"ef".to_vec())));
+            if !wanted {
+                assert_eq!(producing.take(4), Ok((Step::Moved, vec![])));
+            }
+            assert_eq!(producing.take(4), Ok((Step::Complete, vec![])));
+        }
+    }
+
+    #[test]
+    fn what_was_lost_is_taken_again() {
+        let mut producing = Producing::new(b"abcdef", "committed");
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
+        assert!(!producing.source.resume(5), "it was not taken before");
+        assert!(producing.source.resume(1));
+        assert_eq!(producing.take(2), Ok((Step::Moved, b"bc".to_vec())));
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"def".to_vec())));
+        assert_eq!(producing.take(4), Ok((Step::Complete, vec![])));
+    }
+
+    #[test]
+    fn who_goes_elsewhere_takes_from_there() {
+        let mut producing = Producing::new(b"abcdef", "opened");
+        assert_eq!(producing.take(2), Ok((Step::Moved, b"ab".to_vec())));
+        producing.source.go_to(4);
+        assert_eq!(producing.take(9), Ok((Step::Moved, b"ef".to_vec())));
+        producing.source.go_to(1);
+        assert_eq!(producing.take(2), Ok((Step::Moved, b"bc".to_vec())));
+        for beyond in [6, 9] {
+            producing.source.go_to(beyond);
+            assert_eq!(producing.take(9), Ok((Step::Waiting, vec![])));
+        }
+        producing.tell("committed", 6);
+        assert_eq!(producing.take(9), Ok((Step::Complete, vec![])), "beyond its end");
+        producing.rewrite(2);
+        producing.source.go_to(5);
+        assert_eq!(producing.take(9), Ok((Step::Moved, b"f".to_vec())));
+        assert!(matches!(producing.take(9), Err(Failure::Rewritten(_))), "what was left out was noted, too");
+    }
+
+    #[test]
+    fn what_was_written_again_in_between_is_found() {
+        let mut producing = Producing::new(b"abcdef", "opened");
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
+        producing.rewrite(0);
+        producing.tell("committed", 6);
+        assert!(producing.source.resume(2));
+        assert_eq!(producing.take(9), Ok((Step::Moved, b"cdef".to_vec())));
+        let told = "was written again between byte 0 and byte 6 after";
+        assert!(matches!(producing.take(4), Err(Failure::Rewritten(message)) if message.contains(told)));
+        // It stays so, also for who begins anew.
+        assert!(producing.source.resume(0));
+        assert!(matches!(producing.source.check(), Err(Failure::Rewritten(_))));
+    }
+
+    #[test]
+    fn what_is_closed_as_often_as_it_was_before_is_taken_to_be_complete() {
+        for (content, then, is_same) in [("abcdef", "", true), ("", "", true), ("", "more", false), ("abc", "d", false)]
+        {
+            let mut producing = Producing::new(content.as_bytes(), "opened");
+            producing.source.producer.closes = NonZeroU32::new(2);
+            if !content.is_empty() {
+                assert_eq!(producing.take(9), Ok((Step::Moved, content.as_bytes().to_vec())));
+            }
+            producing.say("closed", r#""closes":1"#);
+            assert_eq!(producing.take(9), Ok((Step::Waiting, vec![])));
+            producing.say("closed", r#""closes":2"#);
+            assert_eq!(producing.take(9), Ok((Step::Complete, vec![])));
+            assert!(producing.source.has_ended_early());
+            let part = producing.source.left_to_compare().unwrap().unwrap();
+            assert_eq!((part.bytes, part.whole), (content.len() as u64, true));
+            let path = producing.directory.path().join("file");
+            let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+            file.write_all(then.as_bytes()).unwrap();
+            assert_eq!(part.is_of(&File::open(&path).unwrap()).unwrap(), is_same);
+            producing.tell("committed", content.len() + then.len());
+            assert_eq!(producing.source.left_to_compare().is_ok(), is_same);
+        }
+    }
+
+    #[test]
+    fn a_part_is_told_before_the_commit_and_compared_after_it() {
+        let mut producing = Producing::new(b"abcdef", "opened");
+        assert_eq!(producing.source.left_to_compare(), Ok(None), "nothing was taken");
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
+        let part = producing.source.left_to_compare().unwrap().unwrap();
+        assert_eq!(part.bytes, 6);
+        let path = producing.directory.path().join("file");
+        assert!(part.is_of(&File::open(&path).unwrap()).unwrap());
+        producing.tell("committed", 6);
+        assert_eq!(producing.source.left_to_compare(), Ok(None), "it is the same");
+        producing.rewrite(0);
+        assert!(matches!(producing.source.left_to_compare(), Err(Failure::Rewritten(_))));
+        assert!(!part.is_of(&File::open(&path).unwrap()).unwrap());
+        let mut producing = Producing::new(b"abcdef", "committed");
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
+        assert_eq!(producing.source.left_to_compare(), Ok(None), "it was final when it was taken");
+    }
+
+    #[test]
+    fn one_byte_in_the_middle_of_a_large_file_is_found_and_none_after_the_commit_is_read_twice() {
+        let size = 9 << 20;
+        for (patched, found) in [(true, true), (false, false)] {
+            let mut producing = Producing::new(&vec![7; size], "opened");
+            while producing.take(1 << 20).unwrap().0 == Step::Moved {}
+            if patched {
+                producing.rewrite(5_000_001);
+            }
+            producing.tell("committed", size);
+            assert_eq!(matches!(producing.take(1), Err(Failure::Rewritten(_))), found);
+        }
+        let mut producing = Producing::new(&vec![7; size], "committed");
+        while producing.take(1 << 20).unwrap().0 == Step::Moved {}
+        assert_eq!(producing.source.noted.bytes(), 0);
+    }
+}

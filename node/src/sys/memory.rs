@@ -1,0 +1,160 @@
+//! The memory that is available here, and whether a file has room in it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nix::sys::statvfs::statvfs;
+use serde::Serialize;
+
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// The files of a cgroup that have its limit and its use, and two lines of its `memory.stat`, in both versions of cgroups.
+const VERSION_2: [&str; 4] = ["memory.max", "memory.current", "active_file", "inactive_file"];
+const VERSION_1: [&str; 4] =
+    ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_active_file", "total_inactive_file"];
+
+/// What of the machine is available, and what all cgroups of this process let it have, in bytes, where that is known.
+#[derive(Debug, PartialEq, Serialize)]
+struct Memory {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    available: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
+}
+
+/// Prints how much memory there is, as JSON.
+pub fn run() -> i32 {
+    let limit = limit_of(Path::new(CGROUPS), &read("/proc/self/cgroup"));
+    println!("{}", serde_json::json!(Memory { available: available(&read("/proc/meminfo")), limit }));
+    0
+}
+
+/// How many bytes are free in the file system of a directory, for who is not root.
+pub fn free(directory: &Path) -> nix::Result<u64> {
+    let found = statvfs(directory)?;
+    Ok(match found.blocks() {
+        // A tmpfs without a limit.
+        0 => u64::MAX,
+        _ => found.blocks_available().saturating_mul(found.fragment_size()),
+    })
+}
+
+/// Whether a file of `size` bytes may be made in the tmpfs of `directory`. Of the memory that is left for the job and others it may take a half at most.
+pub fn has_room(directory: &Path, size: u64) -> bool {
+    let space = free(directory).unwrap_or(0);
+    let limited = limited(Path::new(CGROUPS), &read("/proc/self/cgroup"));
+    let memory = available(&read("/proc/meminfo")).into_iter().chain(limited).min().unwrap_or(u64::MAX);
+    size <= space && size <= memory / 2
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// What is available by `/proc/meminfo`, in bytes.
+fn available(meminfo: &str) -> Option<u64> {
+    let value = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    value.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The least limit of the cgroups of this process.
+fn limit_of(mount: &Path, cgroups: &str) -> Option<u64> {
+    groups_of(mount, cgroups).iter().filter_map(|(group, [limit, ..])| number(group, limit)).min()
+}
+
+/// What is left below the limits of the cgroups of this process, in bytes.
+fn limited(mount: &Path, cgroups: &str) -> Option<u64> {
+    groups_of(mount, cgroups).iter().filter_map(|(group, names)| left(group, *names)).min()
+}
+
+/// The cgroups of this process that may limit its memory, of version 2 and 1, and those above them, with the names of their
+/// files. Inside of a container the path of one may not be there: then that is the mount itself.
+///
+/// # Arguments
+/// * `cgroups` - `/proc/self/cgroup`
+fn groups_of(mount: &Path, cgroups: &str) -> Vec<(PathBuf, [&'static str; 4])> {
+    let groups = cgroups.lines().filter_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let path = path.strip_prefix('/')?;
+        match controllers {
+            "" => Some((mount.to_owned(), path, VERSION_2)),
+            _ if controllers.split(',').any(|controller| controller == "memory") => {
+                Some((mount.join("memory"), path, VERSION_1))
+            }
+            _ => None,
+        }
+    });
+    groups
+        .flat_map(|(mount, path, names)| {
+            let above = |group: &Path| group.starts_with(&mount);
+            let group = mount.join(path);
+            group
+                .ancestors()
+                .take_while(|group| above(group))
+                .map(|group| (group.to_owned(), names))
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn left(group: &Path, [limit, current, active, inactive]: [&str; 4]) -> Option<u64> {
+    let limit = number(group, limit)?;
+    let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    // The kernel gives back what is only cached.
+    let cached = |name: &str| {
+        let value = statistics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.and_then(|value| value.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let used = number(group, current)?.saturating_sub(cached(active) + cached(inactive));
+    Some(limit.saturating_sub(used))
+}
+
+/// What a file of a cgroup says; none: it is not there, or says `max`.
+fn number(group: &Path, name: &str) -> Option<u64> {
+    fs::read_to_string(group.join(name)).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_available() {
+        assert_eq!(available("MemTotal:  9 kB\nMemAvailable:    7 kB\n"), Some(7 << 10));
+        assert_eq!(available("MemTotal:  9 kB\n"), None);
+        let directory = tempfile::tempdir().unwrap();
+        assert!(has_room(directory.path(), 0) && !has_room(directory.path(), 1 << 60));
+        assert!(!has_room(Path::new("/none"), 1));
+    }
+
+    #[test]
+    fn limits_of_cgroups() {
+        let mount = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = mount.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let limited = |cgroups: &str| limited(mount.path(), cgroups);
+        assert_eq!(limited("0::/a/b\n"), None);
+        write("a/memory.max", "1000\n");
+        write("a/memory.current", "700\n");
+        write("a/memory.stat", "anon 300\nactive_file 150\ninactive_file 50\nactive_file_x 1\n");
+        assert_eq!(limited("0::/a/b\n"), Some(500));
+        write("a/b/memory.max", "max\n");
+        write("a/b/memory.current", "7\n");
+        assert_eq!(limited("0::/a/b\n"), Some(500));
+        write("a/b/memory.max", "100\n");
+        assert_eq!(limited("0::/a/b\n"), Some(93));
+        assert_eq!(limited("0::/a\n1:name=systemd:/a/b\n"), Some(500));
+        write("memory/c/memory.limit_in_bytes", "90\n");
+        write("memory/c/memory.usage_in_bytes", "80\n");
+        write("memory/c/memory.stat", "active_file 79\ntotal_active_file 10\ntotal_inactive_file 5\n");
+        assert_eq!(limited("0::/a\n9:cpu,memory:/c/d\n"), Some(25));
+        write("memory/c/memory.usage_in_bytes", "800\n");
+        assert_eq!(limited("9:memory:/c\n"), Some(0));
+        assert_eq!(limit_of(mount.path(), "0::/a/b\n9:cpu,memory:/c/d\n"), Some(90));
+        assert_eq!(limit_of(mount.path(), "0::/a\n"), Some(1000));
+        assert_eq!(limit_of(mount.path(), "0::/c\n"), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! Which other users could replace a file.
+
+use std::fs::{set_permissions, symlink_metadata, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use nix::libc::{S_ISVTX, S_IWGRP, S_IWOTH, S_IXOTH};
+use nix::unistd::{Gid, Uid};
+
+/// Why another user could put something of his in the place of what is in `directory`, which has no links on its way;
+/// None: nobody can but root, and those who are trusted. The same rule is in `streamflow_io/files.py`.
+///
+/// # Arguments
+/// * `trusted` - users who may own a directory above
+/// * `within` - mounts that only those have who are trusted, whatever their modes are
+pub fn stranger(directory: &Path, trusted: &[u32], within: &[PathBuf]) -> io::Result<Option<String>> {
+    let own = Uid::effective().as_raw();
+    let owners = [0, own, symlink_metadata("/")?.uid()];
+    for place in directory.ancestors().take_while(|place| within.iter().all(|mount| mount != place)) {
+        let found = symlink_metadata(place)?;
+        if !owners.contains(&found.uid()) && !trusted.contains(&found.uid()) {
+            return Ok(Some(format!("{} belongs to user {}", place.display(), found.uid())));
+        }
+        // Many users have a group of their own, with the same number.
+        let own_group = found.gid() == own && Gid::effective().as_raw() == own;
+        let others = if own_group { S_IWOTH } else { S_IWOTH | S_IWGRP };
+        if found.mode() & others != 0 && found.mode() & S_ISVTX == 0 {
+            return Ok(Some(format!("others may write to {}, which is not sticky", place.display())));
+        }
+    }
+    Ok(None)
+}
+
+/// Closes the directories of a job to other users, and those on the way from there to its streams. StreamFlow makes them
+/// with mode 0777 where it makes them by a command.
+///
+/// # Errors
+/// A message when another user has put a directory on the way.
+pub fn close<'a>(
+    directories: impl Iterator<Item = &'a Path>,
+    streams: impl Iterator<Item = &'a Path> + Clone,
+) -> Result<(), String> {
+    for directory in directories {
+        let Some(owner) = close_one(directory, OFlag::empty())? else { continue };
+        // Nothing streams where a stranger has a directory above; in a container that is also the user of its host.
+        let above = directory.ancestors().skip(1).filter_map(|place| symlink_metadata(place).ok());
+        let trusted: Vec<u32> =
+            [0, Uid::effective().as_raw(), owner].into_iter().chain(above.map(|place| place.uid())).collect();
+        for above in streams.clone().filter_map(Path::parent) {
+            let way: Vec<&Path> = above.ancestors().take_while(|place| place.starts_with(directory)).collect();
+            // From the outermost: what is in a directory that is closed stays what it is.
+            for place in way.iter().rev().skip(1) {
+                if let Some(user) = close_one(place, OFlag::O_NOFOLLOW)?.filter(|owner| !trusted.contains(owner)) {
+                    return Err(format!("{}: user {user} has put a directory there [SFIO-S027]", place.display()));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The owner of what is closed; None: it is not there, or of no concern.
+fn close_one(place: &Path, follow: OFlag) -> Result<Option<u32>, String> {
+    let at = |error: io::Error| format!("{}: {error}", place.display());
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | follow;
+    let directory = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(place) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => return Ok(None),
+        opened => opened.map_err(at)?,
+    };
+    let found = directory.metadata().map_err(at)?;
+    if found.mode() & S_IWOTH != 0 && found.mode() & S_ISVTX == 0 {
+        // In a container it may belong to a user of the host, who alone can.
+        let _ = directory.set_permissions(Permissions::from_mode(found.mode() & 0o7777 & !(S_IWGRP | S_IWOTH)));
+    }
+    Ok(Some(found.uid()))
+}
+
+/// Lets other users read a file of ours, whatever the mask is, if they may pass through a directory that it is below.
+pub fn share(path: &Path, directory: &Path) -> io::Result<()> {
+    if symlink_metadata(directory)?.mode() & S_IXOTH != 0 {
+        set_permissions(path, Permissions::from_mode(0o644))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_can_write_there() {
+        let base = tempfile::tempdir().unwrap();
+        let inner = base.path().canonicalize().unwrap().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        for (mode, safe) in [(0o700, true), (0o755, true), (0o757, false), (0o1777, true), (0o1770, true)] {
+            set_permissions(base.path(), Permissions::from_mode(mode)).unwrap();
+            let found = stranger(&inner, &[], &[]).unwrap();
+            assert_eq!(found.is_none(), safe, "{mode:o}: {found:?}");
+        }
+        assert!(stranger(&inner.join("missing"), &[], &[]).is_err());
+    }
+
+    #[test]
+    fn what_is_made_for_all_is_closed() {
+        let base = tempfile::tempdir().unwrap();
+        let job = base.path().join("job");
+        let stream = job.join("one/two/fifo");
+        std::fs::create_dir_all(stream.parent().unwrap()).unwrap();
+        let places = [base.path(), &job, &job.join("one"), &job.join("one/two")];
+        for (mode, closed) in [(0o777, 0o755), (0o775, 0o775), (0o1777, 0o1777), (0o702, 0o700), (0o2777, 0o2755)] {
+            places.iter().for_each(|place| set_permissions(place, Permissions::from_mode(mode)).unwrap());
+            let directories = [job.clone(), base.path().join("missing")];
+            let directories = directories.iter().map(PathBuf::as_path);
+            close(directories, [stream.as_path(), Path::new("/elsewhere/fifo")].into_iter()).unwrap();
+            let modes = places.map(|place| symlink_metadata(place).unwrap().mode() & 0o7777);
+            assert_eq!(modes, [mode, closed, closed, closed]);
+        }
+        std::os::unix::fs::symlink(base.path(), job.join("link")).unwrap();
+        let behind = job.join("link/fifo");
+        let message = close([job.as_path()].into_iter(), [behind.as_path()].into_iter()).unwrap_err();
+        assert!(message.contains("job/link: "), "{message}");
+    }
+
+    #[test]
+    fn nobody_is_a_stranger_on_a_mount_of_those_who_are_trusted() {
+        let base = tempfile::tempdir().unwrap();
+        let mount = base.path().canonicalize().unwrap().join("mount");
+        let inner = mount.join("inner");
+        std::fs::create_dir_all(&inner).unwrap();
+        set_permissions(&mount, Permissions::from_mode(0o777)).unwrap();
+        assert!(stranger(&inner, &[], &[]).unwrap().is_some());
+        assert!(stranger(&inner, &[], &[inner.join("deeper"), mount.with_extension("other")]).unwrap().is_some());
+        assert_eq!(stranger(&inner, &[], std::slice::from_ref(&mount)).unwrap(), None);
+        set_permissions(&inner, Permissions::from_mode(0o777)).unwrap();
+        assert!(stranger(&inner, &[], &[mount]).unwrap().is_some());
+    }
+}

@@ -1,0 +1,127 @@
+//! Follows a file of lines while it grows.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::sys::remote_file;
+
+/// So many bytes of lines are given at once, roughly: who comes late needs no more memory.
+const AT_ONCE: usize = 1 << 18;
+/// Of a line that is longer only the beginning is kept. No event is.
+const LONGEST: usize = 1 << 20;
+/// How often the file is made to show what another machine has written.
+const REFRESH: Duration = Duration::from_millis(90);
+
+/// Gives each complete line once; a torn one is held until its newline arrives. The file need not exist yet.
+#[derive(Debug)]
+pub struct Follower {
+    path: PathBuf,
+    file: Option<File>,
+    torn: Vec<u8>,
+    /// Bytes that were read.
+    read: u64,
+    refreshed: Option<Instant>,
+}
+
+impl Follower {
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, file: None, torn: Vec::new(), read: 0, refreshed: None }
+    }
+
+    /// Some lines, without their newlines, that were completed since the last call; None: there are no more.
+    pub fn lines(&mut self) -> Option<Vec<Vec<u8>>> {
+        if self.file.is_none() {
+            self.file = remote_file::open(&self.path).ok();
+        }
+        let file = self.file.as_mut()?;
+        let now = Instant::now();
+        if self.refreshed.is_none_or(|last| now >= last + REFRESH) {
+            remote_file::refresh(file, &self.path);
+            self.refreshed = Some(now);
+        }
+        // Not `read_to_end`, which asks for the size first. What was read before an error is kept in `torn`.
+        let mut buffer = [0; 1 << 14];
+        while let Ok(count @ 1..) = file.read(&mut buffer) {
+            self.torn.extend(&buffer[..count]);
+            self.read += count as u64;
+            if count < buffer.len() || (self.torn.len() >= AT_ONCE && self.torn.contains(&b'\n')) {
+                break;
+            }
+            self.torn.truncate(LONGEST);
+        }
+        let end = self.torn.iter().rposition(|byte| *byte == b'\n')?;
+        let rest = self.torn.split_off(end + 1);
+        let complete = std::mem::replace(&mut self.torn, rest);
+        Some(complete[..end].split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect())
+    }
+
+    /// Whether the file is shorter than it was, which no file of events ever is. Of one on another machine this is not
+    /// asked.
+    pub fn is_cut(&self) -> bool {
+        let is_shorter = |file: &File| file.metadata().is_ok_and(|found| found.len() < self.read);
+        self.file.as_ref().is_some_and(|file| is_shorter(file) && !remote_file::is_remembered(file))
+    }
+
+    /// Whether another process has locked what is read here; None: nothing is read yet.
+    pub fn is_locked(&self) -> Option<bool> {
+        is_locked(self.file.as_ref()?)
+    }
+
+    /// See `is_written`; what is not there yet will be written.
+    pub fn is_written(&self) -> bool {
+        self.file.as_ref().is_none_or(is_written)
+    }
+
+    /// Whether the file ends inside a line.
+    pub fn is_torn(&self) -> bool {
+        !self.torn.is_empty()
+    }
+}
+
+/// Whether the `exec` of the job lives to which these events belong. It locks them before it writes the first one.
+pub fn is_written(events: &File) -> bool {
+    let is_empty = events.metadata().is_ok_and(|found| found.len() == 0);
+    is_empty || is_locked(events).unwrap_or(true)
+}
+
+/// Whether another process has locked a file.
+fn is_locked(file: &File) -> Option<bool> {
+    Some(Flock::lock(file.try_clone().ok()?, FlockArg::LockSharedNonblock).is_err())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn torn_lines_wait() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("events");
+        let mut follower = Follower::new(path.clone());
+        assert!(follower.is_written(), "it will be");
+        assert_eq!(follower.lines(), None);
+        let mut file = File::create(&path).unwrap();
+        for (text, expected) in [("a\nb", vec!["a"]), ("", vec![]), ("c\n\nd\n", vec!["bc", "", "d"]), ("e", vec![])] {
+            file.write_all(text.as_bytes()).unwrap();
+            let lines = follower.lines().unwrap_or_default();
+            assert_eq!(lines, expected.into_iter().map(str::as_bytes).collect::<Vec<_>>());
+        }
+        assert!(follower.is_torn() && !follower.is_cut());
+        assert_eq!(follower.is_locked(), Some(false));
+        let lock = Flock::lock(File::open(&path).unwrap(), FlockArg::LockExclusive).unwrap();
+        assert_eq!(follower.is_locked(), Some(true));
+        drop(lock);
+        file.write_all(&vec![b'x'; 3 * LONGEST]).unwrap();
+        assert_eq!(follower.lines(), None);
+        file.write_all(b"x\nf\n").unwrap();
+        let lines = follower.lines().unwrap();
+        assert!(lines.len() == 2 && lines[0].len() <= LONGEST + (1 << 14) && lines[1] == b"f");
+        file.set_len(1).unwrap();
+        assert!(follower.lines().is_none() && follower.is_cut());
+    }
+}

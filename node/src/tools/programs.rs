@@ -1,0 +1,100 @@
+//! `sfio-node programs`: says what tells programs here from others of the same name.
+
+mod cache;
+mod elf;
+mod loads;
+mod lookup;
+
+use std::collections::HashMap;
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use self::loads::Loader;
+use self::lookup::{mtime_of, which};
+use crate::protocol::json;
+
+/// What changes when a program does, or something that is loaded with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Stamp {
+    size: u64,
+    /// In nanoseconds since the epoch.
+    mtime: i64,
+    /// A digest of what the dynamic loader would load, and of the interpreter of a script; empty: nothing.
+    loads: String,
+}
+
+/// Prints a line for each word: the stamp of the file that it names for a shell, or a dash.
+pub fn run(words: &[OsString]) -> i32 {
+    let mut programs = Programs::new(env::var_os("PATH").unwrap_or_default());
+    let lines: String = words.iter().map(|word| programs.line(word)).collect();
+    i32::from(io::stdout().write_all(lines.as_bytes()).is_err())
+}
+
+struct Programs {
+    path: OsString,
+    loader: Loader,
+    known: HashMap<PathBuf, Stamp>,
+}
+
+impl Programs {
+    fn new(path: OsString) -> Self {
+        Self { path, loader: Loader::of_this_machine(), known: HashMap::new() }
+    }
+
+    fn line(&mut self, word: &OsString) -> String {
+        match self.stamp(word) {
+            Some(stamp) => json::write(&stamp) + "\n",
+            None => "-\n".into(),
+        }
+    }
+
+    fn stamp(&mut self, word: &OsString) -> Option<Stamp> {
+        let file = self.named(word)?;
+        if let Some(known) = self.known.get(&file) {
+            return Some(known.clone());
+        }
+        let found = fs::metadata(&file).ok()?;
+        let loads = if found.is_file() { self.loader.digest(&file, &self.path) } else { String::new() };
+        let stamp = Stamp { size: found.size(), mtime: mtime_of(&found), loads };
+        self.known.insert(file, stamp.clone());
+        Some(stamp)
+    }
+
+    fn named(&self, word: &OsString) -> Option<PathBuf> {
+        if word.as_bytes().contains(&b'/') {
+            return Some(word.into());
+        }
+        which(word, &self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_program_is_known_by_its_file_and_what_it_loads() {
+        let directory = tempfile::tempdir().unwrap();
+        let (script, data) = (directory.path().join("script"), directory.path().join("data"));
+        fs::write(&script, "#!/bin/sh\n").unwrap();
+        fs::write(&data, "data").unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut programs = Programs::new(directory.path().into());
+        let by_name = programs.stamp(&"script".into()).unwrap();
+        assert_eq!((by_name.size, by_name.loads.len()), (10, 16));
+        assert_eq!(programs.stamp(&script.into()), Some(by_name));
+        assert_eq!(programs.stamp(&"data".into()), None);
+        assert_eq!(programs.stamp(&data.into()).unwrap().loads, "");
+        assert!(programs.stamp(&directory.path().into()).is_some());
+        assert_eq!(programs.line(&"no such".into()), "-\n");
+        assert_eq!(programs.line(&"".into()), "-\n");
+    }
+}
