@@ -6,20 +6,16 @@ import heapq
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from streamflow_io.telemetry.records import (
-    AdmittedRecord,
+from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, StartedRecord, SubmittedRecord, Usage
+from streamflow_io.records.records import (
     ChoiceRecord,
-    EndedRecord,
     EndRecord,
     EpochRecord,
     Record,
     RequestRecord,
     RunRecord,
-    StartedRecord,
     StepRecord,
     Storage,
-    SubmittedRecord,
-    Usage,
 )
 
 BEGIN = 1_700_000_000.0

@@ -10,13 +10,13 @@ from typing import Any
 
 from rich.console import Console
 
+from streamflow_io.analysis.requirements import Amounts, NextBurst, Requirements, StepRequirement, requirements
+from streamflow_io.analysis.result import MB
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.telemetry.history import History, read_history
-from streamflow_io.telemetry.numbers import MB
-from streamflow_io.telemetry.page import number
-from streamflow_io.telemetry.reader import read_records
-from streamflow_io.telemetry.requirements import Amounts, NextBurst, Requirements, StepRequirement, requirements
-from streamflow_io.telemetry.runs import find_run, run_label
+from streamflow_io.records.history import History, read_history
+from streamflow_io.records.reader import read_records
+from streamflow_io.records.runs import find_run, run_label
+from streamflow_io.report.page import number
 
 from .console import say, table
 

@@ -11,9 +11,9 @@ from typing import Any
 from rich.console import Console
 
 from streamflow_io.learned.database import date_of
-from streamflow_io.telemetry.listing import RunSummary, list_runs
-from streamflow_io.telemetry.page import number
-from streamflow_io.telemetry.runs import runs_directory
+from streamflow_io.records.reader import RunSummary, list_runs
+from streamflow_io.records.runs import runs_directory
+from streamflow_io.report.page import number
 
 from .console import say, table
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from rich.console import Console
 
+from streamflow_io.analysis.requirements import requests_of
 from streamflow_io.bandwidth.phases import Request
 from streamflow_io.bandwidth.tmio import trace
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.inheritance import within
-from streamflow_io.telemetry.requirements import requests_of
-from streamflow_io.telemetry.runs import find_run
+from streamflow_io.records.runs import find_run
 
 from .bandwidth import measured_history
 from .console import say

@@ -16,8 +16,8 @@ from typing import Any
 
 from aiohttp import web
 
-from streamflow_io.telemetry.following import Following
-from streamflow_io.telemetry.live_text import page_facts
+from streamflow_io.report.following import Following
+from streamflow_io.report.live_view import page_facts
 
 HOST = "127.0.0.1"
 _EACH = 0.5

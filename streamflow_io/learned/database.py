@@ -15,7 +15,7 @@ from typing_extensions import Self
 
 from streamflow_io.files import stranger
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.telemetry.directories import data_directory
+from streamflow_io.records.runs import data_directory
 
 VERSION = 10
 _APPLICATION = 0x5346494F  # "SFIO"

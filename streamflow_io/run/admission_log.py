@@ -11,7 +11,8 @@ from streamflow_io.admission.epochs import EpochEnded
 from streamflow_io.admission.learners import LearningEvent
 from streamflow_io.admission.workload import Chosen
 from streamflow_io.learned.limits import RememberedLimits
-from streamflow_io.telemetry.records import AdmittedRecord, ChoiceRecord, EpochRecord, Record
+from streamflow_io.records.jobs import AdmittedRecord
+from streamflow_io.records.records import ChoiceRecord, EpochRecord, Record
 
 
 class AdmissionLog:

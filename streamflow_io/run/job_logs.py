@@ -27,9 +27,10 @@ from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io._streamflow import is_separate_standard_error
+from streamflow_io.records.job_logs import HEAD, MOST_KEPT, TAIL, Output, bounded, command_text, log_file
+from streamflow_io.records.jobs import CommandRecord
+from streamflow_io.records.records import Record
 from streamflow_io.runtime.locations import node_name
-from streamflow_io.telemetry.job_logs import HEAD, MOST_KEPT, TAIL, Output, bounded, command_text, log_file
-from streamflow_io.telemetry.records import CommandRecord, Record
 from streamflow_io.wording import last_lines
 
 from .paths import innermost

@@ -17,9 +17,10 @@ from streamflow.core.utils import get_job_step_name
 from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.admission.lending import Answer, Holder, Lending, Loan, Wish
+from streamflow_io.records.jobs import LentRecord
+from streamflow_io.records.records import Record
 from streamflow_io.runtime.locations import node_name
 from streamflow_io.runtime.protocol import CoresEvent, Event, ExitEvent, JobSpec, StartedEvent
-from streamflow_io.telemetry.records import LentRecord, Record
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from streamflow.core.utils import get_job_step_name
 
+from streamflow_io.records.jobs import WaitingCause
+from streamflow_io.records.records import ProgressRecord, StreamProgress
 from streamflow_io.runtime.protocol import FedEvent, WaitsFor
-from streamflow_io.telemetry.records import ProgressRecord, StreamProgress, WaitingCause
 
 _BETWEEN = 0.5
 # Of so many streams it is told how far they are.

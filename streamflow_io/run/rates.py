@@ -24,7 +24,8 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
 from streamflow_io.learned.limits import input_bytes
 from streamflow_io.learned.windows import RememberedWindows
-from streamflow_io.telemetry.records import AdmittedRecord, RateRecord, Record
+from streamflow_io.records.jobs import AdmittedRecord
+from streamflow_io.records.records import RateRecord, Record
 
 from .plan import Plan
 

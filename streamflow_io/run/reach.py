@@ -14,9 +14,10 @@ from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.messages import Code, coded
+from streamflow_io.records.files import FallbackRecord
+from streamflow_io.records.records import Record
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
-from streamflow_io.telemetry.records import FallbackRecord, Record
 
 from .attempts import Attempt
 from .tokens import StreamToken

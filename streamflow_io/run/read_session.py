@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from streamflow.log_handler import logger
 
 from streamflow_io.messages import Code, coded
+from streamflow_io.records.files import ArrivedRecord, ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
+from streamflow_io.records.records import Record
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import ChunkEvent, EvictedEvent, ExitEvent, StartedEvent
 from streamflow_io.runtime.session_job import SessionJob
@@ -37,14 +39,6 @@ from streamflow_io.sessions.director import (
     Withdraw,
 )
 from streamflow_io.sessions.extents import Span
-from streamflow_io.telemetry.records import Record
-from streamflow_io.telemetry.session_records import (
-    ArrivedRecord,
-    ChunkRecord,
-    ConsumedRecord,
-    SessionEndRecord,
-    SessionRecord,
-)
 
 from .reader_tasks import ReaderTasks
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from streamflow_io.analysis.profile import Profile, profiles
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.records.history import HistoryReader
+from streamflow_io.records.jobs import JobRecord
+from streamflow_io.records.records import LeaseRecord, Record, RunRecord, StepRecord, Storage
 from streamflow_io.sharing.burst_profile import BurstProfile, SeenRate
-from streamflow_io.telemetry.history import HistoryReader
-from streamflow_io.telemetry.profile import Profile, profiles
-from streamflow_io.telemetry.records import JobRecord, LeaseRecord, Record, RunRecord, StepRecord, Storage
 
 # Of the last so many jobs, and once more as many: what a run did long ago says little of what it does next.
 _MOST_JOBS = 2_000

@@ -17,21 +17,13 @@ from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.records.files import SplitRecord
+from streamflow_io.records.job_files import Identity, JobFiles, PossibleSplit
+from streamflow_io.records.jobs import EndedRecord, EndStatus, StartedRecord, SubmittedRecord, Usage, WaitCause
+from streamflow_io.records.records import ProgressRecord, Record
 from streamflow_io.runtime.locations import location_node, node_name, path_on
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import Event, ExitEvent, GateEvent, JobSpec, StartedEvent
-from streamflow_io.telemetry.job_files import Identity, JobFiles, PossibleSplit
-from streamflow_io.telemetry.records import (
-    EndedRecord,
-    EndStatus,
-    ProgressRecord,
-    Record,
-    SplitRecord,
-    StartedRecord,
-    SubmittedRecord,
-    Usage,
-    WaitCause,
-)
 
 from .early_records import EarlyRecords
 from .job_spec import observed

@@ -19,7 +19,8 @@ from streamflow_io.bandwidth.phases import Request
 from streamflow_io.bandwidth.windows import Moved, Windows
 from streamflow_io.graph.io_graph import Delivery, HopKind, Output, OutputKind, Route
 from streamflow_io.hints.inheritance import within
-from streamflow_io.telemetry.records import AdmittedRecord, EndedRecord, JobRecord, Record, RequestRecord, StartedRecord
+from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, JobRecord, StartedRecord
+from streamflow_io.records.records import Record, RequestRecord
 
 from .job_spec import paths_of
 from .plan import Plan

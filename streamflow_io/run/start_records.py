@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.telemetry.records import OFF, EdgeRecord, Record, RouteRecord, RunRecord, StepRecord, Storage
+from streamflow_io.records.files import OFF, EdgeRecord, RouteRecord
+from streamflow_io.records.records import Record, RunRecord, StepRecord, Storage
 
 from .plan import Plan
 from .step_order import steps_before

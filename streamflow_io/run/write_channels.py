@@ -18,8 +18,9 @@ from streamflow_io.bandwidth.pacing import Place
 from streamflow_io.bandwidth.writes import Writer, Writes, Written
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import Way
+from streamflow_io.records.jobs import EndedRecord
+from streamflow_io.records.records import Record, RequestRecord
 from streamflow_io.runtime.protocol import Event, JobSpec, PhaseEvent, WrittenTo
-from streamflow_io.telemetry.records import EndedRecord, Record, RequestRecord
 
 from .request_records import request_record
 from .storages import Storages

@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
+from streamflow_io.analysis.critical_path import PathSpan
+from streamflow_io.analysis.edges import EdgeResult
+from streamflow_io.analysis.result import Advice
 from streamflow_io.grouping import grouped
-from streamflow_io.telemetry.critical_path import PathSpan
-from streamflow_io.telemetry.edge_results import EdgeResult
-from streamflow_io.telemetry.history import History, Job
-from streamflow_io.telemetry.next_steps import Advice
-from streamflow_io.telemetry.records import OFF, DelayCause
-from streamflow_io.telemetry.waiting_words import CAUSES
+from streamflow_io.records.files import OFF
+from streamflow_io.records.history import History, Job
+from streamflow_io.records.jobs import CAUSES, DelayCause
 from streamflow_io.wording import counted
 
 from .proposals import WORTH, suggest

@@ -9,8 +9,8 @@ from statistics import fmean
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.commit import CommitRule
-from streamflow_io.telemetry.history import History, Job
-from streamflow_io.telemetry.records import InputRecord, OutputRecord, RouteRecord
+from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord
+from streamflow_io.records.history import History, Job
 from streamflow_io.wording import counted
 
 from .network import touched

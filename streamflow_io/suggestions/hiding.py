@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from statistics import median
 
+from streamflow_io.analysis.requirements import requirements
 from streamflow_io.bandwidth.pacing import SMALL
-from streamflow_io.telemetry.history import History, Job
-from streamflow_io.telemetry.requirements import requirements
+from streamflow_io.records.history import History, Job
 
 from .proposal import Proposal
 from .simulation import RequiredHint, SimulatedJob, end_of

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from streamflow_io.graph.io_graph import HopKind, OutputKind
 from streamflow_io.grouping import grouped
-from streamflow_io.telemetry.history import History, Job
-from streamflow_io.telemetry.records import InputRecord, OutputRecord, RouteRecord
+from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord
+from streamflow_io.records.history import History, Job
 
 from .simulation import Read, SimulatedJob
 

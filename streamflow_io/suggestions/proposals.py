@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from streamflow_io.telemetry.history import History
+from streamflow_io.records.history import History
 
 from .evidence import EARLY, evidence
 from .hiding import hidden

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from streamflow_io.telemetry.history import History
+from streamflow_io.records.history import History
 
 from .simulation import SimulatedHint, SimulatedJob, Times, end_of, simulate
 

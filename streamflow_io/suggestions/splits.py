@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.grouping import grouped
-from streamflow_io.telemetry.history import History, Job
-from streamflow_io.telemetry.records import SplitRecord
+from streamflow_io.records.files import SplitRecord
+from streamflow_io.records.history import History, Job
 from streamflow_io.wording import counted
 
 from .proposal import CUTS, Proposal, Refusal

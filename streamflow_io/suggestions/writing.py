@@ -9,8 +9,8 @@ from statistics import median
 from streamflow_io.bandwidth.pacing import SMALL
 from streamflow_io.bandwidth.rhythm import rhythm
 from streamflow_io.grouping import grouped
-from streamflow_io.telemetry.history import History, Job
-from streamflow_io.telemetry.records import RequestRecord
+from streamflow_io.records.history import History, Job
+from streamflow_io.records.records import RequestRecord
 from streamflow_io.wording import counted
 
 from .hiding import HIDDEN, rate_text

@@ -13,8 +13,8 @@ import pytest
 
 from laboratories.hosts import ADDRESSES
 from laboratories.laboratory import Laboratory
-from streamflow_io.telemetry.following import Following
-from streamflow_io.telemetry.live import LiveRun
+from streamflow_io.analysis.live import LiveRun
+from streamflow_io.report.following import Following
 from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
 from tests.e2e.support import Site, apart
 from tests.e2e.test_laboratory import login

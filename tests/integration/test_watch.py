@@ -13,10 +13,10 @@ import termios
 import time
 from pathlib import Path
 
-from streamflow_io.telemetry.following import Following
-from streamflow_io.telemetry.live import LiveRun, RunView
-from streamflow_io.telemetry.live_text import waits_text
-from streamflow_io.telemetry.runs import PROGRESS_FILE
+from streamflow_io.analysis.live import LiveRun, RunView
+from streamflow_io.records.runs import PROGRESS_FILE
+from streamflow_io.report.following import Following
+from streamflow_io.report.live_view import waits_text
 from tests import forked
 from tests.cwl import Bench, Document, found, kill_group, streamable, streaming, tool, workflow
 from tests.node_support import wait_for

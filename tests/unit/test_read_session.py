@@ -12,6 +12,8 @@ import pytest
 
 from streamflow_io.admission.demand import READ_SESSIONS, Demand, Grant, Placement, Request
 from streamflow_io.admission.observations import Observation
+from streamflow_io.records.files import ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
+from streamflow_io.records.records import Record
 from streamflow_io.run import read_session
 from streamflow_io.run.read_session import ReadSession
 from streamflow_io.run.reader_tasks import ReaderTasks
@@ -22,8 +24,6 @@ from streamflow_io.sessions.director import Director
 from streamflow_io.sessions.extents import Span
 from streamflow_io.sessions.readers import Readers
 from streamflow_io.sessions.selected import selected
-from streamflow_io.telemetry.records import Record
-from streamflow_io.telemetry.session_records import ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
 
 CHUNK = 100
 

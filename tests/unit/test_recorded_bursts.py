@@ -5,17 +5,10 @@ from __future__ import annotations
 import pytest
 
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, StartedRecord, SubmittedRecord, Usage
+from streamflow_io.records.records import LeaseRecord, StepRecord
 from streamflow_io.run import recorded_bursts
 from streamflow_io.run.recorded_bursts import RecordedBursts
-from streamflow_io.telemetry.records import (
-    AdmittedRecord,
-    EndedRecord,
-    LeaseRecord,
-    StartedRecord,
-    StepRecord,
-    SubmittedRecord,
-    Usage,
-)
 
 BEGIN = 1_700_000_000.0
 DISK, TAPE = (StorageConfig(name=name, path=f"/{name}", write=100) for name in ("disk", "tape"))

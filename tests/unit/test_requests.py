@@ -19,12 +19,13 @@ from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StreamingRule
 from streamflow_io.learned.windows import RememberedWindows
+from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, StartedRecord, Usage
+from streamflow_io.records.records import Record, RequestRecord
 from streamflow_io.run import requests
 from streamflow_io.run.plan import Plan
 from streamflow_io.run.rates import Rates, storages_of_steps
 from streamflow_io.run.requests import Requests
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
-from streamflow_io.telemetry.records import AdmittedRecord, EndedRecord, Record, RequestRecord, StartedRecord, Usage
 from tests.telemetry import BEGIN, usage
 
 SIZE = 40_000_000

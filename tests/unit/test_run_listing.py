@@ -12,9 +12,9 @@ from rich.console import Console
 
 from streamflow_io.cli import main
 from streamflow_io.commands.runs import Runs
-from streamflow_io.telemetry.listing import RunSummary, list_runs
-from streamflow_io.telemetry.records import EndRecord, Record, RunRecord
-from streamflow_io.telemetry.retention import lock
+from streamflow_io.records.reader import RunSummary, list_runs
+from streamflow_io.records.records import EndRecord, Record, RunRecord
+from streamflow_io.records.runs import lock
 from tests.telemetry import BEGIN, write
 
 

@@ -6,14 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from streamflow_io.sessions.director import Reason
-from streamflow_io.telemetry.figures import draw
-from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.numbers import POINTS
-from streamflow_io.telemetry.page import SESSION_HEADER, notes, render, session_row
-from streamflow_io.telemetry.records import RECORD, EndRecord, Record, RunRecord, StepRecord
-from streamflow_io.telemetry.results import RunResult, run_results
-from streamflow_io.telemetry.session_records import (
+from streamflow_io.analysis.result import POINTS
+from streamflow_io.analysis.results import RunResult, run_results
+from streamflow_io.records.files import (
     ArrivedRecord,
     ChunkRecord,
     ConsumedRecord,
@@ -21,6 +16,11 @@ from streamflow_io.telemetry.session_records import (
     SessionEndRecord,
     SessionRecord,
 )
+from streamflow_io.records.history import read_history
+from streamflow_io.records.records import RECORD, EndRecord, Record, RunRecord, StepRecord
+from streamflow_io.report.figures import draw
+from streamflow_io.report.page import SESSION_HEADER, notes, render, session_row
+from streamflow_io.sessions.director import Reason
 from tests.telemetry import BEGIN, job
 
 MB = 1_000_000

@@ -8,10 +8,10 @@ import pytest
 from streamflow.core.workflow import Job
 
 from streamflow_io.learned.windows import RememberedWindows
+from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.run.attempts import Attempt
 from streamflow_io.run.stream_rates import StreamRates
 from streamflow_io.runtime.protocol import CommittedEvent, Event, InputStream, JobSpec, PhaseEvent
-from streamflow_io.telemetry.records import EndedRecord
 from tests.streaming_fakes import commit, stream_token
 
 MB = 10**6

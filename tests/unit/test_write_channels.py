@@ -13,11 +13,11 @@ from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask
+from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.run.deployment_sites import Sites
 from streamflow_io.run.storages import Storages
 from streamflow_io.run.write_channels import WriteChannels
 from streamflow_io.runtime.protocol import EVENT, JobSpec
-from streamflow_io.telemetry.records import EndedRecord
 from tests.streaming_fakes import Places
 
 IO_TASK = Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("write.cwl"))

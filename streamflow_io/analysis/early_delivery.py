@@ -1,0 +1,209 @@
+"""What a run would have taken, had each file been delivered when its job ended. Pure.
+
+The run is taken as a network of activities (Kelley and Walker 1959), as :mod:`streamflow_io.suggestions.simulation`
+does, in the other direction: a job starts when all those before it have ended. The assumptions:
+
+- A job comes after the jobs of the steps whose results its step gets, and that have its tag, or one above or below it.
+- A job takes as long as it took, less what it has waited for bytes, and at the gate. What ran while the jobs of its
+  location were to have more cores than it has, and used all of them, may have taken longer than alone: it is taken to
+  need no more than its CPU time and its time in I/O.
+- Of a job that started again, because what it had read was changed, only its last try counts.
+- Nobody starts earlier, and nobody who starts later waits for a core, for bandwidth of a storage, or in a queue.
+
+All of them make it rather shorter than longer: what is said to be saved is not exaggerated, as far as that is known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.grouping import grouped
+from streamflow_io.records.history import History, Job
+
+from .job_tags import RelatedJobs
+
+# What ends so little later than another begins has ended before.
+_SOON = 0.05
+# Of the cores: who uses so many in the mean, uses all of them for much of the time.
+_ALL = 0.75
+
+
+@dataclass(frozen=True)
+class Otherwise:
+    """The run, had each file been delivered when its job ended.
+
+    :ivar seconds: that it would have taken; none: not known
+    :ivar is_least: it may have taken longer, for it is not known how long those that shared cores take alone
+    :ivar unknown: why it is not known, if so
+    """
+
+    seconds: float | None = None
+    is_least: bool = False
+    unknown: str | None = None
+
+
+def at_termination(history: History) -> Otherwise:
+    """What a run would have taken, had each file been delivered when its job ended."""
+    if history.status != "completed":
+        return Otherwise(unknown="the run has not succeeded")
+    if not history.run.steps:
+        return Otherwise(unknown="which step gets results of which was not recorded")
+    if any(job.status != "completed" or job.started is None or job.submitted is None for job in history.jobs):
+        return Otherwise(unknown="jobs have failed, or were repeated")
+    names = [job.name for job in history.jobs]
+    if len(names) > len(set(names)):
+        return Otherwise(unknown="jobs were repeated")
+    again = _started_again(history)
+    if any(job.name in again and job.usage is None for job in history.jobs):
+        return Otherwise(unknown="jobs were repeated")
+    return _Network(history, again).otherwise()
+
+
+class _Network:
+    def __init__(self, history: History, again: Collection[str]) -> None:
+        self._history = history
+        self._again = again
+        self._jobs = sorted(history.jobs, key=lambda job: (_time(job.started), _time(job.ended)))
+        self._index = {job.name: index for index, job in enumerate(self._jobs)}
+        self._related = RelatedJobs(self._jobs)
+        self._early = {
+            (_step(edge.output), _step(edge.input))
+            for edge in history.edges
+            if edge.input is not None and edge.delivery is not Delivery.TERMINATION
+        }
+        self._readings = grouped(history.readings, lambda reading: reading.job)
+        self._read = {source for reading in history.readings for source in reading.sources}
+        self._streams = grouped(history.streamed, lambda stream: stream.job)
+        self._crowded = _crowded(self._jobs)
+        self._ends: list[float] = []
+
+    def otherwise(self) -> Otherwise:
+        is_least = False
+        for index, job in enumerate(self._jobs):
+            started = self._starts(index)
+            reads = self._reads_early(index)
+            is_other = started > _time(job.started) or bool(reads)
+            # Nobody reads it while it runs, and shares its cores.
+            is_alone = index in self._crowded and job.name in self._read and job.usage is not None
+            is_least |= is_other and index in self._crowded
+            took = self._takes(index, reads) if is_other or is_alone else self._ran(job)
+            self._ends.append(max(0.0 if is_alone else _time(job.ended), started + took))
+        end = max((_time(job.ended) for job in self._jobs), default=0.0)
+        return Otherwise(self._history.seconds + max(0.0, max(self._ends, default=end) - end), is_least)
+
+    def _starts(self, index: int) -> float:
+        job = self._jobs[index]
+        submitted, started = _time(job.submitted), _time(job.started)
+        delivered = [
+            (min(_time(self._jobs[other].ended), submitted), self._ends[other]) for other in self._before(index)
+        ]
+        last = max((then for then, _ in delivered), default=submitted)
+        # What passed between the last of them and its submission passes again.
+        asks = [now + (submitted - then if then == last else 0.0) for then, now in delivered]
+        own = max(0.0, started - submitted - sum(job.waited.values()))
+        return max(started, max(asks, default=submitted) + own)
+
+    def _before(self, index: int) -> Iterator[int]:
+        """The jobs whose results a job has got, or was reading while they ran."""
+        job = self._jobs[index]
+        submitted = _time(job.submitted)
+        read = {source for reading in self._readings[job.name] for source in reading.sources}
+        yield from (self._index[name] for name in read if self._index.get(name, index) < index)
+        for step in self._history.run.steps.get(job.step, ()):
+            for other in self._related.of(step, job):
+                candidate = self._jobs[other]
+                if other >= index or candidate.name in read:
+                    continue
+                if _time(candidate.ended) <= submitted + _SOON or (step, job.step) in self._early:
+                    yield other
+
+    def _reads_early(self, index: int) -> list[tuple[str, Job]]:
+        """What a job has read while it was written: how, and of whom."""
+        job = self._jobs[index]
+        return [
+            (reading.delivery, self._jobs[self._index[source]])
+            for reading in self._readings[job.name]
+            for source in reading.sources
+            if source in self._index and _time(self._jobs[self._index[source]].ended) > _time(job.started)
+        ]
+
+    def _ran(self, job: Job) -> float:
+        """How long a job ran, in its last try."""
+        # What it waits in a queue at another time is not known.
+        since, until = _time(self._history.begun(job)), _time(job.ended)
+        if job.name in self._again and (measured := self._history.measured(job)) is not None:
+            since = max(since, measured[0])
+        return until - since
+
+    def _takes(self, index: int, reads: Sequence[tuple[str, Job]]) -> float:
+        """How long a job takes when all is there, and it is alone, at least."""
+        job = self._jobs[index]
+        took = takes = self._ran(job)
+        waits = [stream.waited for stream in self._streams[job.name]]
+        held = None if job.usage is None else job.usage.held_seconds
+        ways = {how for how, _ in reads}
+        if ("stream" in ways and (not waits or None in waits)) or ("gate" in ways and held is None):
+            # It may have waited to the end.
+            takes = min(took, _time(job.ended) - max(_time(source.ended) for _, source in reads))
+        elif reads:
+            waited = sum(wait or 0.0 for wait in waits) + (held or 0.0)
+            # Who has taken all that there was may have worked on it, and not have waited.
+            takes = max(took - waited, min(took, _worked(job)))
+        if index in self._crowded:
+            takes = min(takes, _worked(job))
+        return max(0.0, takes)
+
+
+def _started_again(history: History) -> set[str]:
+    """The jobs that have begun more than once to read the same input, while it was written."""
+    times = Counter((reading.job, reading.input, reading.output) for reading in history.readings)
+    return {job for (job, _, _), count in times.items() if count > 1}
+
+
+def _crowded(jobs: Sequence[Job]) -> set[int]:
+    """The jobs that ran while those of their location were to have more cores than it has, and used all of them."""
+    found: set[int] = set()
+    for of_location in grouped(enumerate(jobs), lambda one: one[1].location).values():
+        changes = sorted(
+            change
+            for index, job in of_location
+            for change in ((_time(job.started), 1, index), (_time(job.ended), 0, index))
+        )
+        running: dict[int, Job] = {}
+        asked = used = 0.0
+        for _, starts, index in changes:
+            job, sign = jobs[index], 1 if starts else -1
+            asked, used = asked + sign * (job.cores or 0.0), used + sign * _cores_used(job)
+            if not starts:
+                running.pop(index, None)
+                continue
+            running[index] = job
+            limit = job.location_cores
+            if limit is not None and asked > limit + 1e-6 and used > _ALL * limit:
+                found.update(running)
+    return found
+
+
+def _cores_used(job: Job) -> float:
+    """How many cores a job has used, in the mean: as was measured, or else as declared."""
+    if job.usage is None:
+        return job.cores or 0.0
+    return job.usage.cpu_seconds / max(_time(job.ended) - _time(job.started), 1e-9)
+
+
+def _worked(job: Job) -> float:
+    """How long a job needs for what it did, as far as is known, in seconds."""
+    usage = job.usage
+    return 0.0 if usage is None else usage.cpu_seconds / max(1.0, job.cores or 1.0) + (usage.io_seconds or 0.0)
+
+
+def _step(port: str) -> str:
+    return port.rpartition("/")[0]
+
+
+def _time(time: float | None) -> float:
+    assert time is not None, "only runs are looked at of which all jobs have succeeded"
+    return time

@@ -1,0 +1,176 @@
+"""The records of single jobs, and what all records have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from streamflow_io.hints.models import Direction
+
+
+class BaseRecord(BaseModel):
+    """A line of the telemetry file."""
+
+    # Built when first used: each run starts with importing all of them, and writes some.
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
+    time: float = Field(description="seconds since the epoch")
+    event: str
+
+
+EndStatus = Literal["completed", "failed", "cancelled", "rolled back"]
+
+
+class JobRecord(BaseRecord):
+    """Something happens to a job."""
+
+    job: str
+    step: str
+
+
+class SubmittedRecord(JobRecord):
+    """A job asks to be scheduled."""
+
+    event: Literal["submitted"] = "submitted"
+
+
+class AdmittedRecord(JobRecord):
+    """A job may start, as far as storages are concerned."""
+
+    event: Literal["admitted"] = "admitted"
+    location: str
+    storage: str | None = None
+    constraint: float | None = Field(None, description="its storageBW; none: it needs no bandwidth")
+    allocated: float | None = Field(None, description="admitted storageBW of all jobs on the storage, with this one")
+    running: int = Field(description="admitted I/O tasks on the location, with this one")
+
+
+#: What a job waits for before it has a place: `storage` is bandwidth of it, or an I/O executor; `place` one of so many
+#: jobs that a location takes.
+WaitCause = Literal["storage", "cores", "memory", "disk", "place"]
+
+
+#: What it waits for until its command runs; `queue`: it was given to a queue manager, and does not run yet.
+DelayCause = Literal["storage", "cores", "memory", "disk", "place", "queue"]
+
+
+#: What it waits for now; `gate`: its command runs, and is held where it opens a file that is not committed yet.
+WaitingCause = Literal["storage", "cores", "memory", "disk", "place", "queue", "gate"]
+
+
+CAUSES: Mapping[WaitingCause, str] = {
+    "storage": "bandwidth of the storage",
+    "cores": "cores",
+    "memory": "memory",
+    "disk": "space on disk",
+    "place": "a place",
+    "queue": "the queue",
+    "gate": "the gate",
+}
+
+
+class StartedRecord(JobRecord):
+    """A job runs."""
+
+    event: Literal["started"] = "started"
+    location: str
+    waited: dict[WaitCause, float] = Field(
+        default_factory=dict, description="since it was submitted: seconds, by what it has waited for"
+    )
+    cores: float | None = Field(None, description="that it uses, whether it had to have them free or not")
+    location_cores: float | None = Field(None, description="that its location has")
+    queue: bool = Field(False, description="it is given to a queue manager: its command may start later")
+
+
+class LentRecord(JobRecord):
+    """A job is about to run on cores that others hold and do not use."""
+
+    event: Literal["lent"] = "lent"
+    location: str
+    cores: int = Field(description="how many it has borrowed")
+    lenders: tuple[str, ...] = Field(description="the jobs that hold them")
+
+
+class RehearsedRecord(JobRecord):
+    """A job that had ended was run once more, to find out whether one of its inputs may be read as a stream."""
+
+    event: Literal["rehearsed"] = "rehearsed"
+    input: str = Field(description="as /step/port")
+    way: Literal["net", "pipe"] | None = Field(None, description="how it reads a stream; none: it does not")
+    reason: str | None = Field(None, description="why not, or why that is not known")
+    known: bool = Field(description="false: it has shown nothing")
+    seconds: float = Field(description="that it took")
+    bytes: int = Field(description="of the file")
+    excerpt: int | None = Field(None, description="so many of its first bytes were enough; none: it was tried whole")
+
+
+class Usage(BaseModel):
+    """What the node runtime measured of a job's process tree."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
+    started: float = Field(description="when its command started")
+    ended: float
+    bytes_read: int = Field(description="by system calls")
+    bytes_written: int = Field(description="by system calls")
+    storage_bytes_read: int = Field(description="from storage, as the kernel accounts them")
+    storage_bytes_written: int = Field(description="to storage, as the kernel accounts them")
+    cpu_seconds: float
+    io_seconds: float | None = Field(None, description="time in I/O: one of its threads waited for a device")
+    held_seconds: float | None = Field(None, description="one of its calls waited at the gate")
+    paused_seconds: float | None = Field(None, description="it was paused, to be held to its storageBW (`limited`)")
+    pauses: int | None = Field(None, description="how often")
+    bytes_ahead: int | None = Field(None, description="the most that it had moved before their time")
+
+    def moved(self, direction: Direction) -> int:
+        """The bytes moved in a direction; in both: their sum."""
+        read = _moved(self.bytes_read, self.storage_bytes_read)
+        written = _moved(self.bytes_written, self.storage_bytes_written)
+        return {"read": read, "write": written, "both": read + written}[direction]
+
+    def ran(self, since: float, until: float) -> tuple[float, float]:
+        """When the command ran, by the driver's clock.
+
+        Its node may have another clock: then it ended when the driver saw it end.
+
+        :param since: when the job was submitted
+        :param until: when it had ended
+        """
+        if self.started < since or self.ended > until:
+            return max(since, until - (self.ended - self.started)), until
+        return self.started, self.ended
+
+
+def _moved(by_calls: int, by_kernel: int) -> int:
+    # Files that are mapped into memory are seen by the kernel's accounts only. Those count whole folios, up to 32 times
+    # what was written, so that they are taken only where system calls explain next to nothing.
+    return by_kernel if by_kernel > 64 * by_calls else by_calls
+
+
+class EndedRecord(JobRecord):
+    """A job has ended."""
+
+    event: Literal["ended"] = "ended"
+    status: EndStatus
+    usage: Usage | None = Field(None, description="where the node runtime ran it")
+
+
+class CommandRecord(JobRecord):
+    """A command of a job has ended: one for each attempt. `docs/telemetry.md` says where its standard error is."""
+
+    event: Literal["command"] = "command"
+    attempt: int = Field(description="from 1")
+    command: str = Field(description="as it was run, with its redirections; of a long one the first 16 kB")
+    location: str
+    directory: str | None = Field(None, description="where it ran")
+    started: float
+    code: int | None = Field(None, description="its exit code; none: not known")
+    stream: Literal["stderr", "both"] = Field(
+        "stderr", description="what is kept; `both`: standard output and standard error, which have gone to one place"
+    )
+    file: str | None = Field(
+        None, description="where that is kept, relative to the directory of the run; none: it is not"
+    )
+    bytes: int = Field(0, description="so many there were of it")
+    cut: int | None = Field(None, description="the file has so many bytes of its beginning, then its end; none: all")
