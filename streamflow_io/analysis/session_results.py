@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from streamflow_io.bandwidth.exploitation import overlap
+from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.records.files import ChunkRecord, ConsumedRecord, Form
 from streamflow_io.records.history import History, Interval, Session
 from streamflow_io.series import levels, thinned
 from streamflow_io.sessions.chunks import asked_bytes
-from streamflow_io.sessions.director import ENOUGH_CACHED, Reason
+from streamflow_io.sessions.director import ENOUGH_CACHED
 
 from .result import POINTS, Result
 
@@ -68,7 +69,7 @@ class SessionResult(Result):
     peak_window: int
     read_seconds: float
     overlap: float | None
-    reason: Reason | None
+    reason: SessionReason | None
     parts: int
     arrived: int
     consumed: int
@@ -124,7 +125,7 @@ def _computing(history: History, session: Session) -> list[Interval]:
     return list(filter(None, map(history.running, jobs)))
 
 
-def _nothing_to_gain(chunks: Sequence[ChunkRecord], reason: Reason | None) -> bool:
+def _nothing_to_gain(chunks: Sequence[ChunkRecord], reason: SessionReason | None) -> bool:
     if not chunks:
         return reason == "cached"
     # What was in the page cache before the session is in a chunk, and nothing asks for it.

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.graph.possible import PossibleRoute
-from streamflow_io.sessions.director import Reason
+from streamflow_io.hints.reasons import SessionReason
 
 from .jobs import BaseRecord, JobRecord
 
@@ -207,7 +207,7 @@ class SessionEndRecord(BaseRecord):
 
     event: Literal["sessionEnd"] = "sessionEnd"
     session: int
-    reason: Reason
+    reason: SessionReason
     parts: int = Field(description="how many are known")
     storage_bytes: int = Field(description="read that were not in the page cache before, as far as is known")
     cached_bytes: int = Field(description="asked for that were there before")

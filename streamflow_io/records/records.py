@@ -11,11 +11,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
-from streamflow_io.bandwidth.pacing import Reason
-from streamflow_io.bandwidth.phases import Kind, Rule
-from streamflow_io.bandwidth.streams import StreamReason
 from streamflow_io.hints.models import Direction, Way
-from streamflow_io.runtime.protocol import WaitsFor
+from streamflow_io.hints.reasons import EndRule, RateReason, RequestKind, StreamReason, StreamWait
 
 from .files import (
     ArrivedRecord,
@@ -120,7 +117,7 @@ class StreamProgress(BaseModel):
     bytes: int = Field(description="that the job was given")
     rate: float | None = Field(None, description="bytes per second, now; 0: it stands; none: not known yet")
     since: float = Field(description="since when it moves, or stands")
-    waits: WaitsFor | None = Field(None, description="for whom or what it waited, when it was last looked at")
+    waits: StreamWait | None = Field(None, description="for whom or what it waited, when it was last looked at")
 
 
 class ProgressRecord(BaseRecord):
@@ -143,7 +140,7 @@ class RequestRecord(JobRecord):
     event: Literal["request"] = "request"
     channel: str = Field(description="what issues such requests one after the other")
     phase: int = Field(description="of the channel, from 0")
-    kind: Kind = Field(
+    kind: RequestKind = Field(
         "task", description="what an I/O task has moved; a burst of a byte stream; one that a compute job has written"
     )
     storage: str | None = None
@@ -153,7 +150,7 @@ class RequestRecord(JobRecord):
     started: float = Field(description="when its command began; of a burst, when it was ready")
     ended: float = Field(description="when its command had ended, or the reader had been given the burst")
     required: float = Field(description="the required end: when somebody first waits for it")
-    rule: Rule = Field(description="why then")
+    rule: EndRule = Field(description="why then")
     limit: float | None = Field(None, description="MB/s, how fast it might move at its start; none: as it could")
     estimate: bool = Field(False, description="`ready` or `required` are not known for certain")
 
@@ -164,7 +161,7 @@ class RateRecord(JobRecord):
     event: Literal["rate"] = "rate"
     input: str | None = Field(None, description="that is fed by the stream; none: the job is an I/O task")
     rate: float | None = Field(None, description="MB/s; none: as fast as it can")
-    reason: Reason | StreamReason = Field(description="why; see docs/required-bandwidth.md")
+    reason: RateReason | StreamReason = Field(description="why; see docs/required-bandwidth.md")
 
 
 class EpochRecord(BaseRecord):

@@ -18,8 +18,8 @@ from streamflow_io.analysis.results import RunResult, StepResult
 from streamflow_io.analysis.session_results import SessionResult
 from streamflow_io.analysis.verdict import path_text, span_text
 from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.records.files import Form
-from streamflow_io.sessions.director import Reason
 from streamflow_io.wording import displayed
 
 from .chart import Figure, draw_figure, numbers
@@ -91,7 +91,7 @@ _FORMS: dict[Form, str] = {
     "selected": "parts that jobs select",
     "whole": "whole file, ahead of its checksum",
 }
-_REASONS: dict[Reason | None, str] = {
+_REASONS: dict[SessionReason | None, str] = {
     "done": "all was read",
     "cached": "it was in the page cache before",
     "not kept": "its file system keeps nothing in the page cache",

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from streamflow.core.utils import get_job_step_name
 
+from streamflow_io.hints.reasons import StreamWait
 from streamflow_io.records.jobs import WaitingCause
 from streamflow_io.records.records import ProgressRecord, StreamProgress
-from streamflow_io.runtime.protocol import FedEvent, WaitsFor
+from streamflow_io.runtime.protocol import FedEvent
 
 _BETWEEN = 0.5
 # Of so many streams it is told how far they are.
@@ -34,7 +35,7 @@ class _Stream:
     told: float | None = None
     bytes: int = 0
     rate: float | None = None
-    waits: WaitsFor | None = None
+    waits: StreamWait | None = None
 
 
 class Progress:

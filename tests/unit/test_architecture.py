@@ -236,6 +236,15 @@ def test_packages_import_only_those_before_them() -> None:
         )
 
 
+def test_records_import_no_feature() -> None:
+    allowed = {"errors", "files", "grouping", "wording", "messages", "hints", "graph", "runtime", "records"}
+    for each in ours():
+        assert package(each.importer) != "records" or package(each.imported) in allowed, (
+            f"{each}: records are output. What they share with {package(each.imported)} belongs into hints, as "
+            "hints.reasons"
+        )
+
+
 def test_nothing_imports_a_feature() -> None:
     for each in ours():
         outer = package(each.imported)

@@ -8,6 +8,7 @@ import pytest
 
 from streamflow_io.analysis.result import POINTS
 from streamflow_io.analysis.results import RunResult, run_results
+from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.records.files import (
     ArrivedRecord,
     ChunkRecord,
@@ -20,7 +21,6 @@ from streamflow_io.records.history import read_history
 from streamflow_io.records.records import RECORD, EndRecord, Record, RunRecord, StepRecord
 from streamflow_io.report.figures import draw
 from streamflow_io.report.page import SESSION_HEADER, notes, render, session_row
-from streamflow_io.sessions.director import Reason
 from tests.telemetry import BEGIN, job
 
 MB = 1_000_000
@@ -48,7 +48,7 @@ def consumed(time: float, part: int, held: int | None) -> ConsumedRecord:
     return ConsumedRecord(time=BEGIN + time, session=1, part=part, held=held)
 
 
-def ended(time: float, reason: Reason = "done", session: int = 1) -> SessionEndRecord:
+def ended(time: float, reason: SessionReason = "done", session: int = 1) -> SessionEndRecord:
     return SessionEndRecord(
         time=BEGIN + time, session=session, reason=reason, parts=4, storage_bytes=40 * MB, cached_bytes=0,
         peak_window=20 * MB, read_seconds=4.0,
