@@ -16,17 +16,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Literal
 
-from streamflow_io.graph.io_graph import Delivery
-from streamflow_io.grouping import grouped
 from streamflow_io.records.files import ReadingRecord
 from streamflow_io.records.history import History, Job
 from streamflow_io.records.jobs import DelayCause
 
-from .job_tags import RelatedJobs
+from .network import SOON, Network
 from .result import Result
 
-# What ends so little later than another begins has ended before.
-_SOON = 0.05
 # StreamFlow itself starts a job sooner than that.
 _LONG = 2.0
 # It submits the next job of a step so soon when the one before has a place.
@@ -74,25 +70,15 @@ class _Path:
     def __init__(self, history: History) -> None:
         self._history = history
         self._jobs = history.jobs
-        self._related = RelatedJobs(self._jobs)
-        self._attempts: defaultdict[str, list[int]] = defaultdict(list)
+        self._network = Network(history, history.jobs)
         # By step, when its jobs got a place.
         self._turns: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         for index, job in enumerate(self._jobs):
-            self._attempts[job.name].append(index)
             placed = job.started if job.admitted is None else job.admitted
             if placed is not None:
                 self._turns[job.step].append((placed, index))
         for turns in self._turns.values():
             turns.sort()
-        self._readings = grouped(history.readings, lambda reading: reading.job)
-        self._streams = grouped(history.streamed, lambda stream: stream.job)
-        self._committed = grouped(history.committed, lambda commit: commit.job)
-        # By two steps, the outputs of one that the other gets early.
-        self._early: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-        for edge in history.edges:
-            if edge.input is not None and edge.delivery is not Delivery.TERMINATION:
-                self._early[edge.output.rpartition("/")[0], edge.input.rpartition("/")[0]].add(edge.output)
 
     def spans(self) -> list[PathSpan]:
         found: list[PathSpan] = []
@@ -127,7 +113,7 @@ class _Path:
         begun = [index for index, job in enumerate(self._jobs) if job.started is not None]
         failed = [index for index in begun if self._jobs[index].status == "failed"]
         if self._history.status == "failed" and failed:
-            final = {self._attempts[self._jobs[index].name][-1] for index in failed}
+            final = {self._network.attempts(self._jobs[index].name)[-1] for index in failed}
             return min(final & set(failed) or set(failed), key=self._end)
         return max(begun, key=self._end, default=None)
 
@@ -142,7 +128,7 @@ class _Path:
         yield self._of(job, began, until, "ran")
         yield self._of(job, started, began, "waited", cause="queue")
         cause = max(job.waited, key=lambda one: job.waited[one], default=None)
-        if cause is not None and job.waited[cause] < _SOON:
+        if cause is not None and job.waited[cause] < SOON:
             cause = None
         yield self._of(job, min(job.submitted or 0.0, started), started, "waited", cause=cause)
 
@@ -163,9 +149,9 @@ class _Path:
         if job.started is None:
             return None
         found = []
-        for reading in self._readings[job.name]:
+        for reading in self._network.readings[job.name]:
             for name in reading.sources:
-                source = self._attempt(name, index)
+                source = self._network.attempt(name, index)
                 if source is None or self._end(source) <= job.started:
                     continue
                 came = self._came(job, reading, source)
@@ -180,13 +166,13 @@ class _Path:
         """When a job had all that it read of another, if it waited for it."""
         if reading.delivery == "gate":
             held = None if job.usage is None else job.usage.held_seconds
-            if held is not None and held < _SOON:
+            if held is not None and held < SOON:
                 return None
             return self._committed_at(source, reading.output) or self._end(source)
         name = self._jobs[source].name
-        for stream in self._streams[job.name]:
+        for stream in self._network.streams[job.name]:
             if stream.source == name and reading.output in stream.outputs and stream.input in (None, reading.input):
-                if stream.waited is not None and stream.waited < max(_SOON, stream.behind or 0.0):
+                if stream.waited is not None and stream.waited < max(SOON, stream.behind or 0.0):
                     return None
                 return self._end(source) if stream.last is None else self._history.since_start(stream.last)
         return None
@@ -196,14 +182,12 @@ class _Path:
         job = self._jobs[index]
         found = [
             (min(self._end(other), submitted), other)
-            for other in self._attempts[job.name]
-            if other < index and self._end(other) <= submitted + _SOON
+            for other in self._network.attempts(job.name)
+            if other < index and self._end(other) <= submitted + SOON
         ]
-        sources = {self._attempt(name, index) for one in self._readings[job.name] for name in one.sources}
-        steps = self._history.run.steps.get(job.step, ())
-        related = {other for step in steps for other in self._related.of(step, job)}
-        for other in (related | {one for one in sources if one is not None}) - seen:
-            if self._jobs[other].started is None or other == index:
+        sources = self._network.read_early(index)
+        for other in (self._network.upstream(index) | sources) - seen:
+            if self._jobs[other].started is None:
                 continue
             given = self._gave(other, job, submitted, is_read_early=other in sources)
             if given is not None:
@@ -218,32 +202,28 @@ class _Path:
     def _turn(self, index: int, submitted: float, seen: set[int]) -> tuple[float, int] | None:
         """When a job had its turn to be submitted, and the one of its step that had waited for a place till then."""
         turns = self._turns[self._jobs[index].step]
-        for place in range(bisect_right(turns, (submitted + _SOON, len(self._jobs))) - 1, -1, -1):
+        for place in range(bisect_right(turns, (submitted + SOON, len(self._jobs))) - 1, -1, -1):
             placed, other = turns[place]
             if placed < submitted - _TURN:
                 break
             begun = self._jobs[other].submitted
-            if other != index and other not in seen and begun is not None and begun < min(submitted, placed - _SOON):
+            if other != index and other not in seen and begun is not None and begun < min(submitted, placed - SOON):
                 return min(placed, submitted), other
         return None
 
     def _gave(self, other: int, job: Job, submitted: float, *, is_read_early: bool) -> float | None:
         """When a job gave another what that was submitted with; none: it gave nothing before."""
-        if self._end(other) <= submitted + _SOON:
+        if self._end(other) <= submitted + SOON:
             return self._end(other)
         giver = self._jobs[other]
-        outputs = self._early.get((giver.step, job.step), ())
-        at = [self._history.since_start(one.last) for one in self._committed[giver.name] if one.output in outputs]
-        early = max((time for time in at if time <= submitted + _SOON), default=None)
+        outputs = self._network.early.get((giver.step, job.step), ())
+        at = [self._history.since_start(one.last) for one in self._network.commits[giver.name] if one.output in outputs]
+        early = max((time for time in at if time <= submitted + SOON), default=None)
         if early is not None and not is_read_early:
             return early
         # It was read while it ran: what counts is that it had begun.
-        return giver.started if is_read_early and (giver.started or 0.0) <= submitted + _SOON else None
+        return giver.started if is_read_early and (giver.started or 0.0) <= submitted + SOON else None
 
     def _committed_at(self, index: int, output: str) -> float | None:
-        times = [one.last for one in self._committed[self._jobs[index].name] if one.output == output]
+        times = [one.last for one in self._network.commits[self._jobs[index].name] if one.output == output]
         return self._history.since_start(max(times)) if times else None
-
-    def _attempt(self, name: str, reader: int) -> int | None:
-        """The attempt of a job that another has read."""
-        return next((one for one in reversed(self._attempts.get(name, [])) if one != reader), None)

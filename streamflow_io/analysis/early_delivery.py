@@ -19,14 +19,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.grouping import grouped
 from streamflow_io.records.history import History, Job
 
-from .job_tags import RelatedJobs
+from .network import SOON, Network, known
 
-# What ends so little later than another begins has ended before.
-_SOON = 0.05
 # Of the cores: who uses so many in the mean, uses all of them for much of the time.
 _ALL = 0.75
 
@@ -59,24 +56,16 @@ def at_termination(history: History) -> Otherwise:
     again = _started_again(history)
     if any(job.name in again and job.usage is None for job in history.jobs):
         return Otherwise(unknown="jobs were repeated")
-    return _Network(history, again).otherwise()
+    return _Rerun(history, again).otherwise()
 
 
-class _Network:
+class _Rerun:
     def __init__(self, history: History, again: Collection[str]) -> None:
         self._history = history
         self._again = again
-        self._jobs = sorted(history.jobs, key=lambda job: (_time(job.started), _time(job.ended)))
-        self._index = {job.name: index for index, job in enumerate(self._jobs)}
-        self._related = RelatedJobs(self._jobs)
-        self._early = {
-            (_step(edge.output), _step(edge.input))
-            for edge in history.edges
-            if edge.input is not None and edge.delivery is not Delivery.TERMINATION
-        }
-        self._readings = grouped(history.readings, lambda reading: reading.job)
+        self._jobs = sorted(history.jobs, key=lambda job: (known(job.started), known(job.ended)))
+        self._network = Network(history, self._jobs)
         self._read = {source for reading in history.readings for source in reading.sources}
-        self._streams = grouped(history.streamed, lambda stream: stream.job)
         self._crowded = _crowded(self._jobs)
         self._ends: list[float] = []
 
@@ -85,20 +74,20 @@ class _Network:
         for index, job in enumerate(self._jobs):
             started = self._starts(index)
             reads = self._reads_early(index)
-            is_other = started > _time(job.started) or bool(reads)
+            is_other = started > known(job.started) or bool(reads)
             # Nobody reads it while it runs, and shares its cores.
             is_alone = index in self._crowded and job.name in self._read and job.usage is not None
             is_least |= is_other and index in self._crowded
             took = self._takes(index, reads) if is_other or is_alone else self._ran(job)
-            self._ends.append(max(0.0 if is_alone else _time(job.ended), started + took))
-        end = max((_time(job.ended) for job in self._jobs), default=0.0)
+            self._ends.append(max(0.0 if is_alone else known(job.ended), started + took))
+        end = max((known(job.ended) for job in self._jobs), default=0.0)
         return Otherwise(self._history.seconds + max(0.0, max(self._ends, default=end) - end), is_least)
 
     def _starts(self, index: int) -> float:
         job = self._jobs[index]
-        submitted, started = _time(job.submitted), _time(job.started)
+        submitted, started = known(job.submitted), known(job.started)
         delivered = [
-            (min(_time(self._jobs[other].ended), submitted), self._ends[other]) for other in self._before(index)
+            (min(known(self._jobs[other].ended), submitted), self._ends[other]) for other in self._before(index)
         ]
         last = max((then for then, _ in delivered), default=submitted)
         # What passed between the last of them and its submission passes again.
@@ -109,31 +98,29 @@ class _Network:
     def _before(self, index: int) -> Iterator[int]:
         """The jobs whose results a job has got, or was reading while they ran."""
         job = self._jobs[index]
-        submitted = _time(job.submitted)
-        read = {source for reading in self._readings[job.name] for source in reading.sources}
-        yield from (self._index[name] for name in read if self._index.get(name, index) < index)
-        for step in self._history.run.steps.get(job.step, ()):
-            for other in self._related.of(step, job):
-                candidate = self._jobs[other]
-                if other >= index or candidate.name in read:
-                    continue
-                if _time(candidate.ended) <= submitted + _SOON or (step, job.step) in self._early:
-                    yield other
+        submitted = known(job.submitted)
+        read = self._network.read_early(index)
+        for other in read | self._network.upstream(index):
+            candidate = self._jobs[other]
+            is_early = other in read or (candidate.step, job.step) in self._network.early
+            if other < index and (is_early or known(candidate.ended) <= submitted + SOON):
+                yield other
 
     def _reads_early(self, index: int) -> list[tuple[str, Job]]:
         """What a job has read while it was written: how, and of whom."""
         job = self._jobs[index]
-        return [
-            (reading.delivery, self._jobs[self._index[source]])
-            for reading in self._readings[job.name]
+        found = (
+            (reading.delivery, self._network.attempt(source, index))
+            for reading in self._network.readings[job.name]
             for source in reading.sources
-            if source in self._index and _time(self._jobs[self._index[source]].ended) > _time(job.started)
-        ]
+        )
+        read = [(delivery, self._jobs[source]) for delivery, source in found if source is not None]
+        return [(delivery, source) for delivery, source in read if known(source.ended) > known(job.started)]
 
     def _ran(self, job: Job) -> float:
         """How long a job ran, in its last try."""
         # What it waits in a queue at another time is not known.
-        since, until = _time(self._history.begun(job)), _time(job.ended)
+        since, until = known(self._history.begun(job)), known(job.ended)
         if job.name in self._again and (measured := self._history.measured(job)) is not None:
             since = max(since, measured[0])
         return until - since
@@ -142,12 +129,12 @@ class _Network:
         """How long a job takes when all is there, and it is alone, at least."""
         job = self._jobs[index]
         took = takes = self._ran(job)
-        waits = [stream.waited for stream in self._streams[job.name]]
+        waits = [stream.waited for stream in self._network.streams[job.name]]
         held = None if job.usage is None else job.usage.held_seconds
         ways = {how for how, _ in reads}
         if ("stream" in ways and (not waits or None in waits)) or ("gate" in ways and held is None):
             # It may have waited to the end.
-            takes = min(took, _time(job.ended) - max(_time(source.ended) for _, source in reads))
+            takes = min(took, known(job.ended) - max(known(source.ended) for _, source in reads))
         elif reads:
             waited = sum(wait or 0.0 for wait in waits) + (held or 0.0)
             # Who has taken all that there was may have worked on it, and not have waited.
@@ -170,7 +157,7 @@ def _crowded(jobs: Sequence[Job]) -> set[int]:
         changes = sorted(
             change
             for index, job in of_location
-            for change in ((_time(job.started), 1, index), (_time(job.ended), 0, index))
+            for change in ((known(job.started), 1, index), (known(job.ended), 0, index))
         )
         running: dict[int, Job] = {}
         asked = used = 0.0
@@ -191,19 +178,10 @@ def _cores_used(job: Job) -> float:
     """How many cores a job has used, in the mean: as was measured, or else as declared."""
     if job.usage is None:
         return job.cores or 0.0
-    return job.usage.cpu_seconds / max(_time(job.ended) - _time(job.started), 1e-9)
+    return job.usage.cpu_seconds / max(known(job.ended) - known(job.started), 1e-9)
 
 
 def _worked(job: Job) -> float:
     """How long a job needs for what it did, as far as is known, in seconds."""
     usage = job.usage
     return 0.0 if usage is None else usage.cpu_seconds / max(1.0, job.cores or 1.0) + (usage.io_seconds or 0.0)
-
-
-def _step(port: str) -> str:
-    return port.rpartition("/")[0]
-
-
-def _time(time: float | None) -> float:
-    assert time is not None, "only runs are looked at of which all jobs have succeeded"
-    return time

@@ -13,8 +13,8 @@ from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord
 from streamflow_io.records.history import History, Job
 from streamflow_io.wording import counted
 
-from .network import touched
 from .proposal import Proposal, Refusal
+from .simulated_jobs import touched
 from .simulation import CommitHint, GateHint, IOTaskHint, StreamHint
 from .splits import seen_splits
 

@@ -11,9 +11,9 @@ from streamflow_io.records.history import History
 
 from .evidence import EARLY, evidence
 from .hiding import hidden
-from .network import completed_jobs, network
 from .proposal import Proposal, Refusal
 from .shared_cores import CoreUse, core_use, saved_on_cores, simulate_on_cores
+from .simulated_jobs import completed_jobs, simulated_jobs
 from .simulation import (
     CommitHint,
     GateHint,
@@ -63,7 +63,7 @@ def suggest(history: History) -> Suggestions:
     :param history: of a run that was observed
     """
     jobs = completed_jobs(history)
-    simulated = network(history, jobs)
+    simulated = simulated_jobs(history, jobs)
     found = list(evidence(history, jobs))
     io_tasks = {one.hint.step for one in found if isinstance(one, Proposal) and isinstance(one.hint, IOTaskHint)}
     found += hidden(history, jobs, simulated, io_tasks)

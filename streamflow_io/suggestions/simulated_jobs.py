@@ -1,4 +1,4 @@
-"""From the records of a run to the network of its jobs: who read what of whom, who had his core from whom. Pure."""
+"""The completed jobs of a run as the simulation takes them: what each read from which other, and whose core it got."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from streamflow_io.analysis.network import Network, known, step_of
 from streamflow_io.graph.io_graph import HopKind, OutputKind
 from streamflow_io.grouping import grouped
 from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord
@@ -28,30 +29,29 @@ def completed_jobs(history: History) -> list[Job]:
     return sorted(complete, key=lambda job: (job.started or 0.0, job.ended or 0.0))
 
 
-def network(history: History, jobs: Sequence[Job]) -> list[SimulatedJob]:
-    """The network of a run.
+def simulated_jobs(history: History, jobs: Sequence[Job]) -> list[SimulatedJob]:
+    """The jobs of a run, with what each read from which other.
 
     :param jobs: those of :func:`completed_jobs`
     """
-    return _Network(history, jobs).build()
+    return _Jobs(history, jobs).build()
 
 
-class _Network:
+class _Jobs:
     def __init__(self, history: History, jobs: Sequence[Job]) -> None:
         self._history = history
         self._jobs = jobs
-        self._index = {job.name: index for index, job in enumerate(jobs)}
+        self._network = Network(history, jobs)
         self._routes = grouped(history.routes, lambda route: posixpath.dirname(route.input))
-        self._of_step = grouped(range(len(jobs)), lambda index: jobs[index].step)
 
     def build(self) -> list[SimulatedJob]:
         givers = self._givers()
         return [
             SimulatedJob(
                 job.step,
-                min(_time(job.submitted), _time(job.started)),
-                _time(job.started),
-                max(_time(job.ended), _time(job.started)),
+                min(known(job.submitted), known(job.started)),
+                known(job.started),
+                max(known(job.ended), known(job.started)),
                 tuple(self._reads(index)),
                 givers.get(index),
                 0.0 if job.usage is None else job.usage.cpu_seconds,
@@ -75,8 +75,8 @@ class _Network:
         """The jobs whose files a job was given, with these files."""
         found: dict[int, list[InputRecord]] = defaultdict(list)
         for record in records:
-            producer = self._index.get(record.source or "")
-            if producer is not None and producer < index and self._jobs[producer].step == _step(route):
+            producer = self._network.attempt(record.source, index)
+            if producer is not None and producer < index and self._jobs[producer].step == step_of(route.output):
                 found[producer].append(record)
         return found
 
@@ -88,22 +88,19 @@ class _Network:
         gathered = HopKind.GATHER in route.through
         if exact and not gathered:
             return []
-        job = self._jobs[index]
+        job, step = self._jobs[index], step_of(route.output)
+        candidates = self._network.of_step(step) if gathered else sorted(self._network.related(step, index))
         before = [
-            other
-            for other in self._of_step[_step(route)]
-            if other < index
-            and _time(self._jobs[other].ended) <= _time(job.submitted)
-            and (gathered or _compatible(_tag(self._jobs[other]), _tag(job)))
+            other for other in candidates if other < index and known(self._jobs[other].ended) <= known(job.submitted)
         ]
         if HopKind.SCATTER in route.through and len(before) > _MOST_GATHERED:
-            before = sorted(before, key=lambda other: _time(self._jobs[other].ended))[-_MOST_GATHERED:]
+            before = sorted(before, key=lambda other: known(self._jobs[other].ended))[-_MOST_GATHERED:]
         return before
 
     def _read(
         self, route: RouteRecord, producer: int, records: Sequence[InputRecord], index: int, *, is_own: bool
     ) -> Read:
-        started = _time(self._jobs[index].started)
+        started = known(self._jobs[index].started)
         port = posixpath.basename(route.output)
         written = [
             output
@@ -143,12 +140,12 @@ class _Network:
         free: dict[str | None, list[tuple[float, int]]] = defaultdict(list)
         for index, job in enumerate(self._jobs):
             if not self._history.is_io_task(job.step):
-                free[job.location].append((_time(job.ended), index))
+                free[job.location].append((known(job.ended), index))
         for ends in free.values():
             ends.sort()
         givers = {}
         for index, job in enumerate(self._jobs):
-            submitted, started, ends = _time(job.submitted), _time(job.started), free[job.location]
+            submitted, started, ends = known(job.submitted), known(job.started), free[job.location]
             if started - submitted < _WAITED:
                 continue
             last = bisect_right(ends, (started, len(self._jobs))) - 1
@@ -177,25 +174,8 @@ def tail(history: History, records: Sequence[InputRecord], job: Job) -> float:
     :param records: of the input
     """
     reads = [history.since_start(record.read) for record in records if record.read is not None and record.whole]
-    return max(_time(job.ended) - max(reads), 0.0) if reads and len(reads) == len(records) else 0.0
-
-
-def _step(route: RouteRecord) -> str:
-    return posixpath.dirname(route.output)
-
-
-def _tag(job: Job) -> str:
-    return posixpath.basename(job.name)
-
-
-def _compatible(one: str, other: str) -> bool:
-    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
+    return max(known(job.ended) - max(reads), 0.0) if reads and len(reads) == len(records) else 0.0
 
 
 def _overlap(one: str, other: str) -> bool:
     return one == other or other == "." or one.startswith(f"{other}/") or other.startswith(f"{one}/") or one == "."
-
-
-def _time(time: float | None) -> float:
-    assert time is not None, "only jobs that succeeded are looked at"
-    return time
