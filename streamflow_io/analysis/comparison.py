@@ -10,7 +10,7 @@ from streamflow_io.records.files import OFF
 from streamflow_io.records.jobs import CAUSES
 from streamflow_io.wording import counted
 
-from .result import Result
+from .result import AnalysisModel
 from .results import RunResult, StepResult
 
 # What is less, in seconds and of the longer run, is no difference: no two runs take the same time.
@@ -21,7 +21,7 @@ _MOST = 10
 _TOGETHER = 3
 
 
-class Comparison(Result):
+class RunComparison(AnalysisModel):
     """
     :ivar run: which is compared
     :ivar with_run: with which
@@ -35,7 +35,7 @@ class Comparison(Result):
     differences: list[str]
 
 
-def compare(base: RunResult, other: RunResult) -> Comparison:
+def compare(base: RunResult, other: RunResult) -> RunComparison:
     """How another run differs from the first."""
     found = [
         *_failures(base, other),
@@ -47,7 +47,7 @@ def compare(base: RunResult, other: RunResult) -> Comparison:
     texts = [text for _, text in found]
     if len(texts) > _MOST:
         texts = [*texts[:_MOST], f"{counted(len(texts) - _MOST, 'smaller difference')} more."]
-    return Comparison(run=other.run, with_run=base.run, verdict=_verdict(base, other), differences=texts)
+    return RunComparison(run=other.run, with_run=base.run, verdict=_verdict(base, other), differences=texts)
 
 
 def _verdict(base: RunResult, other: RunResult) -> str:

@@ -21,7 +21,7 @@ from streamflow_io.records.history import History, Job
 from streamflow_io.records.jobs import DelayCause
 
 from .network import SOON, Network
-from .result import Result
+from .result import AnalysisModel
 
 # StreamFlow itself starts a job sooner than that.
 _LONG = 2.0
@@ -33,7 +33,7 @@ _TURN = 0.5
 What = Literal["ran", "tail", "waited", "between", "begin", "end"]
 
 
-class PathSpan(Result):
+class PathSpan(AnalysisModel):
     """A part of the path.
 
     :ivar job: none at the beginning and at the end of the run

@@ -13,10 +13,10 @@ from streamflow_io.records.history import History
 from streamflow_io.wording import counted
 
 from .critical_path import PathSpan
-from .result import Result
+from .result import AnalysisModel
 
 
-class EdgeResult(Result):
+class EdgeResult(AnalysisModel):
     """A way from an output to an input.
 
     :ivar input: none: an output of the workflow
@@ -111,7 +111,7 @@ def _is_of(stream: StreamedRecord, edge: EdgeRecord) -> bool:
     return edge.output in stream.outputs and stream.input in (None, edge.input)
 
 
-class GraphStep(Result):
+class GraphStep(AnalysisModel):
     """A step.
 
     :ivar seconds: of a job that succeeded, in the mean; none: no job has
@@ -126,7 +126,7 @@ class GraphStep(Result):
     on_path: float
 
 
-class GraphFlow(Result):
+class GraphFlow(AnalysisModel):
     """What goes from one step to another.
 
     :ivar delivery: as it was; none: nothing was seen of it
@@ -143,7 +143,7 @@ class GraphFlow(Result):
     fell_back: bool
 
 
-class WorkflowGraph(Result):
+class WorkflowGraph(AnalysisModel):
     """The steps, each after those whose results it gets, as far as that is known; and what goes between them.
 
     :ivar hidden: so many ways of results at termination follow from others, and are left out

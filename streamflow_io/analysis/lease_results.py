@@ -11,13 +11,13 @@ from streamflow_io.records.history import History
 from streamflow_io.records.records import LeaseRecord
 from streamflow_io.series import covered, thinned
 
-from .result import POINTS, Result
+from .result import POINTS, AnalysisModel
 
 # Two clocks' readings of one moment: an entry, and a record of telemetry.
 _AT_SLOT = 0.05
 
 
-class HeldBurst(Result):
+class HeldBurst(AnalysisModel):
     """A burst that was held back until its slot in a schedule that runs follow.
 
     :ivar since: when it could have begun
@@ -40,7 +40,7 @@ class HeldBurst(Result):
         return max(0.0, min(self.slot, self.slot if self.begun is None else self.begun) - self.since)
 
 
-class LeaseResult(Result):
+class LeaseResult(AnalysisModel):
     """A storage that is shared, in one direction.
 
     :ivar begun: when the run started, seconds since the epoch: runs are compared by that

@@ -16,9 +16,9 @@ from streamflow_io.records.jobs import (
     AdmittedRecord,
     EndedRecord,
     JobRecord,
+    JobUsage,
     StartedRecord,
     SubmittedRecord,
-    Usage,
     WaitingCause,
 )
 from streamflow_io.records.records import (
@@ -29,8 +29,8 @@ from streamflow_io.records.records import (
     Record,
     RunRecord,
     RunStatus,
+    RunStorage,
     StepRecord,
-    Storage,
     StreamProgress,
 )
 from streamflow_io.series import covered
@@ -145,8 +145,8 @@ class RunView:
 
 
 @dataclass
-class _Storage:
-    storage: Storage
+class _LiveStorage:
+    storage: RunStorage
     way: Literal["read", "write"] = "write"
     admitted: dict[str, float] = field(default_factory=dict)
     moved: deque[tuple[float, float, int]] = field(default_factory=lambda: deque(maxlen=_MEASURED_JOBS))
@@ -177,7 +177,7 @@ class LiveRun:
         self._jobs: dict[str, _JobState] = {}
         self._counts: dict[str, Counter[_JobState]] = {}
         self._learning: dict[str, str] = {}
-        self._storages: dict[str, _Storage] = {}
+        self._storages: dict[str, _LiveStorage] = {}
         self._storage_of: dict[str, str] = {}
         self._progress: ProgressRecord | None = None
         self._streamed = self._streamed_bytes = 0
@@ -201,7 +201,7 @@ class LiveRun:
                 self._progress = record
             case RunRecord():
                 self._run = record
-                self._storages = {storage.name: _Storage(storage) for storage in record.storages}
+                self._storages = {storage.name: _LiveStorage(storage) for storage in record.storages}
                 self._counts = {step: Counter() for step in record.steps}
             case StepRecord():
                 self._hints[record.step] = record
@@ -326,5 +326,5 @@ def _stream(stream: StreamProgress, told: float, now: float) -> StreamView:
     return StreamView(stream.output, stream.input, tag, stream.bytes, stream.rate, stream.waits, stalled)
 
 
-def _moved(usage: Usage, moved: int) -> tuple[float, float, int]:
+def _moved(usage: JobUsage, moved: int) -> tuple[float, float, int]:
     return usage.started, usage.ended, moved

@@ -20,7 +20,7 @@ from streamflow_io.records.history import History, Job
 from streamflow_io.series import covered
 from streamflow_io.wording import counted
 
-from .result import MB, Result
+from .result import MB, AnalysisModel
 from .seen_rates import SeenRate, latency, seen_rates
 
 # Of fewer bursts nothing is said.
@@ -37,7 +37,7 @@ _NORMAL = 1.35
 _MEDIAN = 1.25
 
 
-class Profile(Result):
+class Profile(AnalysisModel):
     """The periodic bursts of a run on one storage; medians of its bursts.
 
     :ivar bursts: how many there were
@@ -81,7 +81,7 @@ class Profile(Result):
         return self.volume / self.rate
 
 
-class NotPeriodic(Result):
+class NotPeriodic(AnalysisModel):
     """:ivar reason: why the run has no profile on this storage; for people"""
 
     storage: str | None

@@ -22,10 +22,10 @@ from streamflow_io.records.history import History, Job
 from streamflow_io.records.records import RateRecord, RequestRecord
 from streamflow_io.series import covered, highest
 
-from .result import MB, POINTS, Result
+from .result import MB, POINTS, AnalysisModel
 
 
-class NextBurst(Result):
+class NextBurst(AnalysisModel):
     """When the next phase of a channel would have been ready, had the run gone on.
 
     :ivar tolerance: seconds earlier or later
@@ -39,7 +39,7 @@ class NextBurst(Result):
     seconds: float
 
 
-class Amounts(Result):
+class RequestAmounts(AnalysisModel):
     """Of some requests.
 
     :ivar phases: without those that are exposed
@@ -66,7 +66,7 @@ class Amounts(Result):
     estimates: int
 
 
-class StepRequirement(Amounts):
+class StepRequirement(RequestAmounts):
     """Of a step. Medians are of its phases; none: it has none.
 
     :ivar window: from when it is ready to the required end, seconds
@@ -92,7 +92,7 @@ class StepRequirement(Amounts):
     paused_seconds: float
 
 
-class StorageRequirement(Amounts):
+class StorageRequirement(RequestAmounts):
     """Of a storage in one direction.
 
     :ivar storage: none: no storage is known for these requests
@@ -110,7 +110,7 @@ class StorageRequirement(Amounts):
     limit_over_time: list[tuple[float, float]]
 
 
-class Requirements(Amounts):
+class Requirements(RequestAmounts):
     """Of a whole run.
 
     :ivar overlap: the share of the time in which at least one job computed, in which at least one request moved

@@ -10,13 +10,13 @@ MB = 1e6
 POINTS = 1000
 
 
-class Result(BaseModel):
+class AnalysisModel(BaseModel):
     """Part of what is said of runs."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
 
 
-class Advice(Result):
+class Advice(AnalysisModel):
     """
     :ivar text: what to do
     :ivar why: what was seen

@@ -22,7 +22,7 @@ from .critical_path import PathSpan, critical_path
 from .edges import EdgeResult, WorkflowGraph, edge_results, workflow_graph
 from .lease_results import LeaseResult, lease_results
 from .requirements import Requirements, requirements
-from .result import MB, POINTS, Result
+from .result import MB, POINTS, AnalysisModel
 from .session_results import SessionResult, session_results
 from .timeline import TimelineJob, timeline
 from .verdict import fallback_line, is_off, verdict
@@ -30,7 +30,7 @@ from .verdict import fallback_line, is_off, verdict
 BINS = 200
 
 
-class StepResult(Result):
+class StepResult(AnalysisModel):
     """A row of the table of steps. Means are of completed jobs; none: nothing was measured.
 
     :ivar mean_wait: of all attempts that started, from asking to be scheduled until they ran
@@ -56,7 +56,7 @@ class StepResult(Result):
     paused_seconds: float | None
 
 
-class Activity(Result):
+class JobActivity(AnalysisModel):
     """The mean number of jobs in each interval of `width` seconds."""
 
     width: float
@@ -65,7 +65,7 @@ class Activity(Result):
     waiting: list[float]
 
 
-class Throughput(Result):
+class Throughput(AnalysisModel):
     """Bytes of I/O tasks, each spread evenly over the time that its command took.
 
     :ivar mean: of the time in which at least one I/O task ran
@@ -79,7 +79,7 @@ class Throughput(Result):
     over_time: list[float]
 
 
-class EpochResult(Result):
+class EpochResult(AnalysisModel):
     number: int
     constraint: float
     concurrency: int
@@ -88,7 +88,7 @@ class EpochResult(Result):
     registered: bool
 
 
-class Learning(Result):
+class StepLearning(AnalysisModel):
     """The epochs of a step on a storage, from the first to the last of one learning."""
 
     step: str
@@ -96,13 +96,13 @@ class Learning(Result):
     epochs: list[EpochResult]
 
 
-class Choice(Result):
+class Choice(AnalysisModel):
     time: float
     constraint: float
     reason: str
 
 
-class Constraint(Result):
+class Constraint(AnalysisModel):
     """The storageBW of a step's jobs; each choice holds until the next."""
 
     step: str
@@ -110,7 +110,7 @@ class Constraint(Result):
     choices: list[Choice]
 
 
-class AdmittedBandwidth(Result):
+class AdmittedBandwidth(AnalysisModel):
     """The sum of admitted storageBW on a storage; each level holds until the next.
 
     :ivar location: none: the storage is one for all locations
@@ -125,7 +125,7 @@ class AdmittedBandwidth(Result):
     measured: list[float]
 
 
-class LentResult(Result):
+class LentResult(AnalysisModel):
     """Jobs of a step that have run on cores that others held and did not use.
 
     :ivar lenders: the steps of those others
@@ -136,7 +136,7 @@ class LentResult(Result):
     lenders: list[str]
 
 
-class RunResult(Result):
+class RunResult(AnalysisModel):
     """Everything that is drawn of a run.
 
     :ivar ended: whether its end was recorded: if not, it was killed or goes on
@@ -160,9 +160,9 @@ class RunResult(Result):
     path: list[PathSpan]
     graph: WorkflowGraph
     steps: list[StepResult]
-    activity: Activity
+    activity: JobActivity
     throughput: Throughput | None
-    learning: list[Learning]
+    learning: list[StepLearning]
     constraints: list[Constraint]
     admitted: list[AdmittedBandwidth]
     timeline: list[TimelineJob]
@@ -265,12 +265,12 @@ def _mean_waits(history: History, started: Sequence[Job]) -> dict[DelayCause, fl
     return {cause: seconds / len(started) for cause, seconds in longest_first}
 
 
-def _activity(history: History) -> Activity:
+def _activity(history: History) -> JobActivity:
     def count(intervals: Iterable[Interval | None]) -> list[float]:
         amounts = ((start, end, end - start) for start, end in filter(None, intervals))
         return rates(amounts, history.seconds, BINS)
 
-    return Activity(
+    return JobActivity(
         width=history.seconds / BINS,
         compute=count(history.running(job) for job in history.jobs if not history.is_io_task(job.step)),
         io_tasks=count(history.running(job) for job in history.jobs if history.is_io_task(job.step)),
@@ -297,15 +297,15 @@ def _throughput(history: History, io_steps: Mapping[str, Direction]) -> Throughp
     )
 
 
-def _learning(epochs: Iterable[EpochRecord]) -> list[Learning]:
-    open_learnings: dict[tuple[str, str], Learning] = {}
+def _learning(epochs: Iterable[EpochRecord]) -> list[StepLearning]:
+    open_learnings: dict[tuple[str, str], StepLearning] = {}
     result = []
     for epoch in epochs:
         key = epoch.step, epoch.storage
         learning = open_learnings.get(key)
         # The epochs of each learning are numbered from 1.
         if learning is None or epoch.number <= learning.epochs[-1].number:
-            learning = open_learnings[key] = Learning(step=epoch.step, storage=epoch.storage, epochs=[])
+            learning = open_learnings[key] = StepLearning(step=epoch.step, storage=epoch.storage, epochs=[])
             result.append(learning)
         learning.epochs.append(EpochResult.model_validate(epoch.model_dump(include=set(EpochResult.model_fields))))
     return result

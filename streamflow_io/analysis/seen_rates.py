@@ -9,13 +9,13 @@ from itertools import pairwise
 from streamflow_io.hints.models import Direction
 from streamflow_io.records.history import History, Interval, Job
 
-from .result import MB, Result
+from .result import MB, AnalysisModel
 
 # What was seen for less of the time in which something moved says little: jobs begin and end, and are not even then.
 _LEAST_SHARE = 0.2
 
 
-class SeenRate(Result):
+class SeenRate(AnalysisModel):
     """:ivar jobs: that moved at once; :ivar rate: MB/s of all together; :ivar seconds: for so long, all together"""
 
     jobs: int

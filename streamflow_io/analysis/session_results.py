@@ -10,16 +10,16 @@ from statistics import fmean
 
 from streamflow_io.bandwidth.exploitation import overlap
 from streamflow_io.hints.reasons import SessionReason
-from streamflow_io.records.files import ChunkRecord, ConsumedRecord, Form
+from streamflow_io.records.files import ChunkRecord, ConsumedRecord, SessionForm
 from streamflow_io.records.history import History, Interval, Session
 from streamflow_io.series import levels, thinned
 from streamflow_io.sessions.chunks import asked_bytes
 from streamflow_io.sessions.director import ENOUGH_CACHED
 
-from .result import POINTS, Result
+from .result import POINTS, AnalysisModel
 
 
-class ReadAhead(Result):
+class ReadAhead(AnalysisModel):
     """How many bytes had arrived, and how many of them were consumed, at a time."""
 
     time: float
@@ -27,7 +27,7 @@ class ReadAhead(Result):
     consumed: int
 
 
-class SessionResult(Result):
+class SessionResult(AnalysisModel):
     """A read session.
 
     :ivar readers: how many chunks may be read at the same time
@@ -56,7 +56,7 @@ class SessionResult(Result):
     step: str
     file: str
     size: int
-    form: Form
+    form: SessionForm
     readers: int
     most_readers: int
     constraint: str | None

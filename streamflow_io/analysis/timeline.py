@@ -13,10 +13,10 @@ from streamflow_io.records.history import History, Job
 from streamflow_io.records.jobs import DelayCause
 
 from .critical_path import PathSpan
-from .result import Result
+from .result import AnalysisModel
 
 
-class TimelineStream(Result):
+class TimelineStream(AnalysisModel):
     """A byte stream into a job.
 
     :ivar input: none: not known
@@ -35,7 +35,7 @@ class TimelineStream(Result):
     behind: float | None
 
 
-class TimelineCommit(Result):
+class TimelineCommit(AnalysisModel):
     """What a job has committed before its end.
 
     :ivar time: of the last file
@@ -47,7 +47,7 @@ class TimelineCommit(Result):
     bytes: int
 
 
-class TimelineJob(Result):
+class TimelineJob(AnalysisModel):
     """An attempt of a job.
 
     :ivar waited: seconds before its command ran, by what it waited for

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from streamflow_io.analysis.requirements import Amounts, NextBurst, Requirements, StepRequirement, requirements
+from streamflow_io.analysis.requirements import NextBurst, RequestAmounts, Requirements, StepRequirement, requirements
 from streamflow_io.analysis.result import MB
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.records.history import History, read_history
@@ -128,7 +128,7 @@ def _summary(found: Requirements) -> Iterator[str]:
             yield f"{step.step}: held to its storageBW by {paused}"
 
 
-def _together(amounts: Amounts) -> str:
+def _together(amounts: RequestAmounts) -> str:
     return f"{number(amounts.most_required)} MB/s required, {number(amounts.most_throughput)} MB/s reached, at most"
 
 

@@ -21,7 +21,7 @@ from streamflow_io.wording import displayed
 _UNFOLDED = 40
 
 
-class Result(Protocol):
+class CommandResult(Protocol):
     """What a subcommand found out."""
 
     @property
@@ -41,7 +41,7 @@ class Command(Protocol):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments; `--json` is there already."""
 
-    def run(self, arguments: argparse.Namespace) -> Result:
+    def run(self, arguments: argparse.Namespace) -> CommandResult:
         """Do the work.
 
         :raises HintErrors: if hints have mistakes; they are shown, and the exit code is 1

@@ -59,7 +59,7 @@ from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflo
 
 
 @dataclass(frozen=True)
-class Plans:
+class WorkflowPlans:
     """The plans of all CWL workflows of a StreamFlow file, by name.
 
     :ivar inactive: why nothing of this will be done, if so
@@ -146,12 +146,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
 
 
-def run(arguments: argparse.Namespace) -> Plans:
+def run(arguments: argparse.Namespace) -> WorkflowPlans:
     """:raises HintErrors: if the file, a workflow or a hint has mistakes"""
     return plan_file(Path(arguments.streamflow_file))
 
 
-def plan_file(path: Path) -> Plans:
+def plan_file(path: Path) -> WorkflowPlans:
     """Translate the CWL workflows of a StreamFlow file and plan their stream edges.
 
     :raises HintErrors: if the file, a workflow or a hint has mistakes
@@ -162,7 +162,7 @@ def plan_file(path: Path) -> Plans:
             document = read_streamflow_file(path.resolve())
             plans = asyncio.run(_plans(document, path.resolve(), scheduler is not None))
         found = {name: plan for name, (plan, _) in plans.items()}
-        return Plans(
+        return WorkflowPlans(
             _inactive(scheduler),
             found,
             {name: warnings for name, (_, warnings) in plans.items()},

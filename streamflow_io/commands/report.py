@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from streamflow_io.analysis.comparison import Comparison, compare
+from streamflow_io.analysis.comparison import RunComparison, compare
 from streamflow_io.analysis.edges import EdgeResult
 from streamflow_io.analysis.result import Advice
 from streamflow_io.analysis.results import RunResult, StepResult, run_results
@@ -51,7 +51,7 @@ class Report:
 
     runs: Sequence[RunResult]
     advice: Sequence[Sequence[Advice]] = ()
-    comparisons: Sequence[Comparison] = ()
+    comparisons: Sequence[RunComparison] = ()
     file: Path | None = None
 
     ok = True

@@ -19,7 +19,7 @@ from streamflow_io.analysis.live import LiveRun, RunView
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.records.reader import last_seconds, list_runs, running_run
 from streamflow_io.records.runs import TELEMETRY_FILE, find_run, run_label, runs_directory
-from streamflow_io.report.following import Following
+from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import end_line, page_facts, plain_line, screen
 
 from .console import SafeConsole, say
@@ -114,13 +114,13 @@ def _next_run() -> Path:
         time.sleep(_SHOWN_EACH)
 
 
-def follow(file: Path) -> Following:
+def follow(file: Path) -> FollowedRun:
     """A run of which all is known that was written.
 
     :raises HintErrors: if it cannot be read
     """
     try:
-        following = Following(file, LiveRun(run_label(file), last_seconds(file)))
+        following = FollowedRun(file, LiveRun(run_label(file), last_seconds(file)))
     except OSError as error:
         raise HintErrors.one(file, "file", f"cannot be read: {error.strerror}", "the telemetry file of a run") from None
     following.look()
@@ -136,13 +136,13 @@ class Newest:
 
     def __init__(self, text: str | None) -> None:
         self._name: str | None = None
-        self._following: Following | None = None
+        self._following: FollowedRun | None = None
         if text is not None:
             self._following = follow(find_run(text))
             # The second run of a name is `NAME-2`.
             self._name = re.sub(r"-[0-9]+$", "", self._following.live.label)
 
-    def __call__(self) -> Following | None:
+    def __call__(self) -> FollowedRun | None:
         """It, as far as was written by now; None: there is none.
 
         :raises HintErrors: if it cannot be read
@@ -182,7 +182,7 @@ def _serve(text: str | None, port: int) -> NothingMore:
     return NothingMore()
 
 
-def _on_terminal(following: Following) -> Watched:
+def _on_terminal(following: FollowedRun) -> Watched:
     console = SafeConsole()
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         # Who is killed cannot show it again.
@@ -194,7 +194,7 @@ def _on_terminal(following: Following) -> Watched:
         return _watch(following, show, _SHOWN_EACH)
 
 
-def _in_lines(following: Following) -> Watched:
+def _in_lines(following: FollowedRun) -> Watched:
     console, said = SafeConsole(), time.monotonic() - _SAID_EACH
 
     def show(view: RunView) -> None:
@@ -206,7 +206,7 @@ def _in_lines(following: Following) -> Watched:
     return _watch(following, show, 1.0)
 
 
-def _watch(following: Following, show: Callable[[RunView], None], each: float) -> Watched:
+def _watch(following: FollowedRun, show: Callable[[RunView], None], each: float) -> Watched:
     try:
         while True:
             following.look()

@@ -16,7 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
-from streamflow_io.report.following import Following
+from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import page_facts
 
 HOST = "127.0.0.1"
@@ -51,7 +51,7 @@ class Shown:
 
 
 async def serve(
-    look: Callable[[], Following | None], port: int, nobody: dict[str, Any], ready: Callable[[str], None]
+    look: Callable[[], FollowedRun | None], port: int, nobody: dict[str, Any], ready: Callable[[str], None]
 ) -> None:
     """Serve the page until the task is cancelled.
 

@@ -150,7 +150,7 @@ class SplitRecord(JobRecord):
 
 #: Who says where the parts are: the program that splits, or each job what it reads. `whole`: all of the file is read,
 #: before StreamFlow reads it for its checksum.
-Form = Literal["said", "selected", "whole"]
+SessionForm = Literal["said", "selected", "whole"]
 
 
 class SessionRecord(BaseRecord):
@@ -161,7 +161,7 @@ class SessionRecord(BaseRecord):
     step: str
     file: str
     size: int = Field(description="of the file")
-    form: Form
+    form: SessionForm
     readers: int = Field(description="how many chunks may be read at the same time")
     constraint: str | None = Field(
         None, description="storageBW of a chunk: a number, or auto(min,max,2) where it is learned; none: it has none"

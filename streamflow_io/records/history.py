@@ -32,10 +32,10 @@ from .jobs import (
     EndedRecord,
     EndStatus,
     JobRecord,
+    JobUsage,
     LentRecord,
     StartedRecord,
     SubmittedRecord,
-    Usage,
     WaitCause,
 )
 from .records import (
@@ -81,7 +81,7 @@ class Job:
     storage: str | None = None
     constraint: float | None = None
     status: EndStatus | None = None
-    usage: Usage | None = None
+    usage: JobUsage | None = None
     waited: Mapping[WaitCause, float] = field(default_factory=dict)
     cores: float | None = None
     location_cores: float | None = None

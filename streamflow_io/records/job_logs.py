@@ -21,7 +21,7 @@ _HIDDEN = re.compile(r"\$\(echo ([A-Za-z0-9+/=]*) \| base64 -d\)")
 
 
 @dataclass(frozen=True)
-class Output:
+class KeptOutput:
     """What a command has written.
 
     :ivar kept: all of it, or its first :data:`HEAD` and its last :data:`TAIL` bytes
@@ -37,10 +37,10 @@ class Output:
         return HEAD if self.size > len(self.kept) else None
 
 
-def bounded(content: bytes) -> Output:
+def bounded(content: bytes) -> KeptOutput:
     """A part of what was written that is no larger than may be kept."""
     size = len(content)
-    return Output(content if size <= HEAD + TAIL else content[:HEAD] + content[-TAIL:], size)
+    return KeptOutput(content if size <= HEAD + TAIL else content[:HEAD] + content[-TAIL:], size)
 
 
 def log_file(job: str, attempt: int) -> str:

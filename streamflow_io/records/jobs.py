@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from streamflow_io.hints.models import Direction
@@ -106,22 +106,31 @@ class RehearsedRecord(JobRecord):
     excerpt: int | None = Field(None, description="so many of its first bytes were enough; none: it was tried whole")
 
 
-class Usage(BaseModel):
+def _measured(recorded: str, told: str, description: str, default: object = ...) -> Any:
+    """A field that a record and `sfio-node` name differently; both names are read."""
+    return Field(default, validation_alias=AliasChoices(recorded, told), description=description)
+
+
+class JobUsage(BaseModel):
     """What the node runtime measured of a job's process tree."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
     started: float = Field(description="when its command started")
     ended: float
-    bytes_read: int = Field(description="by system calls")
-    bytes_written: int = Field(description="by system calls")
-    storage_bytes_read: int = Field(description="from storage, as the kernel accounts them")
-    storage_bytes_written: int = Field(description="to storage, as the kernel accounts them")
+    bytes_read: int = _measured("bytesRead", "rchar", "by system calls")
+    bytes_written: int = _measured("bytesWritten", "wchar", "by system calls")
+    storage_bytes_read: int = _measured("storageBytesRead", "read_bytes", "from storage, as the kernel accounts them")
+    storage_bytes_written: int = _measured(
+        "storageBytesWritten", "write_bytes", "to storage, as the kernel accounts them"
+    )
     cpu_seconds: float
-    io_seconds: float | None = Field(None, description="time in I/O: one of its threads waited for a device")
-    held_seconds: float | None = Field(None, description="one of its calls waited at the gate")
-    paused_seconds: float | None = Field(None, description="it was paused, to be held to its storageBW (`limited`)")
+    io_seconds: float | None = _measured("ioSeconds", "io", "time in I/O: one of its threads waited for a device", None)
+    held_seconds: float | None = _measured("heldSeconds", "held", "one of its calls waited at the gate", None)
+    paused_seconds: float | None = _measured(
+        "pausedSeconds", "paused", "it was paused, to be held to its storageBW (`limited`)", None
+    )
     pauses: int | None = Field(None, description="how often")
-    bytes_ahead: int | None = Field(None, description="the most that it had moved before their time")
+    bytes_ahead: int | None = _measured("bytesAhead", "ahead", "the most that it had moved before their time", None)
 
     def moved(self, direction: Direction) -> int:
         """The bytes moved in a direction; in both: their sum."""
@@ -153,7 +162,7 @@ class EndedRecord(JobRecord):
 
     event: Literal["ended"] = "ended"
     status: EndStatus
-    usage: Usage | None = Field(None, description="where the node runtime ran it")
+    usage: JobUsage | None = Field(None, description="where the node runtime ran it")
 
 
 class CommandRecord(JobRecord):

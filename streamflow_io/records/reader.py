@@ -59,7 +59,7 @@ def parse_record(path: Path, number: int, line: bytes) -> Record:
 
 #: `ended`: well, as far as is known. `killed`: nobody writes it any more, and it has no last record. On a file system
 #: without locks, or from another host than that of the run, a run that goes on may be called so, too.
-State = Literal["ended", "failed", "cancelled", "running", "killed"]
+ListedState = Literal["ended", "failed", "cancelled", "running", "killed"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class RunSummary:
     workflow: str
     began: float
     seconds: float
-    state: State
+    state: ListedState
 
 
 def list_runs(most: int | None = None) -> list[RunSummary]:
@@ -101,7 +101,7 @@ def _summary(name: str) -> RunSummary | None:
         return RunSummary(name, first.workflow, first.time, seconds, _state(file))
 
 
-def _state(file: BinaryIO) -> State:
+def _state(file: BinaryIO) -> ListedState:
     if (end := end_record(file)) is not None:
         status = end.get("status")
         return "failed" if status == "failed" else "cancelled" if status == "cancelled" else "ended"

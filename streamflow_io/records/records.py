@@ -46,7 +46,7 @@ from .jobs import (
 VERSION: Literal[1] = 1
 
 
-class Storage(BaseModel):
+class RunStorage(BaseModel):
     """A storage of the StreamFlow file."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -65,7 +65,7 @@ class RunRecord(BaseRecord):
     version: Literal[1] = VERSION
     name: str = Field(description="the name of the run")
     workflow: str = Field(description="the CWL file")
-    storages: tuple[Storage, ...] = ()
+    storages: tuple[RunStorage, ...] = ()
     io_executors: int | None = Field(None, description="as configured")
     streaming: str | None = Field(None, description="as configured; none: not recorded")
     oversubscribe: str | None = Field(None, description="as configured; none: not recorded")

@@ -125,7 +125,7 @@ def _time_axis(figure: Figure, x: _Scale, most: float, top: float, bottom: float
     yield f'<text class="title" x="{middle}" y="{short(bottom + 36)}">{text_of(figure.x_title)}</text>'
 
 
-def _line(line: Line, x: _Scale, y: _Scale) -> Iterator[str]:
+def _line(line: ChartLine, x: _Scale, y: _Scale) -> Iterator[str]:
     colour = line.colour or COLOURS[line.index % len(COLOURS)]
     dash = DASHES[line.index % len(DASHES)]
     way = [(x(one), y(value)) for one, value in line.points]
@@ -281,11 +281,11 @@ def points(pairs: Iterable[tuple[float, float]]) -> str:
 MOST = 8
 TIME = "time since the start of the run (s)"
 
-Points = Sequence[tuple[float, float]]
+ChartPoints = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """A line of a figure.
 
     :ivar index: which colour and which dash it has
@@ -297,7 +297,7 @@ class Line:
     """
 
     name: str
-    points: Points
+    points: ChartPoints
     index: int = 0
     steps: bool = True
     colour: str | None = None
@@ -336,27 +336,27 @@ class Figure:
     caption: str
     x_title: str
     y_title: str = ""
-    lines: Sequence[Line] = ()
+    lines: Sequence[ChartLine] = ()
     bars: Sequence[Bars] = ()
     until: float = 0.0
     limits: Sequence[tuple[str, float]] = ()
-    bands: Sequence[tuple[str, str, Points]] = ()
+    bands: Sequence[tuple[str, str, ChartPoints]] = ()
     kinds: Sequence[tuple[str, str]] = ()
     whole: bool = False
 
 
 def levels_line(
-    name: str, index: int, levels: Points, until: float, area: float = 0.0, colour: str | None = None
-) -> Line:
+    name: str, index: int, levels: ChartPoints, until: float, area: float = 0.0, colour: str | None = None
+) -> ChartLine:
     """A line of levels, each of which holds until the next: from 0 at the start of the run to its end."""
     last = levels[-1][1] if levels else 0.0
-    return Line(name, [(0.0, 0.0), *levels, (until, last)], index, area=area, colour=colour)
+    return ChartLine(name, [(0.0, 0.0), *levels, (until, last)], index, area=area, colour=colour)
 
 
-def bins_line(name: str, index: int, width: float, values: Sequence[float]) -> Line:
+def bins_line(name: str, index: int, width: float, values: Sequence[float]) -> ChartLine:
     """A line of means, each of an interval of the same width, from the start of the run on."""
     points = [(number * width, value) for number, value in enumerate(values)]
-    return Line(name, [*points, (len(values) * width, values[-1] if values else 0.0)], index)
+    return ChartLine(name, [*points, (len(values) * width, values[-1] if values else 0.0)], index)
 
 
 def limit(value: float, name: str = "limit") -> tuple[str, float]:

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from streamflow_io.analysis.lease_results import LeaseResult
 from streamflow_io.analysis.requirements import Requirements, StorageRequirement
 from streamflow_io.analysis.result import MB
-from streamflow_io.analysis.results import AdmittedBandwidth, EpochResult, Learning, RunResult
+from streamflow_io.analysis.results import AdmittedBandwidth, EpochResult, RunResult, StepLearning
 from streamflow_io.analysis.session_results import SessionResult
 from streamflow_io.grouping import grouped
 
@@ -25,8 +25,8 @@ from .chart import (
     TIME,
     WAITING,
     Bars,
+    ChartLine,
     Figure,
-    Line,
     bins_line,
     how_many_are_shown,
     levels_line,
@@ -87,7 +87,7 @@ def _learning(runs: Sequence[RunResult]) -> list[Figure]:
     return [_learning_of(step, storage, of, more) for (step, storage), of in list(by_step.items())[:_LEARNING_STEPS]]
 
 
-def _learning_of(step: str, storage: str, learnings: Sequence[tuple[str, Learning]], more: str) -> Figure:
+def _learning_of(step: str, storage: str, learnings: Sequence[tuple[str, StepLearning]], more: str) -> Figure:
     caption = (
         "The mean time of a job in each epoch of learning, with the storageBW of a job and how many jobs fit at once. "
         f"Open circles: epochs that were not registered; the constraint is chosen among the others.{more}"
@@ -103,9 +103,9 @@ def _learning_of(step: str, storage: str, learnings: Sequence[tuple[str, Learnin
     )
 
 
-def _learning_line(index: int, name: str, learning: Learning) -> Line:
+def _learning_line(index: int, name: str, learning: StepLearning) -> ChartLine:
     epochs = [epoch for epoch in learning.epochs if epoch.mean_seconds is not None]
-    return Line(
+    return ChartLine(
         name,
         [(epoch.number, epoch.mean_seconds or 0.0) for epoch in epochs],
         index,
@@ -120,7 +120,7 @@ def _epoch_text(epoch: EpochResult) -> str:
 
 
 def _constraints(runs: Sequence[RunResult]) -> Figure:
-    lines: list[Line] = []
+    lines: list[ChartLine] = []
     for run in runs:
         for constraint in run.constraints:
             name = constraint.step if len(runs) == 1 else f"{run.run}: {constraint.step}"
@@ -128,7 +128,7 @@ def _constraints(runs: Sequence[RunResult]) -> Figure:
             labels = [choice.reason for choice in constraint.choices]
             # Where it changes often, the reasons would hide each other.
             shown = [*labels, ""] if len(labels) <= MOST else ()
-            lines.append(Line(name, [*points, (run.seconds, points[-1][1])], len(lines), labels=shown))
+            lines.append(ChartLine(name, [*points, (run.seconds, points[-1][1])], len(lines), labels=shown))
     caption = (
         "The storageBW of the jobs of each step, and why it changed. Where it is static, it is drawn from the first "
         "job on."
@@ -330,14 +330,14 @@ def _session(session: SessionResult, sessions: int, of: str) -> list[Figure]:
         f"{how_many_are_shown(sessions, 'sessions')}",
         TIME,
         "bytes (MB)",
-        lines=[Line("arrived", arrived, 0, area=0.15), Line("consumed", consumed, 1)],
+        lines=[ChartLine("arrived", arrived, 0, area=0.15), ChartLine("consumed", consumed, 1)],
     )
     readers = Figure(
         f"Readers of read session {session.session}: {name}",
         f"How many chunks were read at a time, {session.readers} at most.",
         TIME,
         "chunks",
-        lines=[Line("readers at work", session.readers_over_time, 2)],
+        lines=[ChartLine("readers at work", session.readers_over_time, 2)],
         until=max((time for time, _ in arrived), default=0.0),
     )
     return [window, readers]

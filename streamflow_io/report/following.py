@@ -16,7 +16,7 @@ _SECONDS = 1.0
 _PIECE = 1 << 22
 
 
-class Following:
+class FollowedRun:
     """A run that is looked at again and again; it is never waited for, and does not notice.
 
     :param file: its telemetry

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from streamflow_io.analysis.comparison import Comparison
+from streamflow_io.analysis.comparison import RunComparison
 from streamflow_io.analysis.critical_path import PathSpan
 from streamflow_io.analysis.edges import EdgeResult
 from streamflow_io.analysis.lease_results import LeaseResult
@@ -19,7 +19,7 @@ from streamflow_io.analysis.session_results import SessionResult
 from streamflow_io.analysis.verdict import path_text, span_text
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.reasons import SessionReason
-from streamflow_io.records.files import Form
+from streamflow_io.records.files import SessionForm
 from streamflow_io.wording import displayed
 
 from .chart import Figure, draw_figure, numbers
@@ -86,7 +86,7 @@ _DELIVERY = {
     Delivery.PART: "as parts",
     Delivery.TERMINATION: "at termination",
 }
-_FORMS: dict[Form, str] = {
+_FORMS: dict[SessionForm, str] = {
     "said": "parts of a virtual split",
     "selected": "parts that jobs select",
     "whole": "whole file, ahead of its checksum",
@@ -106,7 +106,7 @@ def render(
     runs: Sequence[RunResult],
     figures: Sequence[Figure],
     advice: Sequence[Sequence[Advice]] = (),
-    comparisons: Sequence[Comparison] = (),
+    comparisons: Sequence[RunComparison] = (),
 ) -> str:
     """The page.
 

@@ -41,7 +41,7 @@ def as_csv(runs: Sequence[RunResult]) -> str:
     Its kinds of rows: `job`, an attempt that ran; `wait`, for what it waited before that; `stream`, `commit`, `path`:
     a part of the critical path.
     """
-    lines = _Lines()
+    lines = _TableText()
     writer = csv.DictWriter(lines, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
     for run in runs:
@@ -49,7 +49,7 @@ def as_csv(runs: Sequence[RunResult]) -> str:
     return "".join(lines.written)
 
 
-class _Lines:
+class _TableText:
     """What is written to a file that is none."""
 
     def __init__(self) -> None:

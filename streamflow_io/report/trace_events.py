@@ -17,12 +17,12 @@ from streamflow_io.analysis.verdict import span_name, span_text
 from streamflow_io.records.jobs import CAUSES
 
 _MICROSECONDS = 1e6
-Event = dict[str, Any]
+TraceEvent = dict[str, Any]
 
 
 def as_trace(runs: Sequence[RunResult]) -> str:
     """The trace, as JSON."""
-    events: list[Event] = []
+    events: list[TraceEvent] = []
     for run in runs:
         events += _Trace(run, len(events)).events()
     return json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, separators=(",", ":"))
@@ -38,9 +38,9 @@ class _Trace:
         self._threads: dict[tuple[int, str], list[tuple[int, float]]] = {}
         # Of each job that ran: where it is shown, and when it ran.
         self._shown: dict[str, tuple[int, int, float, float]] = {}
-        self._made: list[Event] = []
+        self._made: list[TraceEvent] = []
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[TraceEvent]:
         """All events of the run."""
         path = self._process("critical path")
         for span in self._run.path:
@@ -117,7 +117,7 @@ class _Trace:
         last = {"pid": process, "tid": thread, "ts": _time(max(begin, stream.begin))}
         self._made.append({"ph": "f", "bp": "e", **of, **last})
 
-    def _counters(self) -> Iterator[Event]:
+    def _counters(self) -> Iterator[TraceEvent]:
         for storage in self._run.admitted:
             process = self._process("storages")
             where = "" if storage.location is None else f" on {storage.location}"

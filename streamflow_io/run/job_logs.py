@@ -27,7 +27,7 @@ from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io._streamflow import is_separate_standard_error
-from streamflow_io.records.job_logs import HEAD, MOST_KEPT, TAIL, Output, bounded, command_text, log_file
+from streamflow_io.records.job_logs import HEAD, MOST_KEPT, TAIL, KeptOutput, bounded, command_text, log_file
 from streamflow_io.records.jobs import CommandRecord
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.locations import node_name
@@ -100,7 +100,7 @@ class JobLogs:
             return False
         return code == 0 or (isinstance(command, CWLCommand) and code in (command.success_codes or ()))
 
-    def command_ended(self, record: CommandRecord, output: Output) -> LastWords:
+    def command_ended(self, record: CommandRecord, output: KeptOutput) -> LastWords:
         """Keep what the command of a job has written."""
         self._attempts[record.job] += 1
         attempt, is_well = self._attempts[record.job], self.is_success(record.job, record.code)
@@ -116,7 +116,7 @@ class JobLogs:
         self._last[record.job] = LastWords(record.code, lines, record.stream)
         return self._last[record.job]
 
-    async def read(self, connector: Connector, location: ExecutionLocation, path: str, *, removes: bool) -> Output:
+    async def read(self, connector: Connector, location: ExecutionLocation, path: str, *, removes: bool) -> KeptOutput:
         """What is in a file at a location: all of it, or its beginning and its end. Raises nothing.
 
         :param removes: remove it then
@@ -132,7 +132,7 @@ class JobLogs:
         except Exception as error:
             # Whatever a connector raises: the job has ended all the same.
             logger.debug(f"What a job has written to {path} cannot be read: {error}")
-            return Output()
+            return KeptOutput()
 
 
 class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
@@ -212,7 +212,7 @@ class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
         self,
         record: CommandRecord,
         location: ExecutionLocation,
-        printed: Output,
+        printed: KeptOutput,
         code: int | None,
         to: tuple[str | None, int | str, bool],
     ) -> LastWords:
@@ -228,25 +228,25 @@ class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
         return self._logs.command_ended(record.model_copy(update={"time": time.time(), "code": code}), output)
 
 
-def _read_here(path: Path, removes: bool) -> Output:
+def _read_here(path: Path, removes: bool) -> KeptOutput:
     """:raises OSError: if it cannot be read"""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
-                return Output()
+                return KeptOutput()
             if found.st_size <= HEAD + TAIL:
                 content = file.read(HEAD + TAIL)
-                return Output(content, len(content))
+                return KeptOutput(content, len(content))
             head = file.read(HEAD)
             file.seek(found.st_size - TAIL)
-            return Output(head + file.read(TAIL), found.st_size)
+            return KeptOutput(head + file.read(TAIL), found.st_size)
     finally:
         if removes:
             path.unlink(missing_ok=True)
 
 
-def _parsed(said: str) -> Output:
+def _parsed(said: str) -> KeptOutput:
     """:raises ValueError: if it is something else"""
     size, _, text = said.strip().partition("\n")
-    return Output(base64.b64decode("".join(text.split())), int(size)) if size else Output()
+    return KeptOutput(base64.b64decode("".join(text.split())), int(size)) if size else KeptOutput()

@@ -19,7 +19,7 @@ from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.records.files import SplitRecord
 from streamflow_io.records.job_files import Identity, JobFiles, PossibleSplit
-from streamflow_io.records.jobs import EndedRecord, EndStatus, StartedRecord, SubmittedRecord, Usage, WaitCause
+from streamflow_io.records.jobs import EndedRecord, EndStatus, JobUsage, StartedRecord, SubmittedRecord, WaitCause
 from streamflow_io.records.records import ProgressRecord, Record
 from streamflow_io.runtime.locations import location_node, node_name, path_on
 from streamflow_io.runtime.place import Place
@@ -231,7 +231,7 @@ class JobRecorder:
         for job_name in list(self._open):
             self.abandoned(job_name)
 
-    def _record_files(self, job_name: str, usage: Usage | None) -> None:
+    def _record_files(self, job_name: str, usage: JobUsage | None) -> None:
         files = self._files.pop(job_name, None)
         if files is None or usage is None:
             return
@@ -270,7 +270,7 @@ class JobRecorder:
             return path_on(location, path)
         return place.host, str(outside) if place.host else os.path.realpath(outside)
 
-    def _end(self, job_name: str, status: EndStatus, usage: Usage | None = None) -> None:
+    def _end(self, job_name: str, status: EndStatus, usage: JobUsage | None = None) -> None:
         # The run may have ended while its last jobs were being ended.
         if self._open.pop(job_name, None) is None:
             return
@@ -281,21 +281,9 @@ class JobRecorder:
         return self._jobs[job_name].locations[0]
 
 
-def _usage(exit_event: ExitEvent | None) -> Usage | None:
+def _usage(exit_event: ExitEvent | None) -> JobUsage | None:
     if exit_event is None or exit_event.started is None or exit_event.ended is None:
         return None
-    usage = exit_event.usage
-    return Usage(
-        started=exit_event.started,
-        ended=exit_event.ended,
-        bytes_read=usage.rchar,
-        bytes_written=usage.wchar,
-        storage_bytes_read=usage.read_bytes,
-        storage_bytes_written=usage.write_bytes,
-        cpu_seconds=usage.user + usage.system,
-        io_seconds=usage.io,
-        held_seconds=usage.held,
-        paused_seconds=usage.paused,
-        pauses=usage.pauses,
-        bytes_ahead=usage.ahead,
-    )
+    used = exit_event.usage
+    spent = {"started": exit_event.started, "ended": exit_event.ended, "cpuSeconds": used.user + used.system}
+    return JobUsage.model_validate({**dict(used), **spent})

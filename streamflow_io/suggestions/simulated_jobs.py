@@ -13,7 +13,7 @@ from streamflow_io.grouping import grouped
 from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord
 from streamflow_io.records.history import History, Job
 
-from .simulation import Read, SimulatedJob
+from .simulation import ReadOutput, SimulatedJob
 
 # A job that waited longer than this waited for a core, and had it from one that ended at most so long before it began.
 _WAITED = 0.25
@@ -61,7 +61,7 @@ class _Jobs:
             for index, job in enumerate(self._jobs)
         ]
 
-    def _reads(self, index: int) -> Iterator[Read]:
+    def _reads(self, index: int) -> Iterator[ReadOutput]:
         job = self._jobs[index]
         for route in self._routes[job.step]:
             records = [record for record in job.inputs if record.input == posixpath.basename(route.input)]
@@ -99,7 +99,7 @@ class _Jobs:
 
     def _read(
         self, route: RouteRecord, producer: int, records: Sequence[InputRecord], index: int, *, is_own: bool
-    ) -> Read:
+    ) -> ReadOutput:
         started = known(self._jobs[index].started)
         port = posixpath.basename(route.output)
         written = [
@@ -108,7 +108,7 @@ class _Jobs:
             if output.port == port and (not records or any(_overlap(output.path, record.path) for record in records))
         ]
         opened = [output.opened for output in written if output.opened is not None]
-        return Read(
+        return ReadOutput(
             producer,
             route.output,
             route.input,

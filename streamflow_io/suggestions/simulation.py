@@ -78,7 +78,7 @@ SimulatedHint = CommitHint | StreamHint | GateHint | IOTaskHint | RequiredHint |
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadOutput:
     """A job reads an output of another, which came before it. Times are seconds since the start of the run.
 
     :ivar producer: the index of the job that wrote it
@@ -114,7 +114,7 @@ class SimulatedJob:
     submitted: float
     started: float
     ended: float
-    reads: tuple[Read, ...] = ()
+    reads: tuple[ReadOutput, ...] = ()
     core_from: int | None = None
     cpu_seconds: float = 0.0
     location: str | None = None
@@ -139,7 +139,7 @@ def simulate(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedHint] = ()
     :param jobs: in the order of their starts; those that a job reads from, and has its core from, before it
     :return: never later than it did; never later with more hints than with fewer
     """
-    return _Simulation(jobs, frozenset(hints)).run()
+    return _HintSimulation(jobs, frozenset(hints)).run()
 
 
 def saved_seconds(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedHint]) -> float:
@@ -152,7 +152,7 @@ def end_of(jobs: Sequence[SimulatedJob] | Sequence[Times]) -> float:
     return max((job.ended for job in jobs), default=0.0)
 
 
-class _Simulation:
+class _HintSimulation:
     def __init__(self, jobs: Sequence[SimulatedJob], hints: frozenset[SimulatedHint]) -> None:
         self._jobs = jobs
         self._hints = hints
@@ -190,7 +190,7 @@ class _Simulation:
             return True
         return any(self._left(read, job) is not None for read in job.reads)
 
-    def _left(self, read: Read, job: SimulatedJob) -> float | None:
+    def _left(self, read: ReadOutput, job: SimulatedJob) -> float | None:
         """How long a reader works when all of what it reads is there, if it has started before."""
         left: list[float] = []
         if read.is_own and read.opened is not None:
@@ -200,11 +200,11 @@ class _Simulation:
                 left.append(job.seconds - read.touched)
         return min(left, default=None)
 
-    def _arrived(self, read: Read, job: SimulatedJob) -> float:
+    def _arrived(self, read: ReadOutput, job: SimulatedJob) -> float:
         """When it was delivered in the run: at the end of its job, unless the reader started before."""
         return min(self._jobs[read.producer].ended, job.submitted)
 
-    def _arrives(self, read: Read, job: SimulatedJob) -> float:
+    def _arrives(self, read: ReadOutput, job: SimulatedJob) -> float:
         """When the reader need not wait for it any longer."""
         if not read.is_own and read.by_element and self._goes_alone(read):
             return 0.0
@@ -215,7 +215,7 @@ class _Simulation:
             arrives = min(arrives, opened - (producer.started - now.started))
         return arrives
 
-    def _delivered(self, read: Read, job: SimulatedJob) -> float:
+    def _delivered(self, read: ReadOutput, job: SimulatedJob) -> float:
         """When it is complete, and known to be."""
         producer, now = self._jobs[read.producer], self._times[read.producer]
         delivered = self._arrived(read, job)
@@ -223,6 +223,6 @@ class _Simulation:
             delivered = min(delivered, max(read.committed, producer.started))
         return delivered - (producer.ended - now.ended)
 
-    def _goes_alone(self, read: Read) -> bool:
+    def _goes_alone(self, read: ReadOutput) -> bool:
         hints = (CommitHint(read.output), GateHint(read.output), StreamHint(read.output, read.input))
         return not self._hints.isdisjoint(hints)

@@ -40,7 +40,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class _Rhythm:
+class _WriteRhythm:
     """What a job writes.
 
     :ivar bytes: of a burst, the median
@@ -73,16 +73,16 @@ def changes(history: History, jobs: Sequence[Job]) -> Iterator[Change]:
             yield from _change(step, found)
 
 
-def _rhythm(job: Job, bursts: Collection[RequestRecord]) -> _Rhythm | None:
+def _rhythm(job: Job, bursts: Collection[RequestRecord]) -> _WriteRhythm | None:
     regular = rhythm(one.ready for one in bursts)
     if job.usage is None or regular is None or not regular.is_regular:
         return None
     waited = sum(one.ended - one.started for one in bursts)
     size, moved = median(one.bytes for one in bursts), sum(one.bytes for one in bursts)
-    return _Rhythm(size, moved, regular.period, waited, job.usage.ended - job.usage.started)
+    return _WriteRhythm(size, moved, regular.period, waited, job.usage.ended - job.usage.started)
 
 
-def _change(step: str, found: Sequence[_Rhythm]) -> Iterator[Change]:
+def _change(step: str, found: Sequence[_WriteRhythm]) -> Iterator[Change]:
     size, period = median(one.bytes for one in found), median(one.period for one in found)
     waited, ran = median(one.waited for one in found), median(one.ran for one in found)
     if size < SMALL or waited < max(_LEAST_SECONDS, _WORTH * ran):

@@ -7,12 +7,12 @@ from streamflow_io.analysis.results import run_results
 from streamflow_io.hints.models import Way
 from streamflow_io.records.history import read_history
 from streamflow_io.records.jobs import AdmittedRecord, SubmittedRecord
-from streamflow_io.records.records import EndRecord, HeldRecord, LeaseRecord, Record, RunRecord, Storage
+from streamflow_io.records.records import EndRecord, HeldRecord, LeaseRecord, Record, RunRecord, RunStorage
 from streamflow_io.report.figures import draw
 from streamflow_io.report.page import lease_row
 
 BEGIN = 1_700_000_000.0
-STORAGE = Storage(name="disk", path="/scratch", scope="shared", write=100.0)
+STORAGE = RunStorage(name="disk", path="/scratch", scope="shared", write=100.0)
 
 
 def lease(time: float, used: float, others: float, wanted: float, direction: Way = "write") -> LeaseRecord:

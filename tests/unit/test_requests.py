@@ -19,7 +19,7 @@ from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StreamingRule
 from streamflow_io.learned.windows import RememberedWindows
-from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, StartedRecord, Usage
+from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, JobUsage, StartedRecord
 from streamflow_io.records.records import Record, RequestRecord
 from streamflow_io.run import requests
 from streamflow_io.run.plan import Plan
@@ -89,7 +89,7 @@ class Driver:
         self._tell(AdmittedRecord(time=BEGIN + at, storage="disk", running=1, **of))
         self._tell(StartedRecord(time=BEGIN + at, **of))
 
-    def end(self, at: float, name: str, status: str = "completed", used: Usage | None = None) -> None:
+    def end(self, at: float, name: str, status: str = "completed", used: JobUsage | None = None) -> None:
         self.now = at
         fields = {"time": BEGIN + at, "job": name, "step": name.rpartition("/")[0], "status": status}
         self._tell(EndedRecord.model_validate({**fields, "usage": used or usage(at - 1, at, SIZE)}))

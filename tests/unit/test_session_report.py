@@ -13,8 +13,8 @@ from streamflow_io.records.files import (
     ArrivedRecord,
     ChunkRecord,
     ConsumedRecord,
-    Form,
     SessionEndRecord,
+    SessionForm,
     SessionRecord,
 )
 from streamflow_io.records.history import read_history
@@ -27,7 +27,7 @@ MB = 1_000_000
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
 
 
-def began(form: Form = "said", session: int = 1, time: float = 1.0) -> SessionRecord:
+def began(form: SessionForm = "said", session: int = 1, time: float = 1.0) -> SessionRecord:
     return SessionRecord(
         time=BEGIN + time, session=session, step="/split", file="/data/all <1>.fq", size=40 * MB, form=form, readers=4,
         constraint="auto(10,40,2)",
