@@ -22,7 +22,7 @@ from streamflow_io.records.runs import TELEMETRY_FILE, find_run, run_label, runs
 from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import end_line, page_facts, plain_line, screen
 
-from .console import SafeConsole, say
+from .console import PlainResult, SafeConsole, say
 
 _SHOWN_EACH, _SAID_EACH = 1.0, 30.0
 
@@ -50,17 +50,8 @@ class Watched:
             say(console, end_line(self.view), None if self.ok else "bold red")
 
 
-@dataclass(frozen=True)
-class NothingMore:
-    """A page was served, or no run began, until Ctrl-C."""
-
-    ok = True
-
-    def to_json(self) -> dict[str, Any]:
-        return {}
-
-    def show(self, console: Console) -> None:
-        """There is nothing more to say."""
+#: The result after a page was served, or after no run began, until Ctrl-C.
+_NOTHING_MORE = PlainResult({}, ())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, metavar="N", help="with --web: its port (default: any that is free)")
 
 
-def run(arguments: argparse.Namespace) -> Watched | NothingMore:
+def run(arguments: argparse.Namespace) -> Watched | PlainResult:
     """:raises HintErrors: if there is no such run, or it cannot be read"""
     if arguments.port is not None and not arguments.web:
         raise HintErrors.one("streamflow-io watch", "--port", "there is no page without --web", "--web --port N")
@@ -90,7 +81,7 @@ def run(arguments: argparse.Namespace) -> Watched | NothingMore:
         try:
             file = _next_run()
         except KeyboardInterrupt:
-            return NothingMore()
+            return _NOTHING_MORE
     following = follow(file)
     try:
         if arguments.json:
@@ -164,7 +155,7 @@ class Newest:
         return None
 
 
-def _serve(text: str | None, port: int) -> NothingMore:
+def _serve(text: str | None, port: int) -> PlainResult:
     # It takes some time to import, and nobody else needs it.
     from . import watch_web
 
@@ -179,7 +170,7 @@ def _serve(text: str | None, port: int) -> NothingMore:
             asyncio.run(watch_web.serve(newest, port, nobody, ready))
     except OSError as error:
         raise HintErrors.one("streamflow-io watch", "--port", f"{port}: {error.strerror}", "a free port") from None
-    return NothingMore()
+    return _NOTHING_MORE
 
 
 def _on_terminal(following: FollowedRun) -> Watched:

@@ -15,7 +15,7 @@ from streamflow_io.analysis.requirements import requests_of, requirements
 from streamflow_io.analysis.results import run_results
 from streamflow_io.bandwidth.tmio import trace
 from streamflow_io.cli import main
-from streamflow_io.commands.bandwidth import Result as BandwidthResult
+from streamflow_io.commands.bandwidth import answer
 from streamflow_io.records.history import read_history
 from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.records.records import EndRecord, RateRecord, Record, RequestRecord, RunRecord, StepRecord
@@ -136,7 +136,7 @@ def test_a_terminal_of_80_columns_has_room_for_the_paths_of_steps() -> None:
     path = "/simulate/each_part/save"
     found = found.model_copy(update={"steps": [found.steps[0].model_copy(update={"step": path})]})
     console = Console(file=io.StringIO(), width=80)
-    BandwidthResult(found).show(console)
+    answer(found).show(console)
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().count(path) == 3  # in two tables, and beside its next burst
 
