@@ -10,7 +10,7 @@ from streamflow_io.records.files import OFF
 from streamflow_io.records.jobs import CAUSES
 from streamflow_io.wording import counted
 
-from .result import AnalysisModel
+from .model import AnalysisModel
 from .results import RunResult, StepResult
 
 # What is less, in seconds and of the longer run, is no difference: no two runs take the same time.

@@ -20,8 +20,8 @@ from streamflow_io.records.files import ReadingRecord
 from streamflow_io.records.history import History, Job
 from streamflow_io.records.jobs import DelayCause
 
+from .model import AnalysisModel
 from .network import SOON, Network
-from .result import AnalysisModel
 
 # StreamFlow itself starts a job sooner than that.
 _LONG = 2.0

@@ -13,7 +13,7 @@ from streamflow_io.records.history import History
 from streamflow_io.wording import counted
 
 from .critical_path import PathSpan
-from .result import AnalysisModel
+from .model import AnalysisModel
 
 
 class EdgeResult(AnalysisModel):

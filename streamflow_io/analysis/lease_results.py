@@ -11,7 +11,7 @@ from streamflow_io.records.history import History
 from streamflow_io.records.records import LeaseRecord
 from streamflow_io.series import covered, thinned
 
-from .result import POINTS, AnalysisModel
+from .model import POINTS, AnalysisModel
 
 # Two clocks' readings of one moment: an entry, and a record of telemetry.
 _AT_SLOT = 0.05

@@ -35,7 +35,7 @@ from streamflow_io.records.records import (
 )
 from streamflow_io.series import covered
 
-from .result import MB
+from .model import MB
 
 #: `killed`: nobody writes its records any more, and the last one is missing.
 RunState = Literal["running", "completed", "failed", "cancelled", "ended", "killed"]

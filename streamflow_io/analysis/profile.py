@@ -20,7 +20,7 @@ from streamflow_io.records.history import History, Job
 from streamflow_io.series import covered
 from streamflow_io.wording import counted
 
-from .result import MB, AnalysisModel
+from .model import MB, AnalysisModel
 from .seen_rates import SeenRate, latency, seen_rates
 
 # Of fewer bursts nothing is said.

@@ -22,7 +22,7 @@ from streamflow_io.records.history import History, Job
 from streamflow_io.records.records import RateRecord, RequestRecord
 from streamflow_io.series import covered, highest
 
-from .result import MB, POINTS, AnalysisModel
+from .model import MB, POINTS, AnalysisModel
 
 
 class NextBurst(AnalysisModel):

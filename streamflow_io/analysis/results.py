@@ -21,8 +21,8 @@ from streamflow_io.series import covered, levels, rates, thinned
 from .critical_path import PathSpan, critical_path
 from .edges import EdgeResult, WorkflowGraph, edge_results, workflow_graph
 from .lease_results import LeaseResult, lease_results
+from .model import MB, POINTS, AnalysisModel
 from .requirements import Requirements, requirements
-from .result import MB, POINTS, AnalysisModel
 from .session_results import SessionResult, session_results
 from .timeline import TimelineJob, timeline
 from .verdict import fallback_line, is_off, verdict

@@ -9,7 +9,7 @@ from itertools import pairwise
 from streamflow_io.hints.models import Direction
 from streamflow_io.records.history import History, Interval, Job
 
-from .result import MB, AnalysisModel
+from .model import MB, AnalysisModel
 
 # What was seen for less of the time in which something moved says little: jobs begin and end, and are not even then.
 _LEAST_SHARE = 0.2

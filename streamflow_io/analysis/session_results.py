@@ -16,7 +16,7 @@ from streamflow_io.series import levels, thinned
 from streamflow_io.sessions.chunks import asked_bytes
 from streamflow_io.sessions.director import ENOUGH_CACHED
 
-from .result import POINTS, AnalysisModel
+from .model import POINTS, AnalysisModel
 
 
 class ReadAhead(AnalysisModel):

@@ -13,7 +13,7 @@ from streamflow_io.records.history import History, Job
 from streamflow_io.records.jobs import DelayCause
 
 from .critical_path import PathSpan
-from .result import AnalysisModel
+from .model import AnalysisModel
 
 
 class TimelineStream(AnalysisModel):

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+from streamflow_io.analysis.model import MB
 from streamflow_io.analysis.requirements import NextBurst, RequestAmounts, Requirements, StepRequirement, requirements
-from streamflow_io.analysis.result import MB
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.records.history import History, read_history
 from streamflow_io.records.reader import read_records

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from streamflow_io.analysis.comparison import RunComparison, compare
 from streamflow_io.analysis.edges import EdgeResult
-from streamflow_io.analysis.result import Advice
+from streamflow_io.analysis.model import Advice
 from streamflow_io.analysis.results import RunResult, StepResult, run_results
 from streamflow_io.analysis.session_results import SessionResult
 from streamflow_io.analysis.verdict import path_text

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from streamflow_io.analysis.lease_results import LeaseResult
+from streamflow_io.analysis.model import MB
 from streamflow_io.analysis.requirements import Requirements, StorageRequirement
-from streamflow_io.analysis.result import MB
 from streamflow_io.analysis.results import AdmittedBandwidth, EpochResult, RunResult, StepLearning
 from streamflow_io.analysis.session_results import SessionResult
 from streamflow_io.grouping import grouped

@@ -13,7 +13,7 @@ from streamflow_io.analysis.comparison import RunComparison
 from streamflow_io.analysis.critical_path import PathSpan
 from streamflow_io.analysis.edges import EdgeResult
 from streamflow_io.analysis.lease_results import LeaseResult
-from streamflow_io.analysis.result import MB, Advice
+from streamflow_io.analysis.model import MB, Advice
 from streamflow_io.analysis.results import RunResult, StepResult
 from streamflow_io.analysis.session_results import SessionResult
 from streamflow_io.analysis.verdict import path_text, span_text

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import hashlib
 import os
 import posixpath
+import re
 import shlex
 import stat
 import time
@@ -27,13 +29,22 @@ from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io._streamflow import is_separate_standard_error
-from streamflow_io.records.job_logs import HEAD, MOST_KEPT, TAIL, KeptOutput, bounded, command_text, log_file
 from streamflow_io.records.jobs import CommandRecord
 from streamflow_io.records.records import Record
+from streamflow_io.records.runs import LOGS_DIRECTORY
 from streamflow_io.runtime.locations import node_name
 from streamflow_io.wording import last_lines
 
 from .paths import innermost
+
+#: Bytes. Of an output that is longer than both together, only its beginning and its end are kept.
+HEAD, TAIL = 16384, 49152
+#: Bytes that a run keeps. Beyond that, only the outputs of jobs that fail are kept.
+MOST_KEPT = 64_000_000
+_LONGEST_COMMAND = 16384
+_LONGEST_NAME = 150
+# How StreamFlow hides a command from the shell that starts it.
+_HIDDEN = re.compile(r"\$\(echo ([A-Za-z0-9+/=]*) \| base64 -d\)")
 
 _ASK_SECONDS = 30.0
 _ASK = f"""if test -f "$1" && test -s "$1"; then
@@ -250,3 +261,58 @@ def _parsed(said: str) -> KeptOutput:
     """:raises ValueError: if it is something else"""
     size, _, text = said.strip().partition("\n")
     return KeptOutput(base64.b64decode("".join(text.split())), int(size)) if size else KeptOutput()
+
+
+@dataclass(frozen=True)
+class KeptOutput:
+    """What a command has written.
+
+    :ivar kept: all of it, or its first :data:`HEAD` and its last :data:`TAIL` bytes
+    :ivar size: bytes that there were
+    """
+
+    kept: bytes = b""
+    size: int = 0
+
+    @property
+    def cut(self) -> int | None:
+        """So many bytes are kept of the beginning; None: all is kept."""
+        return HEAD if self.size > len(self.kept) else None
+
+
+def bounded(content: bytes) -> KeptOutput:
+    """A part of what was written that is no larger than may be kept."""
+    size = len(content)
+    return KeptOutput(content if size <= HEAD + TAIL else content[:HEAD] + content[-TAIL:], size)
+
+
+def log_file(job: str, attempt: int) -> str:
+    """The file with the standard error of an attempt, relative to the directory of the run.
+
+    :param job: as `/step/0.1`
+    """
+    parts = [_file_name(part) for part in job.split("/") if part]
+    return "/".join((LOGS_DIRECTORY, *parts, "stderr" if attempt == 1 else f"stderr-{attempt}"))
+
+
+def command_text(words: list[str], stdin: str | None, stdout: str | None, stderr: str | None) -> str:
+    """A command line as people read it, with its redirections.
+
+    :param words: as StreamFlow gives them to a shell
+    """
+    text = _HIDDEN.sub(_shown, " ".join(words))
+    for sign, path in (("<", stdin), (">", stdout), ("2>", stderr)):
+        text += "" if path is None else f" {sign} {shlex.quote(path)}"
+    return text if len(text) <= _LONGEST_COMMAND else f"{text[:_LONGEST_COMMAND]}..."
+
+
+def _shown(hidden: re.Match[str]) -> str:
+    return base64.b64decode(hidden[1]).decode(errors="replace")
+
+
+def _file_name(name: str) -> str:
+    made = re.sub(r"[\x00-\x1f\x7f]", "_", name)
+    if made == name and name not in (".", "..") and len(name.encode(errors="replace")) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:12]
+    return f"{made[:30].replace('.', '_')}-{digest}"

@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 
 from streamflow_io.analysis.critical_path import PathSpan
 from streamflow_io.analysis.edges import EdgeResult
-from streamflow_io.analysis.result import Advice
+from streamflow_io.analysis.model import Advice
 from streamflow_io.grouping import grouped
 from streamflow_io.records.files import OFF
 from streamflow_io.records.history import History, Job

@@ -76,7 +76,6 @@ PURE = (
     "records.files",
     "records.history",
     "records.job_files",
-    "records.job_logs",
     "records.jobs",
     "records.records",
     "report.chart",

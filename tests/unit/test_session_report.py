@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from streamflow_io.analysis.result import POINTS
+from streamflow_io.analysis.model import POINTS
 from streamflow_io.analysis.results import RunResult, run_results
 from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.records.files import (
