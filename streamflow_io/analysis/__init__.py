@@ -1,1 +1,1 @@
-"""What the records of a run mean: critical path, savings, requirements, results. Plain data in, plain data out."""
+"""The meaning of a run's records: critical path, savings, requirements, results. Plain data in, plain data out."""

@@ -1,4 +1,4 @@
-"""How a run differs from another, in words. Pure."""
+"""The differences between two runs, in words."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _steps(base: RunResult, other: RunResult) -> Iterator[tuple[float, str]]:
 
 
 def _starts(base: RunResult, other: RunResult, least: float) -> Iterator[tuple[float, str]]:
-    """Which steps began earlier or later; those with reasons of one kind together, where they are many."""
+    """Steps that began earlier or later; many steps with one reason share a sentence."""
     began, begins = _begins(base), _begins(other)
     reads = _reads_early(base, other)
     moved = [

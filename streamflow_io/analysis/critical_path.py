@@ -1,10 +1,12 @@
-"""What decided how long a run took: from its end back to its start, who was waited for. Pure.
+"""The critical path of a run: from the end back to the start, what the run waited for.
 
-At each time one thing is on the path: a job that ran, what a job waited for, or StreamFlow between two jobs. The path
-goes from a job to that whose result it got last; from one that waited for the bytes of another more than that for it,
-or was held at the gate, to this other one, at the last byte or commit. Who had a core while a job waited for one is not
-followed: the path goes on with the data; but StreamFlow submits the jobs of a step one after the other, each when that
-before it has a place, so that it goes from one that had to wait for its turn to that before it.
+At each time one thing is on the path: a job that ran, a cause for which a job waited, or StreamFlow between two jobs.
+The path leads from a job to the job that gave the last of its inputs. A job that waited for bytes longer than its
+producer waited for it, or that was held at the gate, leads to that producer, at the last byte or commit.
+
+Which job had a core while another waited for one is not followed: the path stays with the data. StreamFlow submits the
+jobs of a step one after the other, each when the one before has a place. So the path also leads from a job that waited
+for its turn to the job before it.
 
 Times are seconds since the start of the run.
 """
@@ -36,9 +38,9 @@ What = Literal["ran", "tail", "waited", "between", "begin", "end"]
 class PathSpan(AnalysisModel):
     """A part of the path.
 
-    :ivar job: none at the beginning and at the end of the run
-    :ivar cause: of waiting, what it lacked longest; none: not known, or StreamFlow itself
-    :ivar source: of `tail`, the job whose bytes, or commit, it had waited for
+    :ivar job: None at the beginning and at the end of the run
+    :ivar cause: what a waiting job lacked longest. None: not known, or StreamFlow itself
+    :ivar source: in a `tail`, the job that wrote or committed what the job had waited for
     """
 
     begin: float
@@ -122,7 +124,7 @@ class _Path:
         return self._history.seconds if ended is None else ended
 
     def _own(self, job: Job, until: float) -> Iterator[PathSpan]:
-        """What a job did until then by itself, the last first."""
+        """The spans of a job until then that depend on no other job, the last first."""
         started = until if job.started is None else min(job.started, until)
         began = min(self._history.begun(job) or started, until)
         yield self._of(job, began, until, "ran")
@@ -144,7 +146,7 @@ class _Path:
         return PathSpan(begin=begin, end=end, what=what, job=job.name, step=job.step, cause=cause, source=source)
 
     def _awaited(self, index: int, until: float) -> tuple[int, float] | None:
-        """The job whose bytes, or commit, a job waited for last, and until when."""
+        """The producer for which a job waited last, and until when."""
         job = self._jobs[index]
         if job.started is None:
             return None
@@ -163,7 +165,7 @@ class _Path:
         return source, min(came, self._end(source))
 
     def _came(self, job: Job, reading: ReadingRecord, source: int) -> float | None:
-        """When a job had all that it read of another, if it waited for it."""
+        """When a job had read all of a producer's output, if the job waited for it."""
         if reading.delivery == "gate":
             held = None if job.usage is None else job.usage.held_seconds
             if held is not None and held < SOON:
@@ -178,7 +180,7 @@ class _Path:
         return None
 
     def _before(self, index: int, submitted: float, seen: set[int]) -> tuple[int, float] | None:
-        """The job that gave the last of what a job was submitted with, and when."""
+        """The job that gave the last input with which a job was submitted, and when."""
         job = self._jobs[index]
         found = [
             (min(self._end(other), submitted), other)
@@ -200,7 +202,7 @@ class _Path:
         return other, given
 
     def _turn(self, index: int, submitted: float, seen: set[int]) -> tuple[float, int] | None:
-        """When a job had its turn to be submitted, and the one of its step that had waited for a place till then."""
+        """The job of the same step that was placed just before, and when. None: no job waited for its turn."""
         turns = self._turns[self._jobs[index].step]
         for place in range(bisect_right(turns, (submitted + SOON, len(self._jobs))) - 1, -1, -1):
             placed, other = turns[place]
@@ -212,7 +214,7 @@ class _Path:
         return None
 
     def _gave(self, other: int, job: Job, submitted: float, *, is_read_early: bool) -> float | None:
-        """When a job gave another what that was submitted with; none: it gave nothing before."""
+        """When a job gave another an input to be submitted with. None: it gave nothing before that."""
         if self._end(other) <= submitted + SOON:
             return self._end(other)
         giver = self._jobs[other]

@@ -1,16 +1,15 @@
-"""What a run would have taken, had each file been delivered when its job ended. Pure.
+"""The time that a run would have taken, had each file been delivered when its job ended.
 
 The run is taken as a network of activities (Kelley and Walker 1959), as :mod:`streamflow_io.suggestions.simulation`
-does, in the other direction: a job starts when all those before it have ended. The assumptions:
+does in the other direction: a job starts when all jobs before it have ended. The assumptions:
 
-- A job comes after the jobs of the steps whose results its step gets, and that have its tag, or one above or below it.
-- A job takes as long as it took, less what it has waited for bytes, and at the gate. What ran while the jobs of its
-  location were to have more cores than it has, and used all of them, may have taken longer than alone: it is taken to
-  need no more than its CPU time and its time in I/O.
-- Of a job that started again, because what it had read was changed, only its last try counts.
-- Nobody starts earlier, and nobody who starts later waits for a core, for bandwidth of a storage, or in a queue.
+- A job comes after the jobs of the steps before that have its tag, or a tag above or below it.
+- A job takes as long as it took, less its waits for bytes and at the gate. Jobs that shared too few cores may have
+  taken longer than alone, so that their time is bounded by their CPU time and their time in I/O.
+- A job that started again, because its input was rewritten, counts with its last try only.
+- No job starts earlier. A job that starts later waits for no core, no bandwidth of a storage and no queue.
 
-All of them make it rather shorter than longer: what is said to be saved is not exaggerated, as far as that is known.
+Each assumption makes the time shorter rather than longer: savings are not exaggerated, as far as that is known.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ _ALL = 0.75
 class Otherwise:
     """The run, had each file been delivered when its job ended.
 
-    :ivar seconds: that it would have taken; none: not known
-    :ivar is_least: it may have taken longer, for it is not known how long those that shared cores take alone
-    :ivar unknown: why it is not known, if so
+    :ivar seconds: the time of that run. None: not known
+    :ivar is_least: whether that run may have taken longer, because the time of jobs on shared cores is not known
+    :ivar unknown: why the time is not known
     """
 
     seconds: float | None = None
@@ -43,7 +42,7 @@ class Otherwise:
 
 
 def at_termination(history: History) -> Otherwise:
-    """What a run would have taken, had each file been delivered when its job ended."""
+    """The time that a run would have taken, had each file been delivered when its job ended."""
     if history.status != "completed":
         return Otherwise(unknown="the run has not succeeded")
     if not history.run.steps:
@@ -96,7 +95,7 @@ class _Rerun:
         return max(started, max(asks, default=submitted) + own)
 
     def _before(self, index: int) -> Iterator[int]:
-        """The jobs whose results a job has got, or was reading while they ran."""
+        """The jobs that had given a job its inputs, or from which it read while they ran."""
         job = self._jobs[index]
         submitted = known(job.submitted)
         read = self._network.read_early(index)
@@ -107,7 +106,7 @@ class _Rerun:
                 yield other
 
     def _reads_early(self, index: int) -> list[tuple[str, Job]]:
-        """What a job has read while it was written: how, and of whom."""
+        """The ways in which a job read outputs while they were written, and the jobs that wrote them."""
         job = self._jobs[index]
         found = (
             (reading.delivery, self._network.attempt(source, index))
@@ -118,7 +117,7 @@ class _Rerun:
         return [(delivery, source) for delivery, source in read if known(source.ended) > known(job.started)]
 
     def _ran(self, job: Job) -> float:
-        """How long a job ran, in its last try."""
+        """The seconds that a job ran in its last try."""
         # What it waits in a queue at another time is not known.
         since, until = known(self._history.begun(job)), known(job.ended)
         if job.name in self._again and (measured := self._history.measured(job)) is not None:
@@ -126,7 +125,7 @@ class _Rerun:
         return until - since
 
     def _takes(self, index: int, reads: Sequence[tuple[str, Job]]) -> float:
-        """How long a job takes when all is there, and it is alone, at least."""
+        """The least seconds that a job takes when all inputs are there and it is alone."""
         job = self._jobs[index]
         took = takes = self._ran(job)
         waits = [stream.waited for stream in self._network.streams[job.name]]
@@ -145,13 +144,13 @@ class _Rerun:
 
 
 def _started_again(history: History) -> set[str]:
-    """The jobs that have begun more than once to read the same input, while it was written."""
+    """The jobs that began more than once to read the same input while it was written."""
     times = Counter((reading.job, reading.input, reading.output) for reading in history.readings)
     return {job for (job, _, _), count in times.items() if count > 1}
 
 
 def _crowded(jobs: Sequence[Job]) -> set[int]:
-    """The jobs that ran while those of their location were to have more cores than it has, and used all of them."""
+    """The jobs that ran while the jobs of their location asked for more cores than it has, and used all of them."""
     found: set[int] = set()
     for of_location in grouped(enumerate(jobs), lambda one: one[1].location).values():
         changes = sorted(
@@ -175,13 +174,13 @@ def _crowded(jobs: Sequence[Job]) -> set[int]:
 
 
 def _cores_used(job: Job) -> float:
-    """How many cores a job has used, in the mean: as was measured, or else as declared."""
+    """The mean number of cores that a job used: as measured, or else as declared."""
     if job.usage is None:
         return job.cores or 0.0
     return job.usage.cpu_seconds / max(known(job.ended) - known(job.started), 1e-9)
 
 
 def _worked(job: Job) -> float:
-    """How long a job needs for what it did, as far as is known, in seconds."""
+    """The seconds that a job needs for its work, as far as is known."""
     usage = job.usage
     return 0.0 if usage is None else usage.cpu_seconds / max(1.0, job.cores or 1.0) + (usage.io_seconds or 0.0)

@@ -19,17 +19,17 @@ from .model import AnalysisModel
 class EdgeResult(AnalysisModel):
     """A way from an output to an input.
 
-    :ivar input: none: an output of the workflow
-    :ivar delivery: as it was planned
-    :ivar streamed: how many byte streams of it have ended well
-    :ivar bytes: that went through these; none: streams of several outputs of one job into another are not told apart
-    :ivar before_end: seconds from when its first byte was given to a reader, or from its first commit, until the end of
-        the job that writes it, in the mean; none: not known
-    :ivar waited: seconds in which a reader had taken all that there was, and waited, in the mean; none: not known
-    :ivar capio: with `runtime: capio`, whether CAPIO carried them, or why not; for people
-    :ivar reasons: why files, or some of them, were not delivered as the rule asks
-    :ivar unused: that there was nothing to deliver, or nobody to deliver it to, as where a `when` is false; for people;
-        none: there was, or the run has not ended well
+    :ivar input: None: the output is one of the workflow
+    :ivar delivery: as planned
+    :ivar streamed: how many byte streams ended well
+    :ivar bytes: the sum over these streams. None: streams of several outputs between two jobs cannot be told apart
+    :ivar before_end: mean seconds from the first byte given to a reader, or the first commit, to the end of the
+        producer. None: not known
+    :ivar waited: mean seconds in which a reader had taken all bytes, and waited. None: not known
+    :ivar capio: with `runtime: capio`, whether CAPIO carried the streams, or why not; for people
+    :ivar reasons: why files were not delivered as the rule asks
+    :ivar unused: why there was nothing to deliver or no job to deliver it to, as where a `when` is false; for people.
+        None: there was something, or the run has not ended well
     """
 
     output: str
@@ -127,12 +127,12 @@ class GraphStep(AnalysisModel):
 
 
 class GraphFlow(AnalysisModel):
-    """What goes from one step to another.
+    """The data that went from one step to another.
 
-    :ivar delivery: as it was; none: nothing was seen of it
-    :ivar ports: from and to which ports; empty: not known
-    :ivar bytes: together; none: not known
-    :ivar fell_back: some of it was to be delivered earlier than it was
+    :ivar delivery: as seen. None: no delivery was seen
+    :ivar ports: pairs of output and input. Empty: not known
+    :ivar bytes: the sum. None: not known
+    :ivar fell_back: whether a part was delivered later than asked
     """
 
     source: str
@@ -144,9 +144,9 @@ class GraphFlow(AnalysisModel):
 
 
 class WorkflowGraph(AnalysisModel):
-    """The steps, each after those whose results it gets, as far as that is known; and what goes between them.
+    """The steps, each after the steps that give it results as far as known, and the data between them.
 
-    :ivar hidden: so many ways of results at termination follow from others, and are left out
+    :ivar hidden: how many deliveries at termination are left out because they follow from others
     """
 
     steps: list[GraphStep]
@@ -187,7 +187,7 @@ def workflow_graph(history: History, edges: Sequence[EdgeResult], path: Sequence
 
 
 def _early(history: History, edges: Sequence[EdgeResult]) -> Iterator[GraphFlow]:
-    """What a hint, or a proof, says something of; all of one way between two steps together."""
+    """The flows that a hint or a proof is about; flows of one kind between two steps are added up."""
     gated = {(one.output, one.input) for one in history.readings if one.delivery == "gate"}
     found: dict[tuple[str, str, Delivery], list[tuple[EdgeResult, bool, int | None]]] = {}
     for edge in edges:
@@ -209,7 +209,7 @@ def _early(history: History, edges: Sequence[EdgeResult]) -> Iterator[GraphFlow]
 
 
 def _delivered(history: History, edge: EdgeResult, was_gated: bool) -> tuple[Delivery, int | None]:
-    """How it was delivered, and how many bytes of it are known."""
+    """The way in which an edge was delivered, and the bytes that are known."""
     committed = [one.bytes for one in history.committed if one.output == edge.output]
     size = sum(committed) if committed else None
     if edge.delivery is Delivery.STREAM:
@@ -224,7 +224,7 @@ def _delivered(history: History, edge: EdgeResult, was_gated: bool) -> tuple[Del
 
 
 def _rest(history: History, known: set[tuple[str, str]]) -> Iterator[GraphFlow]:
-    """What is delivered when its job has ended."""
+    """The flows that are delivered when their job has ended."""
     sizes = _sizes(history)
     routes: defaultdict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for route in history.routes:
@@ -259,7 +259,7 @@ def _sizes(history: History) -> Mapping[str, int]:
 
 
 def _without_implied(flows: Sequence[GraphFlow], early: set[tuple[str, str]]) -> list[GraphFlow]:
-    """Without those between which another way leads, over steps between them. What is known by its ports stays."""
+    """The flows without those that other flows imply over steps between. A flow with known ports stays."""
     after: defaultdict[str, set[str]] = defaultdict(set)
     for source, target in (*early, *((flow.source, flow.target) for flow in flows)):
         after[source].add(target)

@@ -1,4 +1,4 @@
-"""What a run had of storages that other runs used, too, from its records. Pure."""
+"""A run's share of the storages that other runs used, too, from its records."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _AT_SLOT = 0.05
 class HeldBurst(AnalysisModel):
     """A burst that was held back until its slot in a schedule that runs follow.
 
-    :ivar since: when it could have begun
-    :ivar slot: until when it was to wait, at the latest
-    :ivar begun: when its first job was admitted; none: none was
+    :ivar since: when the burst could have begun
+    :ivar slot: until when the burst was to wait, at the latest
+    :ivar begun: when its first job was admitted. None: no job was
     """
 
     since: float
@@ -31,12 +31,12 @@ class HeldBurst(AnalysisModel):
 
     @property
     def is_at_slot(self) -> bool:
-        """Whether it has waited for its slot: else the schedule, or the run, has ended before."""
+        """Whether the burst waited for its slot; if not, the schedule or the run ended before."""
         return self.begun is not None and self.begun >= self.slot - _AT_SLOT
 
     @property
     def seconds(self) -> float:
-        """For how long it was held."""
+        """The seconds for which the burst was held."""
         return max(0.0, min(self.slot, self.slot if self.begun is None else self.begun) - self.since)
 
 
@@ -64,7 +64,7 @@ class LeaseResult(AnalysisModel):
 
 
 def lease_results(history: History) -> list[LeaseResult]:
-    """Of each storage that is shared, in the directions in which it was used."""
+    """The leases of each shared storage, in the directions in which it was used."""
     storages = {storage.name: storage for storage in history.run.storages}
     by_account = grouped(history.leases, lambda lease: (lease.storage, lease.direction))
     results = []
@@ -106,7 +106,7 @@ def _waits(history: History, leases: Sequence[LeaseRecord]) -> list[tuple[float,
 
 
 def _without(spans: Sequence[tuple[float, float]], others: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """What of some spans is in none of others, which do not overlap."""
+    """The parts of some spans that no other span covers; the others do not overlap."""
     left = list(spans)
     for begin, end in others:
         parts = [part for first, last in left for part in ((first, min(last, begin)), (max(first, end), last))]

@@ -1,7 +1,7 @@
-"""The state of a run while it goes on, from its records in their order. Pure.
+"""The state of a run while it goes on, from its records in their order.
 
-:class:`LiveRun` is told each record, from the first on, and the last :class:`ProgressRecord`. What there is to show at
-a time, :meth:`LiveRun.view` gives as plain data.
+:class:`LiveRun` takes each record from the first on, and the newest :class:`ProgressRecord`. :meth:`LiveRun.view` gives
+    the state at a time as plain data.
 """
 
 from __future__ import annotations
@@ -48,9 +48,8 @@ _SHOWN_FAILURES = 5
 
 @dataclass(frozen=True)
 class StepView:
-    """
-    :ivar waits: how many of its jobs wait for what, as far as is known
-    :ivar learning: its storageBW, and what is known of it; none: nothing is learned
+    """:ivar waits: how many of the step's jobs wait, by cause, as far as is known
+    :ivar learning: the step's storageBW, and what is known of it. None: nothing is learned
     """
 
     name: str
@@ -72,10 +71,10 @@ class StreamView:
     """A byte stream that goes on.
 
     :ivar output: as /step/port
-    :ivar input: as /step/port; none: not known
+    :ivar input: as /step/port. None: not known
     :ivar tag: of the job that reads
-    :ivar rate: bytes per second, now; none: not known yet
-    :ivar stalled: for so many seconds nothing was fed; none: it moves
+    :ivar rate: bytes per second, now. None: not known yet
+    :ivar stalled: seconds in which nothing was fed. None: bytes move
     """
 
     output: str
@@ -91,10 +90,10 @@ class StreamView:
 class StorageView:
     """Bandwidths in MB/s.
 
-    :ivar bandwidth: that it has; none: it does not say
-    :ivar admitted: storageBW of the jobs that have been admitted
-    :ivar jobs: how many these are
-    :ivar measured: what the last of its jobs have moved together; none: none has ended
+    :ivar bandwidth: of the storage. None: not declared
+    :ivar admitted: the sum of storageBW of the jobs that are admitted
+    :ivar jobs: how many jobs are admitted
+    :ivar measured: the throughput of the jobs that ended last, together. None: no job has ended
     """
 
     name: str
@@ -106,14 +105,13 @@ class StorageView:
 
 @dataclass(frozen=True)
 class RunView:
-    """
-    :ivar began: in seconds since the epoch
-    :ivar seconds: since then, or in all
-    :ivar expected: when it ends, in seconds since it began, if it takes as long as the last time; none: not known
-    :ivar more_streams: how many go on beside `streams`
+    """:ivar began: in seconds since the epoch
+    :ivar seconds: since the run began, or of the whole run
+    :ivar expected: the time of the last successful run. None: not known, or exceeded
+    :ivar more_streams: how many streams go on beside `streams`
     :ivar streamed: how many byte streams have ended well
-    :ivar streamed_bytes: what they have carried
-    :ivar failures: the first jobs that have failed
+    :ivar streamed_bytes: the sum over these streams
+    :ivar failures: the first jobs that failed
     :ivar fallbacks: what was not delivered as asked, with the reason
     """
 
@@ -134,7 +132,7 @@ class RunView:
 
     @property
     def jobs(self) -> tuple[int, int, int, int]:
-        """Those that wait, run, are done, and have failed."""
+        """The numbers of jobs that wait, run, are done, and have failed."""
         steps = self.steps
         return (
             sum(step.waiting for step in steps),
@@ -160,10 +158,10 @@ class _LiveStorage:
 
 
 class LiveRun:
-    """A run, as far as it was told.
+    """A run, as far as its records were read.
 
-    :param label: what to call it
-    :param last_seconds: what it has taken the last time; none: not known
+    :param label: the name under which the run is shown
+    :param last_seconds: the time of the last successful run. None: not known
     """
 
     def __init__(self, label: str, last_seconds: float | None = None) -> None:
@@ -186,7 +184,7 @@ class LiveRun:
 
     @property
     def label(self) -> str:
-        """What the run is called."""
+        """The name under which the run is shown."""
         return self._label
 
     @property
@@ -194,7 +192,7 @@ class LiveRun:
         return self._ended is not None
 
     def told(self, record: Record | ProgressRecord) -> None:
-        """The next record; a :class:`ProgressRecord` replaces the one before."""
+        """Take the next record; a :class:`ProgressRecord` replaces the one before."""
         self._time = max(self._time, record.time)
         match record:
             case ProgressRecord():
@@ -228,10 +226,10 @@ class LiveRun:
                 self._follow(record)
 
     def view(self, now: float, is_alive: bool = True) -> RunView:
-        """What there is to show.
+        """The state at a time.
 
         :param now: in seconds since the epoch
-        :param is_alive: whether somebody writes its records
+        :param is_alive: whether a process still writes the records
         """
         began = self._time if self._run is None else self._run.time
         until = self._ended if self._ended is not None else now if is_alive else self._time

@@ -1,4 +1,4 @@
-"""What all results of an analysis have in common."""
+"""The base of all results of an analysis."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ POINTS = 1000
 
 
 class AnalysisModel(BaseModel):
-    """Part of what is said of runs."""
+    """A result about runs. Its JSON has camelCase names."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
 
 
 class Advice(AnalysisModel):
-    """
+    """A step to take after a run.
+
     :ivar text: what to do
     :ivar why: what was seen
-    :ivar saved: seconds by which the run would have been shorter, at most; none: not known
+    :ivar saved: the most seconds by which the run would have been shorter. None: not known
     """
 
     text: str

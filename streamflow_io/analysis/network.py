@@ -1,8 +1,8 @@
-"""Which job fed which: the network of a run that critical path, savings and suggestions share.
+"""The network of a run: which job fed which. Critical path, savings and suggestions share it.
 
-Two relations give it. A `reading` record names the jobs that wrote what a job read before it was complete. All other
-data came from the jobs of the steps before, as far as their tags allow: a job and its producer have the same tag, or
-the tag of one continues that of the other, as `0` and `0.3`.
+Two relations give the network. A `reading` record names the jobs that wrote what a job read before it was complete. All
+other data came from the jobs of the steps before, as far as their tags allow: a job and its producer have the same tag,
+or the tag of one continues that of the other, as `0` and `0.3`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Network:
         return self._of_step.get(step, ())
 
     def related(self, step: str, index: int) -> Iterator[int]:
-        """The attempts of a step's jobs whose tags fit that of a job."""
+        """The attempts of a step's jobs with a tag that fits the tag of a job."""
         tag = _tag(self.jobs[index])
         for one in (tag, *_above(tag)):
             yield from self._tagged.get((step, one), ())

@@ -1,9 +1,7 @@
-"""How fast the I/O tasks of a run had to move their data, and how fast they did. Pure.
+"""The speed at which the I/O tasks of a run had to move their data, were allowed to, and did.
 
 Times are seconds since the start of the run, rates MB/s (10^6 bytes per second).
-
-
-How fast jobs were allowed to move their data, over time. Pure."""
+"""
 
 from __future__ import annotations
 
@@ -26,10 +24,10 @@ from .model import MB, POINTS, AnalysisModel
 
 
 class NextBurst(AnalysisModel):
-    """When the next phase of a channel would have been ready, had the run gone on.
+    """The next phase of a channel, had the run gone on.
 
-    :ivar tolerance: seconds earlier or later
-    :ivar seconds: how long it would have moved
+    :ivar tolerance: seconds by which the phase may come earlier or later
+    :ivar seconds: how long the phase would have moved
     """
 
     channel: str
@@ -40,17 +38,17 @@ class NextBurst(AnalysisModel):
 
 
 class RequestAmounts(AnalysisModel):
-    """Of some requests.
+    """Sums over some requests.
 
-    :ivar phases: without those that are exposed
-    :ivar most_required: the most that phases required together at any time: with so much nobody would have waited
-    :ivar most_throughput: the most with which they moved together at any time
-    :ivar exploitation: the share of the lifetimes of their channels in which they moved and nobody waited
+    :ivar phases: without exposed requests
+    :ivar most_required: the highest rate that phases required together; with this rate no job would have waited
+    :ivar most_throughput: the highest rate at which phases moved together
+    :ivar exploitation: the share of their channels' lifetimes in which phases moved and no job waited
     :ivar waits: the phases that were moved after their required ends
-    :ivar wait_seconds: how much after, together
-    :ivar exposed: requests that somebody waited for at once, or that are too small to count
-    :ivar exposed_seconds: the time in which at least one of them moved
-    :ivar estimates: requests of which a time is not known for certain
+    :ivar wait_seconds: the sum of the delays
+    :ivar exposed: requests for which a job waited at once, or that are too small to count
+    :ivar exposed_seconds: the time in which at least one exposed request moved
+    :ivar estimates: requests with a time that is not known for certain
     """
 
     requests: int
@@ -67,16 +65,16 @@ class RequestAmounts(AnalysisModel):
 
 
 class StepRequirement(RequestAmounts):
-    """Of a step. Medians are of its phases; none: it has none.
+    """The requests of a step. Medians are over its phases. None: the step has no phases.
 
-    :ivar window: from when it is ready to the required end, seconds
+    :ivar window: seconds from when a phase is ready to its required end
     :ivar required: required bandwidth
-    :ivar rules: how many requests have their required end by which rule
-    :ivar next_burst: the earliest of its channels that have a rhythm
+    :ivar rules: how many requests have their required end by each rule
+    :ivar next_burst: the earliest next burst of the step's channels with a rhythm
     :ivar limited: phases that had a limit when they started
     :ivar limit: the median of these limits
-    :ivar pauses: of its jobs, to hold them to their storageBW
-    :ivar paused_seconds: the sum over its jobs
+    :ivar pauses: how often jobs were paused to hold them to their storageBW
+    :ivar paused_seconds: the sum over the jobs
     """
 
     step: str
@@ -93,13 +91,13 @@ class StepRequirement(RequestAmounts):
 
 
 class StorageRequirement(RequestAmounts):
-    """Of a storage in one direction.
+    """The requests on a storage in one direction.
 
-    :ivar storage: none: no storage is known for these requests
+    :ivar storage: None: no storage is known for these requests
     :ivar bandwidth: of the storage
-    :ivar required_over_time: what phases require together from each time on
-    :ivar throughput_over_time: with how much they move
-    :ivar limit_over_time: with how much they may move, of those that have a limit
+    :ivar required_over_time: the rate that phases require together, from each time on
+    :ivar throughput_over_time: the rate at which phases move together
+    :ivar limit_over_time: the sum of the limits of the phases that have one
     """
 
     storage: str | None
@@ -111,9 +109,9 @@ class StorageRequirement(RequestAmounts):
 
 
 class Requirements(RequestAmounts):
-    """Of a whole run.
+    """The requests of a whole run.
 
-    :ivar overlap: the share of the time in which at least one job computed, in which at least one request moved
+    :ivar overlap: the share of the time with a computing job in which a request moved, too
     """
 
     run: str
@@ -131,7 +129,7 @@ def requests_of(history: History) -> list[Request]:
 
 
 def requirements(history: History) -> Requirements:
-    """What the requests of a run required, and reached."""
+    """The requests of a run: required and reached rates."""
     requests = requests_of(history)
     # What compute jobs write is no I/O beside compute.
     moved = [one for one in requests if one.kind != "write"]
@@ -229,9 +227,9 @@ def _median(values: Iterable[float]) -> float | None:
 
 
 def limit_spans(history: History, phases: Iterable[Phase]) -> list[Span]:
-    """The limit of each request of some phases while it moved; times as recorded, bytes/s.
+    """The limit of each request of some phases while the request moved. Times are as recorded, rates bytes/s.
 
-    It changes with the rates of its job, or is the storageBW that its job was held to.
+    A limit is the rate of the request's job, or the storageBW to which the job was held.
     """
     jobs = {job.name: job for job in history.jobs if job.status == "completed"}
     rates = grouped(history.rates, lambda rate: rate.job)
@@ -264,7 +262,7 @@ def _is_of(rate: RateRecord, request: Request) -> bool:
 
 
 def _held_to(history: History, job: Job) -> float | None:
-    """The storageBW that a job was held to; None: it could move as fast as the storage."""
+    """The storageBW to which a job was held. None: the job could move as fast as the storage."""
     step = history.steps.get(job.step)
     # What a job with another storageBW was admitted with is no limit.
     is_number = step is not None and step.storage_bw is not None and not step.storage_bw[0].isalpha()

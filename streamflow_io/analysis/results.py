@@ -1,4 +1,4 @@
-"""What the report says of a run: the numbers of its figures and tables. Pure.
+"""The results of a run: the numbers of the report's figures and tables.
 
 Times are seconds since the start of the run, bandwidths and throughputs MB/s (10^6 bytes per second).
 """
@@ -31,13 +31,13 @@ BINS = 200
 
 
 class StepResult(AnalysisModel):
-    """A row of the table of steps. Means are of completed jobs; none: nothing was measured.
+    """A row of the table of steps. Means are over completed jobs. None: nothing was measured.
 
-    :ivar mean_wait: of all attempts that started, from asking to be scheduled until they ran
-    :ivar waited: seconds of one of these, by what it waited for
+    :ivar mean_wait: over all attempts that started, from submission until the job ran
+    :ivar waited: mean seconds of such a wait, by cause
     :ivar throughput: MB/s of one job, in the direction of the step, while its command ran
-    :ivar pauses: of a job that had a limit, however it ended; none: no job had one
-    :ivar paused_seconds: for how long it was paused
+    :ivar pauses: mean over jobs that had a limit, however they ended. None: no job had a limit
+    :ivar paused_seconds: mean seconds of these pauses
     """
 
     step: str
@@ -66,9 +66,9 @@ class JobActivity(AnalysisModel):
 
 
 class Throughput(AnalysisModel):
-    """Bytes of I/O tasks, each spread evenly over the time that its command took.
+    """Bytes of I/O tasks, each spread evenly over the run time of its command.
 
-    :ivar mean: of the time in which at least one I/O task ran
+    :ivar mean: over the time in which at least one I/O task ran
     :ivar over_time: in each interval of `width` seconds
     """
 
@@ -113,8 +113,8 @@ class Constraint(AnalysisModel):
 class AdmittedBandwidth(AnalysisModel):
     """The sum of admitted storageBW on a storage; each level holds until the next.
 
-    :ivar location: none: the storage is one for all locations
-    :ivar measured: MB/s that these jobs have moved, in as many intervals of equal width
+    :ivar location: None: the storage is one for all locations
+    :ivar measured: MB/s that these jobs moved, in intervals of equal width
     """
 
     storage: str
@@ -126,9 +126,9 @@ class AdmittedBandwidth(AnalysisModel):
 
 
 class LentResult(AnalysisModel):
-    """Jobs of a step that have run on cores that others held and did not use.
+    """Jobs of a step that ran on cores that other jobs held and did not use.
 
-    :ivar lenders: the steps of those others
+    :ivar lenders: the steps of these other jobs
     """
 
     step: str
@@ -137,16 +137,16 @@ class LentResult(AnalysisModel):
 
 
 class RunResult(AnalysisModel):
-    """Everything that is drawn of a run.
+    """All that is shown of a run.
 
-    :ivar ended: whether its end was recorded: if not, it was killed or goes on
-    :ivar throughput: none: no I/O task was measured
-    :ivar verdict: in a sentence
-    :ivar not_as_asked: what was delivered later than asked, and why, in a sentence; none: nothing was
-    :ivar status: how it ended; none: it has not, or that is not known
-    :ivar path: what decided how long it took, from its start to its end
+    :ivar ended: whether the end was recorded; if not, the run was killed or goes on
+    :ivar throughput: None: no I/O task was measured
+    :ivar verdict: the run in a sentence
+    :ivar not_as_asked: a sentence about files delivered later than asked. None: there were none
+    :ivar status: how the run ended. None: the run has not ended, or its status is not known
+    :ivar path: the critical path, from the start of the run to its end
     :ivar timeline: of all attempts of jobs
-    :ivar requirements: none: nothing was moved beside compute, or it was not measured
+    :ivar requirements: None: nothing was moved beside compute, or nothing was measured
     """
 
     run: str
@@ -176,7 +176,8 @@ class RunResult(AnalysisModel):
 def run_results(histories: Sequence[History]) -> list[RunResult]:
     """The results of runs that are compared.
 
-    Their I/O tasks are those of any of them, so that a run in which the same steps are no I/O tasks can be compared.
+    A step that is an I/O task in one of the runs counts as one in all of them, so that runs with other hints can be
+    compared.
     """
     io_steps = {step: hints.direction for run in histories for step, hints in run.steps.items() if hints.io_task}
     return [_run_result(history, io_steps) for history in histories]

@@ -1,4 +1,4 @@
-"""What the report says of read sessions: one row of a table, and the lines of a figure, for each. Pure.
+"""The results of read sessions: a row of a table and the lines of a figure for each.
 
 Times are seconds since the start of the run.
 """
@@ -20,7 +20,7 @@ from .model import POINTS, AnalysisModel
 
 
 class ReadAhead(AnalysisModel):
-    """How many bytes had arrived, and how many of them were consumed, at a time."""
+    """The bytes that had arrived, and those of them that were consumed, at a time."""
 
     time: float
     arrived: int
@@ -31,24 +31,24 @@ class SessionResult(AnalysisModel):
     """A read session.
 
     :ivar readers: how many chunks may be read at the same time
-    :ivar most_readers: how many were
-    :ivar constraint: storageBW of a chunk: a number, or auto(...) where it is learned; none: it has none
-    :ivar mean_wait: seconds, until a chunk was admitted; none: not known
-    :ivar chunk: bytes of a chunk, at most
-    :ivar window: bytes that may have arrived and not be consumed
-    :ivar storage_bytes: that were not in the page cache when their chunk was read, as far as is known
-    :ivar cached_bytes: that were: before the session, or because the kernel or others have read them meanwhile
-    :ivar read_ratio: `storage_bytes` / size: 1 where the session has read each byte once
-    :ivar peak_window: most bytes that had arrived and were not consumed
+    :ivar most_readers: how many chunks were read at the same time
+    :ivar constraint: storageBW of a chunk: a number, or auto(...) where it is learned. None: the chunks have none
+    :ivar mean_wait: seconds until a chunk was admitted. None: not known
+    :ivar chunk: the most bytes of a chunk
+    :ivar window: the most bytes that may have arrived and not be consumed
+    :ivar storage_bytes: bytes that were not in the page cache when their chunk was read, as far as is known
+    :ivar cached_bytes: bytes that were in the page cache, from before the session or because of other readers
+    :ivar read_ratio: `storage_bytes` / size; 1 where the session has read each byte once
+    :ivar peak_window: the most bytes that had arrived and were not consumed
     :ivar read_seconds: from the beginning of the session to its last chunk
-    :ivar overlap: the share of the time in which a chunk was read, in which at least one job computed; a job that only
-        says the parts does not count. None: no chunk was read
-    :ivar reason: why it ended; none: it has not, as far as was recorded
-    :ivar parts: how many are known
-    :ivar arrived: parts that have arrived, or that nobody waits for any more
-    :ivar consumed: parts of which a job that reads them has ended
-    :ivar nothing_to_gain: what it was to read was in the page cache before it began
-    :ivar over_time: of the whole session, to its last chunk, or to the last part that is consumed
+    :ivar overlap: the share of the reading time in which at least one job computed; a job that only tells the parts
+        does not count. None: no chunk was read
+    :ivar reason: why the session ended. None: no end was recorded
+    :ivar parts: how many parts are known
+    :ivar arrived: parts that have arrived, or for which no job waits any more
+    :ivar consumed: parts with a reader that has ended
+    :ivar nothing_to_gain: whether the file was in the page cache before the session began
+    :ivar over_time: from the beginning to the last chunk, or to the last part that is consumed
     :ivar readers_over_time: chunks that are read; each number holds until the next
     """
 

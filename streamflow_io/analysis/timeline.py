@@ -1,4 +1,4 @@
-"""What each job of a run did when: it waited, ran, waited inside for bytes or at the gate, read streams. Pure.
+"""The timeline of each job of a run: its waits, its run, its waits inside for bytes or at the gate, its byte streams.
 
 Times are seconds since the start of the run.
 """
@@ -36,7 +36,7 @@ class TimelineStream(AnalysisModel):
 
 
 class TimelineCommit(AnalysisModel):
-    """What a job has committed before its end.
+    """Files that a job committed before its end.
 
     :ivar time: of the last file
     """

@@ -19,7 +19,7 @@ _MOST = 5
 
 
 def verdict(history: History) -> str:
-    """What a run took, instead of what, and why."""
+    """The run in a sentence: its time, the time without early delivery, and why they differ."""
     took = f"{history.seconds:,.1f} s"
     jobs = [job for job in history.jobs if job.status == "completed"]
     if not history.ended:
@@ -60,7 +60,7 @@ def _instead(history: History, otherwise: Otherwise) -> str:
 
 
 def path_text(path: Sequence[PathSpan]) -> str:
-    """What a critical path consists of, the longest first."""
+    """The parts of a critical path, the longest first."""
     if not path:
         return ""
     seconds: defaultdict[str, float] = defaultdict(float)
@@ -75,7 +75,7 @@ def path_text(path: Sequence[PathSpan]) -> str:
 
 
 def span_text(span: PathSpan) -> str:
-    """What a span of the path is, without its job."""
+    """The kind of a span of the path, without its job."""
     if span.what == "ran":
         return f"{span.step} ran"
     if span.what == "tail":
@@ -116,9 +116,10 @@ def matters_at_the_end(record: Record) -> bool:
 
 
 def ending_lines(history: History) -> list[str]:
-    """What a run has taken, what streamed and what that has saved, and what has fallen back; none: it had no hints.
+    """The lines that end a run: its time, early deliveries and their savings, and fallbacks. Empty: the run had no
+    hints.
 
-    :param history: of what :func:`matters_at_the_end`
+    :param history: of the records for which :func:`matters_at_the_end` is true
     """
     if not history.edges and not history.steps:
         return []
@@ -158,14 +159,14 @@ def _early_lines(history: History) -> Iterator[str]:
 
 
 def is_to_speak_of(history: History, otherwise: Otherwise) -> bool:
-    """Whether early delivery has saved so much time that it is worth a word."""
+    """Whether early delivery has saved enough time to be worth a word."""
     if otherwise.seconds is None:
         return False
     return otherwise.seconds - history.seconds >= max(_LEAST, _LEAST_SHARE * history.seconds)
 
 
 def early_parts(history: History) -> Iterator[str]:
-    """What was delivered before its job had ended, way by way."""
+    """The data that was delivered before its job had ended, by way of delivery."""
     if history.streamed:
         size = sum(stream.bytes for stream in history.streamed)
         yield f"{counted(len(history.streamed), 'byte stream')} carried {size_text(size)}"
@@ -189,7 +190,7 @@ def _fallback_lines(history: History) -> Iterator[str]:
 
 
 def fallback_line(history: History) -> str | None:
-    """What was delivered later than asked, and why; none: nothing was."""
+    """The files that were delivered later than asked, and why. None: there were none."""
     found: dict[tuple[str | None, str], None] = {}
     for edge in history.edges:
         if edge.fallback is not None:

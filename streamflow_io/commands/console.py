@@ -1,4 +1,4 @@
-"""What commands print for people."""
+"""The results of commands, and how they are printed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNFOLDED = 40
 
 
 class CommandResult(Protocol):
-    """What a subcommand found out."""
+    """The result of a subcommand."""
 
     @property
     def ok(self) -> bool:

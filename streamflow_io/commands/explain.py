@@ -1,4 +1,4 @@
-"""`streamflow-io explain`: what a message means whose code is given."""
+"""`streamflow-io explain`: the meaning of the messages with given codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PREFIX = "SFIO-"
 
 
 def answer(codes: Sequence[Code]) -> PlainResult:
-    """What each code means.
+    """The meaning of each code.
 
     :param codes: empty: all codes are listed
     """

@@ -28,12 +28,12 @@ _SHOWN = 10
 
 @dataclass
 class JobLog:
-    """What is known of a job.
+    """The facts of a job.
 
-    :ivar status: how it has ended; none: it has not, as far as is known
+    :ivar status: how the job ended. None: no end was recorded
     :ivar commands: one for each attempt
-    :ivar read: byte streams that it has read
-    :ivar written: byte streams that others have read of it
+    :ivar read: byte streams that the job has read
+    :ivar written: byte streams that other jobs have read of it
     """
 
     job: str
@@ -155,7 +155,7 @@ class Logs:
 
 
 def _text(directory: Path, command: CommandRecord) -> str | list[str] | None:
-    """What a command has written: all of it, or its beginning and its end; None: it is not kept."""
+    """The output of a command: all of it, or its beginning and its end. None: the output is not kept."""
     if command.file is None:
         return None if command.bytes else ""
     try:

@@ -62,11 +62,11 @@ from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflo
 class WorkflowPlans:
     """The plans of all CWL workflows of a StreamFlow file, by name.
 
-    :ivar inactive: why nothing of this will be done, if so
-    :ivar warnings: what will not be as somebody may have meant it, by workflow
-    :ivar capio: with `runtime: capio`, which early edges CAPIO serves, and why not the others, by workflow
-    :ivar shared: by the name of a storage of which somebody wants bandwidth, and that other runs use, too, who does now
-    :ivar locked: StreamFlow's database, if another program holds it now
+    :ivar inactive: why no plan will be followed. None: the plans will be
+    :ivar warnings: hints that may not have the effect that their author meant, by workflow
+    :ivar capio: with `runtime: capio`, the early edges that CAPIO serves, and why not the others, by workflow
+    :ivar shared: the present users of each wanted storage that other runs use, too, by its name
+    :ivar locked: the program that holds StreamFlow's database now. None: none does
     """
 
     inactive: str | None
@@ -230,7 +230,7 @@ def _show_capio(console: Console, mapping: CapioMapping) -> None:
 def _shared(
     scheduler: SchedulerConfig | None, document: Mapping[str, Any], plans: Iterable[Plan]
 ) -> dict[str, SharedStatus]:
-    """Who uses the storages now of which steps want bandwidth."""
+    """The present users of the storages that steps want bandwidth of."""
     steps = (step for plan in plans if plan.storages is not None for step in plan.storages.steps)
     used = {step.storage for step in steps if step.storage_bw is not None}
     if scheduler is None or not used:
@@ -399,7 +399,7 @@ _FIND_OUT = (
 
 
 def _candidates(possible: Iterable[PossibleRoute]) -> Table:
-    """What could be delivered early, if its tools allow it."""
+    """The routes that could be delivered early, if their tools allow it."""
     rows = []
     for one in possible:
         ways = ((_DELIVERY[Delivery.STREAM], one.not_streamed), (_DELIVERY[Delivery.COMMIT], one.not_at_commit))

@@ -42,11 +42,11 @@ _NUMBERS = ("jobs", "failed", "mean\ntime (s)", "mean\nwait (s)")
 
 @dataclass(frozen=True)
 class Report:
-    """What runs measured.
+    """The results of runs.
 
-    :ivar advice: for each run what to do next
+    :ivar advice: for each run its next steps
     :ivar comparisons: of each run with the first
-    :ivar file: what was written; none: only numbers were asked for
+    :ivar file: the file that was written. None: only numbers were asked for
     """
 
     runs: Sequence[RunResult]
@@ -126,7 +126,7 @@ def _show_steps(console: Console, steps: Sequence[StepResult]) -> None:
 
 
 def _edge_text(edge: EdgeResult) -> str:
-    """What there is to say of an edge: a terminal has no room for a table of it."""
+    """The facts of an edge in a line: a terminal has no room for their table."""
     way, delivered, streams, _, before_end, waited, _ = edge_row(edge)
     told = [delivered]
     if streams:

@@ -23,9 +23,9 @@ from .output import write_output
 
 
 def answer(run: str, found: Suggestions, file: Path | None) -> PlainResult:
-    """What is proposed for a run.
+    """The proposals for a run.
 
-    :param file: where the proposals were written; None: no sentence says so
+    :param file: the file to which the proposals were written. None: they were not written
     """
     facts = {
         "run": run,

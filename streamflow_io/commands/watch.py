@@ -29,9 +29,9 @@ _SHOWN_EACH, _SAID_EACH = 1.0, 30.0
 
 @dataclass(frozen=True)
 class Watched:
-    """What a run was like when one stopped to look.
+    """The state of a run at the last look.
 
-    :ivar interrupted: by Ctrl-C, while it went on
+    :ivar interrupted: whether Ctrl-C ended the command while the run went on
     """
 
     view: RunView
@@ -106,9 +106,9 @@ def _next_run() -> Path:
 
 
 def follow(file: Path) -> FollowedRun:
-    """A run of which all is known that was written.
+    """A run with all records that were written by now.
 
-    :raises HintErrors: if it cannot be read
+    :raises HintErrors: if the records cannot be read
     """
     try:
         following = FollowedRun(file, LiveRun(run_label(file), last_seconds(file)))
@@ -134,9 +134,9 @@ class Newest:
             self._name = re.sub(r"-[0-9]+$", "", self._following.live.label)
 
     def __call__(self) -> FollowedRun | None:
-        """It, as far as was written by now; None: there is none.
+        """The run, as far as its records were written by now. None: there is no run.
 
-        :raises HintErrors: if it cannot be read
+        :raises HintErrors: if the records cannot be read
         """
         if (self._following is None or self._following.is_over) and (file := self._next()) is not None:
             if self._following is not None:

@@ -27,7 +27,7 @@ class RouteRecord(PossibleRoute, BaseRecord):
 
 
 class EdgeRecord(BaseRecord):
-    """A file that is to be delivered before its job ends, and how it will be; written at the start of the run."""
+    """A file that is to be delivered before its job ends, with its way of delivery; recorded as the run starts."""
 
     event: Literal["edge"] = "edge"
     output: str = Field(description="as /step/port")
@@ -40,7 +40,7 @@ class EdgeRecord(BaseRecord):
 
 
 class FallbackRecord(JobRecord):
-    """What was found when a job was to run; the first time for each reason and output."""
+    """A delivery that a job could not get early; recorded once for each reason and output."""
 
     event: Literal["fallback"] = "fallback"
     output: str | None = Field(None, description="as /step/port: what it has got when it was complete; none: all")
@@ -49,7 +49,7 @@ class FallbackRecord(JobRecord):
 
 
 class ReadingRecord(JobRecord):
-    """A job is about to run, and reads what is not complete, as far as is known."""
+    """A job is about to run, and reads an output that is not complete as far as is known."""
 
     event: Literal["reading"] = "reading"
     input: str = Field(description="as /step/port")
@@ -81,9 +81,9 @@ class StreamedRecord(JobRecord):
 
 
 class CommittedRecord(JobRecord):
-    """What a job has committed of an output before it ended; before its `ended`, if it has succeeded.
+    """An output, or part of one, that a job committed before it ended.
 
-    Times are by the clock of its node.
+    The record comes before the `ended` of a job that succeeded. Times are by the clock of the job's node.
     """
 
     event: Literal["committed"] = "committed"
@@ -97,7 +97,7 @@ class CommittedRecord(JobRecord):
 
 
 class OutputRecord(JobRecord):
-    """What a job did with a file of one of its outputs, or with several; before its `ended`, if it was observed."""
+    """The use that an observed job made of one or several files of an output; recorded before its `ended`."""
 
     event: Literal["output"] = "output"
     port: str
@@ -113,7 +113,7 @@ class OutputRecord(JobRecord):
 
 
 class InputRecord(JobRecord):
-    """How a job used a file of one of its inputs, or several; before its `ended`, if it was observed."""
+    """The use that an observed job made of one or several files of an input; recorded before its `ended`."""
 
     event: Literal["input"] = "input"
     input: str
@@ -133,7 +133,7 @@ class InputRecord(JobRecord):
 
 
 class SplitRecord(JobRecord):
-    """A job has written parts of an input, as far as could be seen: a rule of a read session that gives them."""
+    """A job that has written parts of an input: the rule of a read session that gives the same parts."""
 
     event: Literal["split"] = "split"
     port: str
@@ -186,7 +186,7 @@ class ChunkRecord(BaseRecord):
 
 
 class ArrivedRecord(BaseRecord):
-    """A part has arrived; or its reader does not have to wait for it any more."""
+    """A part has arrived, or its reader need not wait for it any longer."""
 
     event: Literal["arrived"] = "arrived"
     session: int

@@ -1,4 +1,4 @@
-"""What happened in a run: its records, put together job by job. Pure."""
+"""The history of a run: its records, put together job by job."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ _QUEUED = 0.5
 
 @dataclass(slots=True)
 class Job:
-    """One attempt of a job. Times are seconds since the start of the run; none: it did not come to that.
+    """One attempt of a job. Times are seconds since the start of the run. None: the job did not get there.
 
-    :ivar waited: seconds until it had a place, by what it waited for
-    :ivar constraint: its storageBW, MB/s
-    :ivar cores: that it uses
-    :ivar location_cores: that its location has
-    :ivar queue: it was given to a queue manager
-    :ivar outputs: what it did with them, if it was observed, with times as recorded
-    :ivar inputs: the same
-    :ivar splits: outputs of it that are parts of an input
+    :ivar waited: seconds until the job had a place, by cause
+    :ivar constraint: storageBW of the job, MB/s
+    :ivar cores: the cores that the job uses
+    :ivar location_cores: the cores of the job's location
+    :ivar queue: whether the job was given to a queue manager
+    :ivar outputs: the use of each output, if the job was observed; times are as recorded
+    :ivar inputs: the use of each input, if the job was observed; times are as recorded
+    :ivar splits: outputs of the job that are parts of an input
     """
 
     name: str
@@ -95,9 +95,9 @@ class Job:
 class Session:
     """A read session.
 
-    :ivar arrived: the numbers of parts
-    :ivar progress: chunks that have arrived and parts that were consumed, in this order
-    :ivar end: none: it has not ended, as far as was recorded
+    :ivar arrived: the numbers of the parts that have arrived
+    :ivar progress: chunks that have arrived and parts that were consumed, in order
+    :ivar end: None: no end was recorded
     """
 
     facts: SessionRecord
@@ -108,22 +108,22 @@ class Session:
 
 @dataclass
 class History:
-    """A run. Times are seconds since its start, but for those inside of records.
+    """A run. Times are seconds since its start; times inside records are as recorded.
 
-    :ivar label: what to call the run
-    :ivar seconds: from its start to its end, or to its last record
-    :ivar ended: whether the end was recorded: if not, the run was killed or goes on
-    :ivar status: how it has ended; none: it has not, or that is not known
-    :ivar routes: what reaches what, if the run was observed
-    :ivar edges: what is to be delivered early, and what nobody knew of when the run began, but was
-    :ivar fallbacks: what was not, as was found during the run
+    :ivar label: the name under which the run is shown
+    :ivar seconds: from the start of the run to its end, or to its last record
+    :ivar ended: whether the end was recorded; if not, the run was killed or goes on
+    :ivar status: how the run ended. None: the run has not ended, or its status is not known
+    :ivar routes: the ways from outputs to inputs, if the run was observed
+    :ivar edges: files to be delivered early, as planned or as found while the run went on
+    :ivar fallbacks: files that the run could not deliver early
     :ivar readings: what jobs began to read before it was complete
     :ivar streamed: byte streams that have ended
     :ivar committed: what jobs committed before they ended
-    :ivar requests: what I/O tasks, and byte streams, have moved, and compute jobs written
-    :ivar rates: how fast jobs might move from then on, in order
-    :ivar leases: what it had of storages that other runs use, too
-    :ivar lent: jobs that have run on cores of others
+    :ivar requests: what I/O tasks and byte streams moved, and what compute jobs wrote
+    :ivar rates: how fast jobs might move from each time on, in order
+    :ivar leases: what the run held of storages that other runs use, too
+    :ivar lent: jobs that ran on cores of other jobs
     :ivar held: bursts that were held back until their slots, in order
     :ivar sessions: read sessions, by their numbers
     """
@@ -158,11 +158,11 @@ class History:
         return step in self.steps and self.steps[step].io_task
 
     def direction(self, step: str) -> Direction:
-        """The direction in which the bytes of a step's jobs count; without hints those that are written, as ever."""
+        """The direction in which the bytes of a step's jobs count; without hints, bytes that are written count."""
         return self.steps[step].direction if step in self.steps else "write"
 
     def waiting(self, job: Job) -> Interval | None:
-        """When a job waited to be scheduled, and in the queue of a queue manager."""
+        """The time in which a job waited for its place, and in the queue of a queue manager."""
         if job.submitted is None:
             return None
         begun = self.begun(job)
@@ -170,33 +170,33 @@ class History:
         return job.submitted, self.seconds if end is None else end
 
     def running(self, job: Job) -> Interval | None:
-        """When a job ran."""
+        """The time in which a job ran."""
         begun = self.begun(job)
         if begun is None:
             return None
         return begun, self.seconds if job.ended is None else job.ended
 
     def begun(self, job: Job) -> float | None:
-        """Since when a job ran: since it was started, or since it has left the queue; none: it was not started."""
+        """The time since when a job ran: its start, or the end of its wait in a queue. None: the job did not start."""
         queued = self.queued(job)
         return job.started if queued is None else queued[1]
 
     def queued(self, job: Job) -> Interval | None:
-        """When a job that had a place waited in the queue of a queue manager; none: never, as far as is known."""
+        """The time that a job with a place spent in a queue. None: the job was not seen to wait there."""
         measured = self.measured(job) if job.queue else None
         if measured is None or job.started is None or measured[0] - job.started < _QUEUED:
             return None
         return job.started, measured[0]
 
     def waited(self, job: Job) -> dict[DelayCause, float]:
-        """What a job waited for before its command started, in seconds."""
+        """The causes for which a job waited before its command started, with the seconds of each."""
         waited: dict[DelayCause, float] = dict(job.waited.items())
         if (queued := self.queued(job)) is not None:
             waited["queue"] = queued[1] - queued[0]
         return waited
 
     def measured(self, job: Job) -> Interval | None:
-        """When the command of a job ran, as the node runtime measured it."""
+        """The time in which the command of a job ran, as the node runtime measured it."""
         if job.usage is None or job.ended is None:
             return None
         since, until = (self.run.time + time for time in (job.submitted or 0.0, job.ended))
@@ -251,7 +251,7 @@ class HistoryReader:
             _follow(history, self._open_jobs, record, time)
 
     def _find_edge(self, record: Record) -> None:
-        """What is proven while a run goes on streams although nobody knew of it when the run began."""
+        """Add an edge that was proven, and streamed, only after the run began."""
         if isinstance(record, EdgeRecord):
             self._edges.add((record.output, record.input))
         elif isinstance(record, ReadingRecord) and (record.output, record.input) not in self._edges:
@@ -261,7 +261,10 @@ class HistoryReader:
             self.history.edges.append(edge)
 
     def forget(self, most: int) -> None:
-        """Keep only the last so many jobs, and what was had of storages since the first of them."""
+        """Keep only the last jobs, and the leases since the first of them.
+
+        :param most: how many jobs are kept
+        """
         history = self.history
         history.jobs = history.jobs[-most:]
         begin = min((job.submitted for job in history.jobs if job.submitted is not None), default=0.0)

@@ -1,4 +1,4 @@
-"""What a job did with its files, from the events of the node runtime."""
+"""The use that a job made of its files, from the events of the node runtime."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Origin = Callable[[str], tuple[str | None, str]]
 
 @dataclass(slots=True)
 class _Written:
-    """:ivar number: how often it was closed"""
+    """:ivar number: how often the file was closed"""
 
     opened: float | None = None
     closes: list[float] = field(default_factory=list)
@@ -31,7 +31,7 @@ class _Written:
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose records these are."""
+    """The job, and its step, of some records."""
 
     job: str
     step: str
@@ -39,10 +39,10 @@ class Identity:
 
 @dataclass(frozen=True)
 class PossibleSplit:
-    """Numbered files in an output of type File[], which may be parts of an input; at the location of the job.
+    """Numbered files in an output of type File[] that may be parts of an input. Paths are those at the job's location.
 
-    :ivar of: the input, by its name
-    :ivar file: its path
+    :ivar of: the name of the input
+    :ivar file: the path of the input
     :ivar size: bytes of all parts
     """
 
@@ -70,7 +70,7 @@ class JobFiles:
         self._used: dict[str, list[UsedEvent]] = defaultdict(list)
 
     def add(self, event: Event) -> None:
-        """Something happened; what is not about files does not count."""
+        """Add an event. Events that are not about files are ignored."""
         if isinstance(event, UsedEvent):
             self._used[event.name].append(event)
         elif isinstance(event, OpenedEvent | ClosedEvent | CommittedEvent) and event.port in self._outputs:
@@ -86,9 +86,9 @@ class JobFiles:
                 file.closes = file.closes or [event.time]
 
     def outputs(self, of: Identity, time: float, ended: float) -> Iterator[OutputRecord]:
-        """What it did with its outputs; of a Directory, and of more files than :data:`MOST_RECORDS`, one for all.
+        """The use of each output. A Directory, or more files than :data:`MOST_RECORDS`, give one record together.
 
-        :param ended: when its command ended
+        :param ended: when the command of the job ended
         """
         for port, written in self._written.items():
             output = self._outputs[port]
@@ -139,10 +139,10 @@ class JobFiles:
         )
 
     def inputs(self, of: Identity, time: float, origin: Origin) -> Iterator[InputRecord]:
-        """How it used its inputs; also those that it never opened.
+        """The use of each input, with inputs that were never opened.
 
-        :param origin: of an absolute path, the job whose output it is, and the path relative to its output directory;
-            none and the same path if there is none
+        :param origin: maps an absolute path to the job that made the file, and to the path relative to that job's
+            output directory; a path of no job maps to None and itself
         """
         for name, observed in grouped(self._observed, lambda one: one.name).items():
             observed_paths = [one.path for one in observed]
@@ -197,9 +197,9 @@ class PartNames:
 
 
 def names_of_parts(found: Sequence[str]) -> PartNames | None:
-    """What these names, in order, have in common; None: they are not numbered one after the other.
+    """The pattern that some names share. None: the names are not numbered one after the other.
 
-    :param found: names without a slash
+    :param found: names without a slash, in order
     """
     if not found or "%" in found[0] or not all(name.isprintable() for name in found):
         return None

@@ -85,7 +85,7 @@ class StartedRecord(JobRecord):
 
 
 class LentRecord(JobRecord):
-    """A job is about to run on cores that others hold and do not use."""
+    """A job is about to run on cores that other jobs hold and do not use."""
 
     event: Literal["lent"] = "lent"
     location: str
@@ -94,7 +94,7 @@ class LentRecord(JobRecord):
 
 
 class RehearsedRecord(JobRecord):
-    """A job that had ended was run once more, to find out whether one of its inputs may be read as a stream."""
+    """A repetition of a job that had ended, to find out whether one of its inputs may be read as a stream."""
 
     event: Literal["rehearsed"] = "rehearsed"
     input: str = Field(description="as /step/port")
@@ -112,7 +112,7 @@ def _measured(recorded: str, told: str, description: str, default: object = ...)
 
 
 class JobUsage(BaseModel):
-    """What the node runtime measured of a job's process tree."""
+    """The resources that a job's process tree used, as the node runtime measured them."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
     started: float = Field(description="when its command started")
@@ -166,7 +166,7 @@ class EndedRecord(JobRecord):
 
 
 class CommandRecord(JobRecord):
-    """A command of a job has ended: one for each attempt. `docs/telemetry.md` says where its standard error is."""
+    """The end of one attempt of a job's command. `docs/telemetry.md` says where its standard error is."""
 
     event: Literal["command"] = "command"
     attempt: int = Field(description="from 1")

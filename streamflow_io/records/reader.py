@@ -78,9 +78,9 @@ class RunSummary:
 
 
 def list_runs(most: int | None = None) -> list[RunSummary]:
-    """The runs, the one written last first; what is no run of this version is left out.
+    """The runs, the newest telemetry first. Directories that hold no run of this version are left out.
 
-    :param most: how many; none: all
+    :param most: how many runs are listed. None: all
     """
     found: list[RunSummary] = []
     for name in run_names():
@@ -127,9 +127,9 @@ def running_run() -> Path:
 
 
 def last_seconds(telemetry: Path) -> float | None:
-    """What the last run of the same workflow has taken that succeeded; none: there is none.
+    """The time that the last successful run of the same workflow took. None: no earlier run succeeded.
 
-    :param telemetry: of a run, which does not count itself
+    :param telemetry: the telemetry file of a run, which is not compared with itself
     """
     with contextlib.suppress(OSError, ValidationError, StopIteration):
         with telemetry.open("rb") as file:
@@ -150,7 +150,7 @@ def _seconds_of_others(own: RunRecord) -> Iterator[float]:
 
 
 def read_latest(path: Path) -> ProgressRecord | None:
-    """What was written last; None: nothing, or it cannot be read."""
+    """The progress of a run that was written last. None: no progress can be read."""
     try:
         return ProgressRecord.model_validate_json(path.read_bytes())
     except (OSError, ValueError):

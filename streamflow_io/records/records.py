@@ -1,7 +1,7 @@
-"""The records of a run: one JSON object per line of its telemetry file. Pure.
+"""The records of a run: one JSON object per line of its telemetry file.
 
-Times are seconds since the epoch; bandwidths MB/s (10^6 bytes per second); bytes are bytes. `docs/telemetry.md`
-describes the file; its JSON Schema is generated from these models.
+Times are seconds since the epoch, bandwidths MB/s (10^6 bytes per second). `docs/telemetry.md` describes the file, and
+the JSON Schema of a line is generated from these models.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class RunStorage(BaseModel):
 
 
 class RunRecord(BaseRecord):
-    """Always the first: the run starts."""
+    """The start of a run; always the first record."""
 
     event: Literal["run"] = "run"
     version: Literal[1] = VERSION
@@ -76,7 +76,7 @@ class RunRecord(BaseRecord):
 
 
 class StepRecord(BaseRecord):
-    """What the hints say of a step; one for each with IOTask or StorageBandwidth."""
+    """The hints of a step with IOTask or StorageBandwidth."""
 
     event: Literal["step"] = "step"
     step: str
@@ -86,7 +86,7 @@ class StepRecord(BaseRecord):
 
 
 class LeaseRecord(BaseRecord):
-    """Something has changed of what this run has of a storage that other runs use, too."""
+    """A change of this run's share of a storage that other runs use, too."""
 
     event: Literal["lease"] = "lease"
     storage: str
@@ -98,7 +98,7 @@ class LeaseRecord(BaseRecord):
 
 
 class HeldRecord(BaseRecord):
-    """A burst of this run on a storage begins, and is held back until its slot in a schedule that runs follow."""
+    """A burst of this run begins, and is held back until its slot in a schedule that runs follow."""
 
     event: Literal["held"] = "held"
     storage: str
@@ -107,7 +107,7 @@ class HeldRecord(BaseRecord):
 
 
 class StreamProgress(BaseModel):
-    """How far a byte stream is that goes on."""
+    """The progress of a byte stream that goes on."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
     job: str = Field(description="that reads")
@@ -121,7 +121,10 @@ class StreamProgress(BaseModel):
 
 
 class ProgressRecord(BaseRecord):
-    """How far the run is: what no other record has. Not in the telemetry file, but in a file that is replaced."""
+    """The progress of a run that no other record tells.
+
+    The record is not part of the telemetry file; a file beside it is replaced with each one.
+    """
 
     event: Literal["progress"] = "progress"
     streams: tuple[StreamProgress, ...] = ()
@@ -132,9 +135,10 @@ class ProgressRecord(BaseRecord):
 
 
 class RequestRecord(JobRecord):
-    """What an I/O task or a byte stream has moved, or a compute job written, and when somebody first waited for it.
+    """Data that an I/O task or a byte stream moved, or that a compute job wrote, and when a job first waited for the
+    data.
 
-    When that is known, in no order.
+    Requests are recorded when both are known, in no order.
     """
 
     event: Literal["request"] = "request"
@@ -156,7 +160,7 @@ class RequestRecord(JobRecord):
 
 
 class RateRecord(JobRecord):
-    """A job of an I/O task, or a byte stream, may move so fast from now on: no faster than it is required."""
+    """A new rate of a job of an I/O task, or of a byte stream: no faster than required."""
 
     event: Literal["rate"] = "rate"
     input: str | None = Field(None, description="that is fed by the stream; none: the job is an I/O task")
@@ -181,7 +185,7 @@ class EpochRecord(BaseRecord):
 
 
 class ChoiceRecord(BaseRecord):
-    """The constraint of a step is another one from now on."""
+    """A new constraint of a step's jobs, from now on."""
 
     event: Literal["choice"] = "choice"
     step: str
@@ -201,7 +205,7 @@ RunStatus = Literal["completed", "failed", "cancelled"]
 
 
 class EndRecord(BaseRecord):
-    """The last one of a run that was not killed."""
+    """The end of a run; the last record of a run that was not killed."""
 
     event: Literal["end"] = "end"
     status: RunStatus | None = Field(None, description="none: not known")

@@ -58,9 +58,8 @@ def create_run_directory(name: str) -> Path:
 def find_run(text: str) -> Path:
     """The telemetry file of a run.
 
-    :param text: the path of a telemetry file or of a directory that holds one, the name of a run directory, or `last`:
-        the run whose telemetry was written last
-    :raises HintErrors: if there is none; names the nearest runs there are
+    :param text: the path of a telemetry file or of its directory, the name of a run, or `last` for the newest telemetry
+    :raises HintErrors: if there is no such run; names similar runs
     """
     names = run_names()
     if text == LAST and names:
@@ -88,7 +87,7 @@ def run_names() -> list[str]:
 
 
 def run_label(telemetry: Path) -> str:
-    """What to call the run of a telemetry file."""
+    """The name under which the run of a telemetry file is shown."""
     telemetry = telemetry.absolute()
     return telemetry.parent.name if telemetry.name == TELEMETRY_FILE else telemetry.stem
 
@@ -116,10 +115,10 @@ _TRIES = 50
 
 
 def remove_old_runs(keep: int = KEPT_RUNS) -> None:
-    """Remove all runs but those whose telemetry was written last. Raises nothing: what cannot be removed stays.
+    """Remove all runs except those with the newest telemetry. Raises nothing: a run that cannot be removed stays.
 
-    Removed are directories that hold nothing but what we keep of a run that is over: it has its last record, or it was
-    killed: nothing was written for :data:`SILENT_SECONDS`, and nobody has it locked.
+    Only directories that hold nothing but files of a run that is over are removed. A run is over when its last record
+    is written, or when it was killed: for :data:`SILENT_SECONDS` nothing was written, and no process holds the lock.
     """
     with contextlib.suppress(OSError):
         for name in run_names()[keep:] if stranger(runs_directory()) is None else ():
@@ -128,7 +127,9 @@ def remove_old_runs(keep: int = KEPT_RUNS) -> None:
 
 
 def lock(descriptor: int) -> None:
-    """Tell others that a run goes on, while its telemetry file is open. Raises nothing: some disks have no locks."""
+    """Show other processes that a run goes on while its telemetry file is open. Raises nothing: some disks have no
+    locks.
+    """
     with contextlib.suppress(OSError):
         for _ in range(_TRIES):
             # Who looks whether it is locked has it locked for a moment.

@@ -142,12 +142,12 @@ def _create(path: Path) -> BinaryIO:
 
 
 class LatestWriter:
-    """Writes the last of what it is given, in a thread of its own: the run never waits for the disk.
+    """Writes the newest progress of a run in a thread of its own, so that the run never waits for the disk.
 
-    Readers see a whole record, or none. What cannot be written is left out: without it the run can be watched, too, but
-    for its byte streams and what its jobs wait for.
+    Readers see a whole record, or none. A record that cannot be written is left out: the run can still be watched,
+    without its byte streams and the causes for which its jobs wait.
 
-    :param locate: gives the path of the file, as soon as its directory is there
+    :param locate: gives the path of the file, as soon as its directory exists
     """
 
     def __init__(self, locate: Callable[[], Path | None]) -> None:

@@ -255,12 +255,12 @@ def width_of(text: str, size: float = 12) -> float:
 
 
 def cut(text: str, most: int) -> str:
-    """A name with at most so many characters: what is left out is its beginning, as of a path."""
+    """A name of at most `most` characters: a longer name loses its beginning, as a path does."""
     return text if len(text) <= most else f"…{text[1 - most :]}"
 
 
 def ticks(most: float, count: int = 6) -> list[float]:
-    """Round numbers from 0 on, about so many."""
+    """Round numbers from 0 on, about `count` of them."""
     if most <= 0 or not math.isfinite(most):
         return [0.0]
     rough = most / count
@@ -288,12 +288,12 @@ ChartPoints = Sequence[tuple[float, float]]
 class ChartLine:
     """A line of a figure.
 
-    :ivar index: which colour and which dash it has
-    :ivar steps: each value holds until the next; otherwise straight lines lead from one to the next
-    :ivar colour: instead of that of its index
-    :ivar area: what is below it is filled, with this opacity
-    :ivar labels: beside points, as many as there are points
-    :ivar open: points that are drawn as circles that are not filled
+    :ivar index: selects colour and dash
+    :ivar steps: each value holds until the next; otherwise straight lines join the points
+    :ivar colour: replaces the colour of the index
+    :ivar area: the opacity with which the area below the line is filled
+    :ivar labels: texts beside the points, one for each
+    :ivar open: whether each point is drawn as an open circle
     """
 
     name: str
@@ -310,7 +310,7 @@ class ChartLine:
 class Bars:
     """A row of bars of a figure, one after the other, in one line.
 
-    :ivar parts: from where to where, the index of the kind, and what there is to say of it
+    :ivar parts: begin, end, index of the kind, and a text for each bar
     """
 
     name: str
@@ -322,14 +322,14 @@ class Bars:
 class Figure:
     """One figure: lines, or rows of bars.
 
-    :ivar caption: how to read it, in a sentence or two
+    :ivar caption: how to read the figure, in a sentence or two
     :ivar x_title: with its unit
-    :ivar y_title: the same; of bars none
-    :ivar until: where the x axis ends, at least
-    :ivar limits: values that are not to be passed, with their names
-    :ivar bands: above the x axis: a name, a colour, and from when to when
-    :ivar kinds: of bars: what each kind is
-    :ivar whole: the x axis counts something: it has whole numbers only
+    :ivar y_title: with its unit; bars have none
+    :ivar until: the least end of the x axis
+    :ivar limits: values that are not to be exceeded, with their names
+    :ivar bands: above the x axis: a name, a colour, and spans
+    :ivar kinds: the name and colour of each kind of bar
+    :ivar whole: whether the x axis counts, and has whole numbers only
     """
 
     title: str
@@ -348,7 +348,7 @@ class Figure:
 def levels_line(
     name: str, index: int, levels: ChartPoints, until: float, area: float = 0.0, colour: str | None = None
 ) -> ChartLine:
-    """A line of levels, each of which holds until the next: from 0 at the start of the run to its end."""
+    """A line of levels that each hold until the next: from 0 at the start of the run to its end."""
     last = levels[-1][1] if levels else 0.0
     return ChartLine(name, [(0.0, 0.0), *levels, (until, last)], index, area=area, colour=colour)
 
@@ -360,7 +360,7 @@ def bins_line(name: str, index: int, width: float, values: Sequence[float]) -> C
 
 
 def limit(value: float, name: str = "limit") -> tuple[str, float]:
-    """A line that is not to be passed; MB/s."""
+    """A value that is not to be exceeded, MB/s, with its name."""
     return f"{name}: {value:g} MB/s", value
 
 

@@ -1,10 +1,4 @@
-"""Draws results, each figure as plain data. Pure.
-
-Figures about storages that runs share. Pure.
-
-Figures about required bandwidth. Pure.
-
-Figures about read sessions. Pure."""
+"""Figures of results as plain data: jobs, storages, leases, required bandwidth, read sessions."""
 
 from __future__ import annotations
 
@@ -178,7 +172,7 @@ _Named = tuple[str, LeaseResult]
 
 
 def lease_figures(runs: Sequence[RunResult]) -> list[Figure]:
-    """Who had the storages that runs share."""
+    """The use of the storages that runs share."""
     figures = []
     for run in runs:
         shared = [lease for lease in run.leases if any(others for _, _, others in lease.levels)]
@@ -235,7 +229,7 @@ def _row(run: str, lease: LeaseResult, offset: float) -> Bars:
 
 
 def _uses(lease: LeaseResult) -> list[tuple[float, float]]:
-    """From when to when jobs have some of a storage."""
+    """The spans in which jobs hold bandwidth of a storage."""
     uses: list[tuple[float, float]] = []
     begun: float | None = None
     for time, used, _ in lease.levels:
@@ -256,7 +250,7 @@ _USES = (
 
 
 def requirement_figures(runs: Sequence[RunResult]) -> list[Figure]:
-    """Of all runs of which requests are known."""
+    """The figures of all runs with recorded requests."""
     known = [(run, run.requirements) for run in runs if run.requirements is not None]
     figures = []
     for run, found in known:
@@ -309,7 +303,7 @@ def _use_of_time(known: Sequence[tuple[RunResult, Requirements]]) -> Figure:
 
 
 def session_figures(runs: Sequence[RunResult]) -> list[Figure]:
-    """Two for each of the sessions of each run that read most."""
+    """Two figures for each of the read sessions that read most, run by run."""
     figures = []
     for run in runs:
         read = [session for session in run.sessions if session.storage_bytes + session.cached_bytes]

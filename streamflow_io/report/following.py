@@ -1,4 +1,4 @@
-"""Follows the telemetry of a run while it is written."""
+"""Reads the telemetry of a run again and again while it is written."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _PIECE = 1 << 22
 
 
 class FollowedRun:
-    """A run that is looked at again and again; it is never waited for, and does not notice.
+    """A run that is read again and again. The run never waits for its readers.
 
-    :param file: its telemetry
-    :raises HintErrors: if the file holds something else
+    :param file: the telemetry of the run
+    :raises HintErrors: if the file is no telemetry
     """
 
     def __init__(self, file: Path, live: LiveRun) -> None:
@@ -35,7 +35,7 @@ class FollowedRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether there will be no more: the run has ended, or was killed."""
+        """Whether no more records will come: the run has ended, or was killed."""
         return self.live.has_ended or self._is_alone
 
     def look(self) -> None:

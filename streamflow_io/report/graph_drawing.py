@@ -1,6 +1,7 @@
-"""The graph of a workflow as SVG. Pure.
+"""The graph of a workflow as SVG.
 
-Where the nodes of a graph are drawn: each below those before it (Sugiyama, Tagawa and Toda 1981). Pure."""
+Each node stands below the nodes before it (Sugiyama, Tagawa and Toda 1981).
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _LEAST_ROWS = 3
 
 
 def screen(view: RunView, height: int) -> RenderableType:
-    """All that there is to see of a run, in so many lines at most."""
+    """The state of a run, in at most `height` lines."""
     rows = max(3 * _LEAST_ROWS, height - _FRAME - len(view.storages) - len(view.failures))
     streams = view.streams[: max(_LEAST_ROWS, rows // 3)]
     return Group(*_parts(view, max(_LEAST_ROWS, rows - len(streams)), streams))
@@ -133,7 +133,7 @@ STATES = {
 
 
 def time_text(seconds: float) -> str:
-    """As `12 s`, `2 min 5 s`, `3 h 12 min`."""
+    """A duration: `12 s`, `2 min 5 s`, `3 h 12 min`."""
     whole = int(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -143,25 +143,25 @@ def time_text(seconds: float) -> str:
 
 
 def jobs_text(view: RunView) -> str:
-    """As `3 jobs wait, 2 run, 10 are done`."""
+    """The numbers of jobs: `jobs: 3 waiting, 2 running, 10 done`."""
     waiting, running, done, failed = view.jobs
     parts = [f"{waiting:,} waiting", f"{running:,} running", f"{done:,} done"]
     return "jobs: " + ", ".join(parts + ([f"{failed:,} failed"] if failed else []))
 
 
 def waits_text(step: StepView) -> str:
-    """What the jobs of a step wait for, as `cores 10, storage 2`."""
+    """The causes for which a step's jobs wait: `cores (10), the queue (2)`."""
     return ", ".join(f"{CAUSES.get(cause, cause)} ({count:,})" for cause, count in step.waits.items() if count)
 
 
 def way_text(stream: StreamView) -> str:
-    """From where to where, as `/a/out -> /b/in`; the jobs of a scatter are told by their tags."""
+    """The way of a stream: `/a/out -> /b/in`, with the tag of a scattered job."""
     tag = "" if stream.tag == "0" else f" ({stream.tag.removeprefix('0.')})"
     return f"{stream.output} -> {stream.input or '?'}{tag}"
 
 
 def rate_text(stream: StreamView) -> str:
-    """How fast it is, or why it is not, as `12.0 MB/s`."""
+    """The rate of a stream, or why nothing moves: `12.0 MB/s`."""
     if stream.rate is None:
         return "begins"
     if stream.stalled is None:
@@ -171,19 +171,19 @@ def rate_text(stream: StreamView) -> str:
 
 
 def storage_text(storage: StorageView) -> str:
-    """What is admitted, of what there is, as `48 of 64 MB/s for 3 jobs`."""
+    """The admitted share of a storage: `48 of 64 MB/s admitted to 3 jobs`."""
     of = "" if storage.bandwidth is None else f" of {storage.bandwidth:g}"
     return f"{storage.admitted:g}{of} MB/s admitted to {counted(storage.jobs, 'job')}"
 
 
 def time_and_jobs(view: RunView) -> str:
-    """How long it has taken, and what its jobs do, as `9 s; jobs: 1 waiting, 2 running, 1 done`."""
+    """The time of a run and the states of its jobs: `9 s; jobs: 1 waiting, 2 running, 1 done`."""
     text = f"{time_text(view.seconds)}; {jobs_text(view)}"
     return text if view.expected is None else f"{text}; the last time it took {time_text(view.expected)}"
 
 
 def streamed_text(view: RunView) -> str:
-    """What has streamed, as `2 byte streams ended, 1.5 GB`; empty if nothing has."""
+    """The streams that have ended: `2 byte streams ended, 1.5 GB`. Empty: none has ended."""
     if not view.streamed:
         return ""
     return f"{counted(view.streamed, 'byte stream')} ended, {size_text(view.streamed_bytes)}"
@@ -201,7 +201,7 @@ def end_line(view: RunView) -> str:
 
 
 def page_facts(view: RunView) -> dict[str, Any]:
-    """All that a page shows of a run, mostly as words."""
+    """The facts of a run that a page shows, mostly as words."""
     return {
         "label": view.label,
         "state": view.state,

@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else; its template is `report.html`."""
+"""The report as one HTML file that needs no other file; its template is `report.html`."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def path_row(span: PathSpan) -> tuple[str, ...]:
 
 
 def notes(run: RunResult) -> list[str]:
-    """What is missing in the report of a run, and why."""
+    """Remarks about results that are missing in the report, and why."""
     result = []
     if not run.ended:
         result.append(f"{run.run}: its end was not recorded. It was killed, or goes on.")
@@ -218,7 +218,7 @@ def notes(run: RunResult) -> list[str]:
 
 
 def remarks(run: RunResult) -> list[str]:
-    """What was done in a run that no table shows."""
+    """Remarks about a run that no table shows."""
     return [
         f"{run.run}: {lent.jobs:,} jobs of {lent.step} ran on cores that {' and '.join(lent.lenders)} "
         "held and did not use."
@@ -246,7 +246,7 @@ def step_row(step: StepResult) -> tuple[str, ...]:
 
 
 def waits(step: StepResult) -> str:
-    """What a job of a step has waited for, where that is long enough to speak of, and so many seconds in the mean."""
+    """The mean seconds of a step's jobs by cause, where they are long enough to matter."""
     return ", ".join(f"{cause} {number(seconds)}" for cause, seconds in step.waited.items() if seconds >= _TO_SPEAK_OF)
 
 

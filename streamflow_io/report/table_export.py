@@ -1,4 +1,4 @@
-"""What happened in runs as one table, for spreadsheets and data frames: a row for each thing that took time. Pure."""
+"""A run as one table, for spreadsheets and data frames: a row for each thing that took time."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ COLUMNS = (
 def as_csv(runs: Sequence[RunResult]) -> str:
     """The table, with a header.
 
-    Its kinds of rows: `job`, an attempt that ran; `wait`, for what it waited before that; `stream`, `commit`, `path`:
-    a part of the critical path.
+    The kinds of its rows: `job`, an attempt that ran; `wait`, one cause of its wait before; `stream`; `commit`; `path`,
+    a span of the critical path.
     """
     lines = _TableText()
     writer = csv.DictWriter(lines, COLUMNS, restval="", lineterminator="\n")
@@ -50,7 +50,7 @@ def as_csv(runs: Sequence[RunResult]) -> str:
 
 
 class _TableText:
-    """What is written to a file that is none."""
+    """A file in memory for the CSV writer."""
 
     def __init__(self) -> None:
         self.written: list[str] = []

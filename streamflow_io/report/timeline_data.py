@@ -1,4 +1,4 @@
-"""What the page needs to draw timelines: short lists of numbers and texts. Pure."""
+"""The data from which the page draws timelines: short lists of numbers and texts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _spent(job: TimelineJob) -> list[float] | int:
 
 
 def _said(job: TimelineJob) -> str:
-    """What no bar shows, in a line."""
+    """The facts of a job that no bar shows, in a line."""
     told = [f"waited for {CAUSES[cause]} {seconds:.2f} s" for cause, seconds in job.waited.items() if seconds >= 0.005]
     for name, seconds in (
         ("CPU time", job.cpu_seconds),
@@ -131,5 +131,5 @@ def _storage(run: RunResult, admitted: AdmittedBandwidth) -> dict[str, Any]:
 
 
 def _short(value: float | None) -> float | None:
-    """A report holds many numbers: digits that nobody sees are left out."""
+    """A number with three decimals: further digits would not be seen, and make the page larger."""
     return None if value is None else round(value, 3)

@@ -1,7 +1,7 @@
-"""What happened in runs in the Chrome trace event format, for Perfetto and speedscope. Pure.
+"""Runs in the Chrome trace event format, for Perfetto and speedscope.
 
-A process is a location of a run, a thread a lane of a step: jobs that ran one after the other are in one. Waiting is
-asynchronous, bandwidth a counter, and an arrow leads from who wrote a byte stream to who read it.
+A process is a location of a run. A thread is a lane of a step, with jobs that ran one after the other. Waiting is
+asynchronous, bandwidth is a counter, and an arrow leads from the writer of a byte stream to its reader.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What speaks for a hint, and what against it, in what the jobs of a run were seen to do. Pure."""
+"""The evidence for and against hints, from what the jobs of a run were seen to do."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def _never_streamed(route: RouteRecord, written: Sequence[OutputRecord], used: S
 def _gates(
     history: History, found: Sequence[RouteRecord], jobs: Sequence[Job], streamed: Collection[str]
 ) -> Iterator[Proposal]:
-    """It is right with every program; what counts is what the readers do before they open their inputs."""
+    """Proposals of gates. A gate is right with every program; the time before readers open their inputs decides."""
     for output, routes in grouped(found, lambda route: route.output).items():
         if output in streamed or not all(map(_can_be_gated, routes)):
             continue

@@ -1,4 +1,4 @@
-"""What is proposed for the next run, and what is not, each with its reasons. Pure."""
+"""The proposals for the next run, and the hints that are not proposed, each with its reasons."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _NO_SHORTER = "the cores were busy: the run would have been no shorter"
 
 @dataclass(frozen=True)
 class Suggestions:
-    """What a run gives reasons for.
+    """All that a run gives reasons for.
 
     :ivar seconds: from the start of the run to the end of its last job
-    :ivar saved: with all sure proposals together
-    :ivar saved_at_most: with those that are to be tried, too
-    :ivar changes: of the workflow, which are no hints
-    :ivar core_use: what the run made of the cores; none: not known
+    :ivar saved: seconds that all sure proposals save together
+    :ivar saved_at_most: seconds that all proposals save, with those that are to be tried
+    :ivar changes: changes of the workflow, which are no hints
+    :ivar core_use: the run's use of its cores. None: not known
     """
 
     seconds: float
@@ -59,10 +59,10 @@ class Suggestions:
 
 
 def suggest(history: History) -> Suggestions:
-    """What would have made a run faster.
+    """The hints that would have made a run faster.
 
-    A proposal is sure if everything that was seen speaks for it; another run with other inputs may still contradict,
-    and then fails with a message, or warns.
+    A proposal is sure if all that was seen speaks for it. Another run with other inputs may still contradict the
+    proposal, and then fails with a message, or warns.
 
     :param history: of a run that was observed
     """
@@ -102,7 +102,7 @@ def _overlaps(proposal: Proposal) -> bool:
 
 
 def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> tuple[list[Proposal], list[Refusal]]:
-    """Proposals with what they save, the most valuable first; those that let nobody start earlier are none."""
+    """Proposals with their savings, the most valuable first, without those that let no job start earlier."""
     weighed, idle = [], []
     for proposal in proposals:
         others = [other.hint for other in proposals if other != proposal and (other.is_sure or not proposal.is_sure)]
@@ -128,7 +128,7 @@ def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> 
 
 
 def _gains(simulated: Sequence[SimulatedJob], others: Collection[SimulatedHint], hint: SimulatedHint) -> list[Times]:
-    """By how much each job starts, and ends, earlier with one more hint."""
+    """The seconds by which each job starts, and ends, earlier with one more hint."""
     pairs = zip(simulate_on_cores(simulated, others), simulate_on_cores(simulated, [*others, hint]), strict=True)
     return [Times(one.started - other.started, one.ended - other.ended) for one, other in pairs]
 
@@ -171,11 +171,11 @@ class Change:
 
 @dataclass(frozen=True)
 class _WriteRhythm:
-    """What a job writes.
+    """The bursts that a job writes.
 
     :ivar bytes: of a burst, the median
-    :ivar moved: bytes of all of them
-    :ivar waited: for how many seconds it waited for all of them
+    :ivar moved: bytes of all bursts
+    :ivar waited: seconds for which the job waited for all bursts
     """
 
     bytes: float
@@ -186,12 +186,13 @@ class _WriteRhythm:
 
 
 def changes(history: History, jobs: Sequence[Job]) -> Iterator[Change]:
-    """Steps that compute, of whose jobs at least half write in a rhythm, and wait for that for 5 percent of their time.
+    """Steps with jobs that write in a rhythm, at least half of them, and wait for their writes for 5 percent of their
+    time.
 
-    What is so small that no I/O task is held to a rate for it, or was written at once because it went to memory only,
-    gives no reason; nor does what would have to be moved nearly as fast as it was written.
+    Small bursts give no reason, and neither do writes that went to memory at once. Bursts that would have to move
+    nearly as fast as they did give none either.
 
-    :param jobs: those that count
+    :param jobs: the jobs that count
     """
     written = [one for one in history.requests if one.kind == "write" and one.direction == "write"]
     of_jobs = grouped(written, lambda one: one.job)

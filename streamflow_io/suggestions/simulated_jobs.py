@@ -1,4 +1,4 @@
-"""The completed jobs of a run as the simulation takes them: what each read from which other, and whose core it got."""
+"""The completed jobs of a run for the simulation: the producers of their inputs, and the jobs that gave them cores."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class _Jobs:
                 yield self._read(route, producer, sources.get(producer, ()), index, is_own=is_own)
 
     def _sources(self, route: RouteRecord, records: Sequence[InputRecord], index: int) -> dict[int, list[InputRecord]]:
-        """The jobs whose files a job was given, with these files."""
+        """The jobs that wrote the files of a job's input, with these files."""
         found: dict[int, list[InputRecord]] = defaultdict(list)
         for record in records:
             producer = self._network.attempt(record.source, index)
@@ -81,9 +81,9 @@ class _Jobs:
         return found
 
     def _candidates(self, route: RouteRecord, index: int, *, exact: bool) -> list[int]:
-        """The jobs that a job may have waited for, as the tags tell.
+        """The jobs for which a job may have waited, as their tags tell.
 
-        :param exact: the files that it read are known; others may have been gathered with them
+        :param exact: whether the producers of the files are known; other jobs may have been gathered with them
         """
         gathered = HopKind.GATHER in route.through
         if exact and not gathered:
@@ -121,7 +121,7 @@ class _Jobs:
         )
 
     def _committed(self, route: RouteRecord, producer: int, written: Sequence[OutputRecord]) -> float | None:
-        """When the rule held that could be proposed for the output."""
+        """When the rule would have held that could be proposed for an output. None: not before the end of its job."""
         if route.not_at_commit is not None:
             return None
         if route.kind in (OutputKind.FILES, OutputKind.DIRECTORY) and not route.by_element:
@@ -136,7 +136,7 @@ class _Jobs:
         return None if time is None else self._history.since_start(time)
 
     def _givers(self) -> dict[int, int]:
-        """From whom those who waited for a core had theirs."""
+        """For each job that waited for a core, the job that gave the core up."""
         free: dict[str | None, list[tuple[float, int]]] = defaultdict(list)
         for index, job in enumerate(self._jobs):
             if not self._history.is_io_task(job.step):
@@ -155,10 +155,10 @@ class _Jobs:
 
 
 def touched(history: History, records: Sequence[InputRecord], started: float) -> float | None:
-    """How long a job worked before it would have waited for a file at the gate; None if it is not known.
+    """The seconds that a job worked before it would have waited for a file at the gate. None: not known.
 
     :param records: of the input
-    :param started: when the job did
+    :param started: when the job started
     """
     times = [record.first if record.touched is None else record.touched for record in records]
     known = [history.since_start(time) for time in times if time is not None]
@@ -166,10 +166,10 @@ def touched(history: History, records: Sequence[InputRecord], started: float) ->
 
 
 def tail(history: History, records: Sequence[InputRecord], job: Job) -> float:
-    """How long a job worked after it had read all of a file, if it began to write only then.
+    """The seconds that a job worked after it had read all of a file, if it began to write only then.
 
-    If it wrote before, as `sed` does, it works as it reads. What it does at the end is not told from what it has in
-    memory of a file that it read in one go.
+    A job that wrote before, as `sed` does, works as it reads. A file that is read in one go does not tell how long the
+    job works on it afterwards.
 
     :param records: of the input
     """
