@@ -17,7 +17,7 @@ from .results import RunResult, StepResult
 _LEAST, _LEAST_SHARE = 0.1, 0.03
 _LEAST_RATIO = 0.1
 _MOST = 10
-# So many steps with one reason are told in one sentence.
+# From this number on, steps with one reason share a sentence.
 _TOGETHER = 3
 
 
@@ -171,7 +171,7 @@ _EACH: dict[Delivery | None, str] = {
     Delivery.COMMIT: "others committed what they read before they ended",
     Delivery.PART: "each read parts that nobody had to write",
 }
-# In which run a step got what it reads otherwise, how, and of which step: of one that did not.
+# The run in which a step got its input in another way, that way, and the step that gave the input.
 _Reason = tuple[str, Delivery | None, str]
 _ALONE: _Reason = ("", None, "")
 

@@ -64,7 +64,7 @@ class PathSpan(AnalysisModel):
 
 
 def critical_path(history: History) -> list[PathSpan]:
-    """The spans of the path, in order, one after the other from the start to the end of the run; none: no job began."""
+    """The spans of the path, in order, from the start of the run to its end. Empty: no job began."""
     return _Path(history).spans()
 
 

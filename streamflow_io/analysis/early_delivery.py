@@ -23,7 +23,7 @@ from streamflow_io.records.history import History, Job
 
 from .network import SOON, Network, known
 
-# Of the cores: who uses so many in the mean, uses all of them for much of the time.
+# Of the cores: jobs that use this share in the mean use all cores for much of the time.
 _ALL = 0.75
 
 
@@ -74,7 +74,7 @@ class _Rerun:
             started = self._starts(index)
             reads = self._reads_early(index)
             is_other = started > known(job.started) or bool(reads)
-            # Nobody reads it while it runs, and shares its cores.
+            # No job reads its outputs while it runs, and shares its cores.
             is_alone = index in self._crowded and job.name in self._read and job.usage is not None
             is_least |= is_other and index in self._crowded
             took = self._takes(index, reads) if is_other or is_alone else self._ran(job)
@@ -136,7 +136,7 @@ class _Rerun:
             takes = min(took, known(job.ended) - max(known(source.ended) for _, source in reads))
         elif reads:
             waited = sum(wait or 0.0 for wait in waits) + (held or 0.0)
-            # Who has taken all that there was may have worked on it, and not have waited.
+            # A reader that had taken all bytes may have worked on them, and not have waited.
             takes = max(took - waited, min(took, _worked(job)))
         if index in self._crowded:
             takes = min(takes, _worked(job))

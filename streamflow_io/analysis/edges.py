@@ -114,7 +114,7 @@ def _is_of(stream: StreamedRecord, edge: EdgeRecord) -> bool:
 class GraphStep(AnalysisModel):
     """A step.
 
-    :ivar seconds: of a job that succeeded, in the mean; none: no job has
+    :ivar seconds: the mean of jobs that succeeded. None: no job has
     :ivar on_path: seconds in which one of its jobs was on the critical path, running or waiting
     """
 

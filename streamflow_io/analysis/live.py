@@ -37,11 +37,11 @@ from streamflow_io.series import covered
 
 from .model import MB
 
-#: `killed`: nobody writes its records any more, and the last one is missing.
+#: `killed`: no process writes the records any more, and the last record is missing.
 RunState = Literal["running", "completed", "failed", "cancelled", "ended", "killed"]
 _JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
 
-# What a storage has done is measured with so many of the jobs that ended last.
+# The throughput of a storage is measured with this many of the jobs that ended last.
 _MEASURED_JOBS = 32
 _SHOWN_FAILURES = 5
 

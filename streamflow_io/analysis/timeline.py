@@ -19,8 +19,8 @@ from .model import AnalysisModel
 class TimelineStream(AnalysisModel):
     """A byte stream into a job.
 
-    :ivar input: none: not known
-    :ivar begin: when its first byte was given to the job; none: not known
+    :ivar input: None: not known
+    :ivar begin: when the job was given the first byte. None: not known
     :ivar waited: seconds in which the job had taken all that there was, and waited for more
     :ivar behind: seconds in which it had not taken what it was given
     """
@@ -51,11 +51,11 @@ class TimelineJob(AnalysisModel):
     """An attempt of a job.
 
     :ivar waited: seconds before its command ran, by what it waited for
-    :ivar running: none: it has not started
+    :ivar running: None: the job has not started
     :ivar cpu_seconds: of all its processes; none, as of all below: not measured
     :ivar io_seconds: one of its threads waited for a device
     :ivar held_seconds: it waited at the gate
-    :ivar pauses: to keep it to its limit; none: it had none
+    :ivar pauses: how often the job was held to its limit. None: the job had no limit
     :ivar paused_seconds: for how long
     :ivar on_path: seconds in which it was on the critical path, waiting or running
     """

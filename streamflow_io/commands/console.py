@@ -18,7 +18,7 @@ from rich.text import Text
 from streamflow_io.hints.errors import HintError
 from streamflow_io.wording import displayed
 
-# Of the 80 columns of a terminal, so many may be of one column of a table without being folded.
+# Columns of a terminal of 80: a table column may take this many without being folded.
 _UNFOLDED = 40
 
 

@@ -22,7 +22,7 @@ from streamflow_io.wording import counted, last_lines, size_text
 
 from .console import say, table
 
-# Of so many jobs all is shown; of more, those that failed are.
+# Up to this many jobs are shown whole; of more, the jobs that failed.
 _SHOWN = 10
 
 

@@ -156,7 +156,7 @@ class Newest:
 
 
 def _serve(text: str | None, port: int) -> PlainResult:
-    # It takes some time to import, and nobody else needs it.
+    # The import takes time, and only this option needs it.
     from . import watch_web
 
     newest = Newest(text)
@@ -176,7 +176,7 @@ def _serve(text: str | None, port: int) -> PlainResult:
 def _on_terminal(following: FollowedRun) -> Watched:
     console = SafeConsole()
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-        # Who is killed cannot show it again.
+        # A killed program cannot show the cursor again.
         console.show_cursor(True)
 
         def show(view: RunView) -> None:

@@ -70,11 +70,9 @@ class StreamedRecord(JobRecord):
     bytes: int
     first: float | None = Field(None, description="when its first byte was given to the job")
     last: float | None = Field(None, description="when its last byte was")
-    waited: float | None = Field(
-        None, description="for so many seconds the job had taken all that there was, and waited for more"
-    )
-    behind: float | None = Field(None, description="for so many it had not taken what it was given")
-    lag: int | None = Field(None, description="so many bytes there were at most that it had not been given")
+    waited: float | None = Field(None, description="seconds in which the job had taken all bytes, and waited for more")
+    behind: float | None = Field(None, description="seconds in which the job had not taken the bytes that it was given")
+    lag: int | None = Field(None, description="the most bytes that were there and not yet given to the job")
     capio: bool | None = Field(
         None, description="CAPIO carried it: what it was given is what it read, and it is not known how it waited"
     )
@@ -118,7 +116,7 @@ class InputRecord(JobRecord):
     event: Literal["input"] = "input"
     input: str
     path: str = Field(description="absolute, or relative to the output directory of `source`")
-    source: str | None = Field(None, description="the job whose output it is")
+    source: str | None = Field(None, description="the job that wrote the file")
     files: int = Field(1, description="of how many files this is")
     opens: int = Field(description="how often it was opened; 0: never; of several files: the most")
     sequential: bool = Field(description="it was only read, front to back, in each opening")
@@ -148,8 +146,8 @@ class SplitRecord(JobRecord):
     equal: bool = Field(description="this many parts of equal bytes are the same parts")
 
 
-#: Who says where the parts are: the program that splits, or each job what it reads. `whole`: all of the file is read,
-#: before StreamFlow reads it for its checksum.
+#: Where the parts come from: `said` by the program that splits, or `selected` by each job. `whole`: the whole file is
+#: read ahead, before StreamFlow reads the file for its checksum.
 SessionForm = Literal["said", "selected", "whole"]
 
 

@@ -47,19 +47,20 @@ class AdmittedRecord(JobRecord):
     running: int = Field(description="admitted I/O tasks on the location, with this one")
 
 
-#: What a job waits for before it has a place: `storage` is bandwidth of it, or an I/O executor; `place` one of so many
-#: jobs that a location takes.
+#: What a job waits for before it has a place. `storage`: bandwidth, or an I/O executor. `place`: a location that takes
+#: one more job.
 WaitCause = Literal["storage", "cores", "memory", "disk", "place"]
 
 
-#: What it waits for until its command runs; `queue`: it was given to a queue manager, and does not run yet.
+#: What a job waits for until its command runs. `queue`: a queue manager has the job, and has not started it.
 DelayCause = Literal["storage", "cores", "memory", "disk", "place", "queue"]
 
 
-#: What it waits for now; `gate`: its command runs, and is held where it opens a file that is not committed yet.
+#: What a job waits for now. `gate`: its command runs, and is held where it opens a file that is not committed yet.
 WaitingCause = Literal["storage", "cores", "memory", "disk", "place", "queue", "gate"]
 
 
+#: The causes in words.
 CAUSES: Mapping[WaitingCause, str] = {
     "storage": "bandwidth of the storage",
     "cores": "cores",
@@ -103,7 +104,9 @@ class RehearsedRecord(JobRecord):
     known: bool = Field(description="false: it has shown nothing")
     seconds: float = Field(description="that it took")
     bytes: int = Field(description="of the file")
-    excerpt: int | None = Field(None, description="so many of its first bytes were enough; none: it was tried whole")
+    excerpt: int | None = Field(
+        None, description="the number of first bytes that were enough; none: the whole file was tried"
+    )
 
 
 def _measured(recorded: str, told: str, description: str, default: object = ...) -> Any:
@@ -181,5 +184,7 @@ class CommandRecord(JobRecord):
     file: str | None = Field(
         None, description="where that is kept, relative to the directory of the run; none: it is not"
     )
-    bytes: int = Field(0, description="so many there were of it")
-    cut: int | None = Field(None, description="the file has so many bytes of its beginning, then its end; none: all")
+    bytes: int = Field(0, description="the size of that output")
+    cut: int | None = Field(
+        None, description="bytes of the beginning in the file, before those of the end; none: the file has all"
+    )

@@ -57,8 +57,8 @@ def parse_record(path: Path, number: int, line: bytes) -> Record:
         raise HintErrors.one(path, field, first["msg"], allowed, line=number) from None
 
 
-#: `ended`: well, as far as is known. `killed`: nobody writes it any more, and it has no last record. On a file system
-#: without locks, or from another host than that of the run, a run that goes on may be called so, too.
+#: `ended`: well, as far as is known. `killed`: no process writes the records any more, and the last one is missing. A
+#: run on another host, or on a file system without locks, may be called killed while it goes on.
 ListedState = Literal["ended", "failed", "cancelled", "running", "killed"]
 
 

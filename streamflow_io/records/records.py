@@ -71,7 +71,7 @@ class RunRecord(BaseRecord):
     oversubscribe: str | None = Field(None, description="as configured; none: not recorded")
     steps: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
-        description="each step that runs jobs, with those whose results it gets; those come before",
+        description="each step that runs jobs, with the steps before that give it results",
     )
 
 
@@ -117,7 +117,7 @@ class StreamProgress(BaseModel):
     bytes: int = Field(description="that the job was given")
     rate: float | None = Field(None, description="bytes per second, now; 0: it stands; none: not known yet")
     since: float = Field(description="since when it moves, or stands")
-    waits: StreamWait | None = Field(None, description="for whom or what it waited, when it was last looked at")
+    waits: StreamWait | None = Field(None, description="what the stream waited for, when it was last looked at")
 
 
 class ProgressRecord(BaseRecord):
@@ -128,7 +128,7 @@ class ProgressRecord(BaseRecord):
 
     event: Literal["progress"] = "progress"
     streams: tuple[StreamProgress, ...] = ()
-    more: int = Field(0, description="so many streams more")
+    more: int = Field(0, description="the number of streams that are left out")
     waiting: dict[str, dict[WaitingCause, int]] = Field(
         default_factory=dict, description="by step and what they wait for, how many jobs"
     )
@@ -153,7 +153,7 @@ class RequestRecord(JobRecord):
     ready: float = Field(description="when what the job reads was there; of a burst, when its first byte was")
     started: float = Field(description="when its command began; of a burst, when it was ready")
     ended: float = Field(description="when its command had ended, or the reader had been given the burst")
-    required: float = Field(description="the required end: when somebody first waits for it")
+    required: float = Field(description="the required end: when a job first waits for the data")
     rule: EndRule = Field(description="why then")
     limit: float | None = Field(None, description="MB/s, how fast it might move at its start; none: as it could")
     estimate: bool = Field(False, description="`ready` or `required` are not known for certain")

@@ -132,7 +132,7 @@ def lock(descriptor: int) -> None:
     """
     with contextlib.suppress(OSError):
         for _ in range(_TRIES):
-            # Who looks whether it is locked has it locked for a moment.
+            # A process that tests the lock holds it for a moment.
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return

@@ -165,7 +165,7 @@ def _admitted(run: RunResult, admitted: AdmittedBandwidth, of: str) -> Figure:
     )
 
 
-# A colour of its own beside waiting, for which somebody else is the reason.
+# A colour of its own beside waiting, which other runs cause.
 _HELD_COLOUR = COLOURS[3]
 _HELD = " A burst that could begin was held back until its slot in a schedule that runs follow."
 _Named = tuple[str, LeaseResult]

@@ -11,7 +11,7 @@ from streamflow_io.analysis.live import LiveRun, RunView
 from streamflow_io.records.reader import parse_record, read_latest
 from streamflow_io.records.runs import PROGRESS_FILE
 
-# Who writes has the file locked. If nobody has for so long, and there is no news, he is gone.
+# Seconds. The writer locks the file. Without lock and news for this time, the writer is gone.
 _SECONDS = 1.0
 _PIECE = 1 << 22
 
@@ -29,7 +29,7 @@ class FollowedRun:
         self._file = file.open("rb")
         self._rest = b""
         self._lines = 0
-        # Since when nobody writes it.
+        # Since when no process has written the file.
         self._alone: float | None = None
         self._is_alone = False
 
@@ -70,7 +70,7 @@ class FollowedRun:
     def _has_writer(self) -> bool:
         try:
             fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:  # or there are no locks: then nobody can say that he is gone
+        except OSError:  # or there are no locks, which could tell that the writer is gone
             return True
         fcntl.flock(self._file, fcntl.LOCK_UN)
         return False

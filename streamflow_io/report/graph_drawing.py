@@ -228,7 +228,7 @@ class _Drawing:
 
 def _on_curve(begin: Point, end: Point, place: float) -> Point:
     """A point of the curve that is drawn from one point down to another."""
-    # Of a cubic curve whose control points are half way down.
+    # Of a cubic curve with control points half way down.
     down = 1.5 * place * (1 - place) + place**3
     across = place * place * (3 - 2 * place)
     return begin[0] + (end[0] - begin[0]) * across, begin[1] + (end[1] - begin[1]) * down

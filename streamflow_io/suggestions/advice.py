@@ -25,13 +25,13 @@ _Pair = tuple[str, str]
 _LEAST = 0.1
 # Of a shorter run the start of the programs is much.
 _WHILE = 5.0
-# StreamFlow's own time is told where it is so much of the run.
+# StreamFlow's own time is told from this share of the run on.
 _OVERHEAD = 0.3
 # Jobs that use less of their cores, in the mean, could share them.
 _IDLE = 0.5
-# A step is told where it is so much of the run.
+# A step is told from this share of the run on.
 _ITSELF = 0.1
-# Who had so much of the cores is named.
+# A step is named from this share of the cores on.
 _MUCH = 0.4
 
 
@@ -183,7 +183,7 @@ def _gains(history: History, path: Sequence[PathSpan]) -> dict[_Pair, float]:
     """The most seconds that two steps would save by running at the same time, where one began after the other ended."""
     gains: defaultdict[_Pair, float] = defaultdict(float)
     for (before, _, ran_before), (after, begins, ran) in pairwise(_in_turn(path)):
-        # Who goes on with what another has given has begun before that had ended.
+        # A job that reads from another while it runs has begun before the other ended.
         if before in history.run.steps.get(after, ()) and begins:
             gains[before, after] += min(ran_before, ran)
     return gains

@@ -50,7 +50,7 @@ def evidence(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refus
     """
     splits = list(seen_splits(history, jobs))
     yield from splits
-    # What nobody writes is neither committed nor streamed.
+    # A part that is not written is neither committed nor streamed.
     virtual = {one.subject for one in splits if isinstance(one, Proposal)}
     routes = [route for route in history.routes if route.output not in virtual]
     yield from _commits(routes, jobs)

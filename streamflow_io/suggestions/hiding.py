@@ -14,7 +14,7 @@ from .proposal import Proposal
 from .simulation import RequiredHint, SimulatedJob, end_of
 
 _MB = 1e6
-#: Of what it reached: who required more gains nothing that could be seen, and is easily late.
+#: Share of the reached rate. A job that required more gains nothing visible, and is easily late.
 HIDDEN = 0.5
 
 

@@ -110,7 +110,7 @@ def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> 
         alone, joint = _gains(simulated, [], proposal.hint), _gains(simulated, others, proposal.hint)
         gains = max(alone, joint, key=lambda gains: max((gain.ended for gain in gains), default=0.0))
         moved = [gain.started for gain in gains if gain.started > 0.0]
-        # Who starts earlier, and then only waits, has gained nothing.
+        # A job that starts earlier, and then only waits, has gained nothing.
         saved = saved_on_cores(simulated, [proposal.hint])
         if _overlaps(proposal) and saved < EARLY <= saved_seconds(simulated, [proposal.hint]):
             idle.append(Refusal(proposal.subject, proposal.text, f"{proposal.evidence}, but {_NO_SHORTER}"))
@@ -146,7 +146,7 @@ def by_step(proposals: Iterable[Proposal]) -> Mapping[str, list[Proposal]]:
 
 
 _MB = 1e6
-# Of the time of a job: who waits for less gains little by a step more.
+# Share of the time of a job. A job that waits for less gains little by one more step.
 _WORTH = 0.05
 _LEAST_SECONDS = 1.0
 

@@ -15,7 +15,7 @@ from streamflow_io.records.history import History
 
 from .simulation import SimulatedHint, SimulatedJob, Times, end_of, simulate
 
-#: Cores that compute for so much of the time have next to nothing to spare.
+#: Cores that compute for this share of the time have next to nothing to spare.
 BUSY = 0.9
 
 

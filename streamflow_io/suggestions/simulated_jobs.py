@@ -18,7 +18,7 @@ from .simulation import ReadOutput, SimulatedJob
 # A job that waited longer than this waited for a core, and had it from one that ended at most so long before it began.
 _WAITED = 0.25
 _HANDED_ON = 1.0
-# Of the elements of a list that is gathered only so many can be the last.
+# Only this many of the last elements of a gathered list are looked at.
 _MOST_GATHERED = 100
 
 
