@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.reader import read_records
-from streamflow_io.telemetry.requirements import requests_of, requirements
-from streamflow_io.telemetry.runs import TELEMETRY_FILE
+from streamflow_io.analysis.requirements import requests_of, requirements
+from streamflow_io.records.history import read_history
+from streamflow_io.records.reader import read_records
+from streamflow_io.records.runs import TELEMETRY_FILE
 
 from .model import Comparison
 from .slow_disks import BANDWIDTH, cold_on, obstacle

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.reader import read_records
-from streamflow_io.telemetry.requirements import requirements
-from streamflow_io.telemetry.runs import TELEMETRY_FILE
+from streamflow_io.analysis.requirements import requirements
+from streamflow_io.records.history import read_history
+from streamflow_io.records.reader import read_records
+from streamflow_io.records.runs import TELEMETRY_FILE
 
 from .disk_watch import written_each
 from .model import Comparison

@@ -14,9 +14,9 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from streamflow_io.telemetry.reader import read_records
-from streamflow_io.telemetry.records import ChoiceRecord
-from streamflow_io.telemetry.runs import TELEMETRY_FILE
+from streamflow_io.records.reader import read_records
+from streamflow_io.records.records import ChoiceRecord
+from streamflow_io.records.runs import TELEMETRY_FILE
 
 from .disk import CongestedDisk, Curve
 from .model import Comparison

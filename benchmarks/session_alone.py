@@ -25,6 +25,8 @@ from streamflow.core.scheduling import AvailableLocation, Hardware
 
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.learned.limits import RememberedLimits
+from streamflow_io.records.files import SessionEndRecord
+from streamflow_io.records.records import Record
 from streamflow_io.run.deployment_sites import Sites
 from streamflow_io.run.read_session import ReadSession
 from streamflow_io.run.reader_tasks import ReaderTaskMaker
@@ -32,8 +34,6 @@ from streamflow_io.run.session_starter import SessionStarter
 from streamflow_io.run.storage_admission import StorageAdmission
 from streamflow_io.run.storages import Storages
 from streamflow_io.runtime.embedded import EmbeddedRuntime
-from streamflow_io.telemetry.records import Record
-from streamflow_io.telemetry.session_records import SessionEndRecord
 
 from .model import Sample
 from .node import with_runtime

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from laboratories.deployments import ssh_deployment
 from laboratories.laboratory import Laboratory, obstacle
-from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.reader import read_records
-from streamflow_io.telemetry.requirements import requirements
-from streamflow_io.telemetry.runs import TELEMETRY_FILE
+from streamflow_io.analysis.requirements import requirements
+from streamflow_io.records.history import read_history
+from streamflow_io.records.reader import read_records
+from streamflow_io.records.runs import TELEMETRY_FILE
 
 from .cluster import check_streamed
 from .cluster_sites import ONE, OTHER, SCRATCH, hosts

@@ -21,12 +21,12 @@ from xml.sax.saxutils import escape
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from streamflow_io.analysis.live import LiveRun
 from streamflow_io.commands.plan import plan_file
-from streamflow_io.telemetry.following import Following
-from streamflow_io.telemetry.live import LiveRun
-from streamflow_io.telemetry.live_screen import screen
-from streamflow_io.telemetry.reader import read_records
-from streamflow_io.telemetry.records import EndedRecord, StartedRecord
+from streamflow_io.records.jobs import EndedRecord, StartedRecord
+from streamflow_io.records.reader import read_records
+from streamflow_io.report.following import FollowedRun
+from streamflow_io.report.live_view import screen
 from tests.browser import CHROMIUM, opened
 
 from .pages import blocks
@@ -103,7 +103,7 @@ def watched_run(directory: Path, name: str) -> tuple[RenderableType, str]:
     file = telemetry_of(directory, name)
     while not (file.exists() and file.stat().st_size):
         time.sleep(0.1)
-    following = Following(file, LiveRun(name))
+    following = FollowedRun(file, LiveRun(name))
     while True:
         following.look()
         view = following.view(time.time())

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from rich.console import Console
 
-from streamflow_io.commands.console import Command, Result, SafeConsole, show_errors
+from streamflow_io.commands.console import Command, CommandResult, SafeConsole, show_errors
 from streamflow_io.hints.errors import HintError, HintErrors
 
 
@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with _quiet_when_closed():
         namespace = parser.parse_args(argv)
     try:
-        result: Result = modules[namespace.command].run(namespace)
+        result: CommandResult = modules[namespace.command].run(namespace)
     except HintErrors as mistakes:
         result = Mistakes(mistakes.errors)
     with _quiet_when_closed():

@@ -21,6 +21,7 @@ from streamflow_io.hints.models import StreamingRule
 from streamflow_io.learned.proofs import RememberedProofs
 from streamflow_io.learned.verdicts import RememberedVerdicts
 from streamflow_io.learned.windows import RememberedWindows
+from streamflow_io.records.records import Record
 from streamflow_io.run.attempts import Attempt, StreamingJobs
 from streamflow_io.run.awaited_streams import AwaitedStreams
 from streamflow_io.run.deployment_sites import Sites
@@ -42,7 +43,6 @@ from streamflow_io.run.tokens import PartToken, StreamSource, StreamToken, file_
 from streamflow_io.run.write_channels import WriteChannels
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.protocol import PartitionedInput
-from streamflow_io.telemetry.records import Record
 from tests.jobs import allocation
 
 

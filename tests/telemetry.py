@@ -6,28 +6,24 @@ import heapq
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from streamflow_io.telemetry.records import (
-    AdmittedRecord,
+from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, JobUsage, StartedRecord, SubmittedRecord
+from streamflow_io.records.records import (
     ChoiceRecord,
-    EndedRecord,
     EndRecord,
     EpochRecord,
     Record,
     RequestRecord,
     RunRecord,
-    StartedRecord,
+    RunStorage,
     StepRecord,
-    Storage,
-    SubmittedRecord,
-    Usage,
 )
 
 BEGIN = 1_700_000_000.0
 BANDWIDTH = 64.0
 BYTES = 20_000_000
 LOCATION = "local/node"
-STORAGE = Storage(name="scratch", path="/scratch", scope="shared", write=BANDWIDTH)
-SSD = Storage(name="ssd", path="/local", scope="node", write=20.0, read=25.0)
+STORAGE = RunStorage(name="scratch", path="/scratch", scope="shared", write=BANDWIDTH)
+SSD = RunStorage(name="ssd", path="/local", scope="node", write=20.0, read=25.0)
 
 
 def io_seconds(concurrency: int) -> float:
@@ -60,9 +56,9 @@ def job(
     started: float,
     ended: float,
     constraint: float | None = None,
-    usage: Usage | None = None,
+    usage: JobUsage | None = None,
     status: str = "completed",
-    storage: Storage = STORAGE,
+    storage: RunStorage = STORAGE,
     queue: bool = False,
 ) -> list[Record]:
     """The records of one job; without a constraint it needs no storage. Times are seconds since the run began."""
@@ -77,9 +73,9 @@ def job(
     ]
 
 
-def usage(started: float, ended: float, written: int = 0, read: int = 0) -> Usage:
+def usage(started: float, ended: float, written: int = 0, read: int = 0) -> JobUsage:
     """What was measured of a job; times are seconds since the start of the run."""
-    return Usage(
+    return JobUsage(
         started=BEGIN + started,
         ended=BEGIN + ended,
         bytes_read=read,

@@ -10,20 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isinf
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from streamflow_io.admission.demand import Capacity
 from streamflow_io.admission.storages import ONE_WAY
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import WAYS, Direction, Way
+from streamflow_io.hints.reasons import RateReason
 
 from .expectations import Expectations, Expected
 from .share import OpenRequest, shares
 from .windows import Windows
-
-#: Why a request has its rate: by its strategy; it needs more to be in time (`need`); others wait for its I/O executor
-#: (`executors`); the storage has no more for it (`share`); it has none any more, for somebody waits for it (`late`).
-Reason = Literal["strategy", "need", "executors", "share", "late"]
 
 #: Bytes: what is less has been written before the first look at it.
 SMALL = 16_000_000
@@ -49,7 +46,7 @@ class Rate:
     job: str
     step: str
     rate: float | None
-    reason: Reason
+    reason: RateReason
 
 
 @dataclass(eq=False)
@@ -321,7 +318,9 @@ class Pacing:
         """A request that waits stands for those of its step behind it."""
         return 1 if request.is_running else 1 + self._hidden(request.step)
 
-    def _told(self, request: _Open, rates: dict[str, tuple[float, bool]], now: float) -> tuple[float | None, Reason]:
+    def _told(
+        self, request: _Open, rates: dict[str, tuple[float, bool]], now: float
+    ) -> tuple[float | None, RateReason]:
         limit = request.expected.limit
         rate, is_crowded = rates.get(request.job, (inf, False))
         # All that are late have no limit at once. One after the other, in the order of their required ends, they would

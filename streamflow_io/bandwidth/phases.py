@@ -9,19 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Direction, Way
+from streamflow_io.hints.reasons import EndRule, RequestKind
 from streamflow_io.series import covered
-
-#: Why somebody waits for a request from its required end on: a job lacks nothing else (`need`), the next request of
-#: the channel is ready (`next`), the user has said so (`within`), no job computes any more (`end`); `exposed`: somebody
-#: waited for it at once, or it is so small that it does not count.
-Rule = Literal["need", "next", "within", "end", "exposed"]
-
-#: Who moves: an I/O task all that it moves, a byte stream a burst, a compute job one that it writes itself.
-Kind = Literal["task", "stream", "write"]
 
 SHORTEST_WINDOW = 0.05
 LEAST_BYTES = 1_000_000
@@ -53,11 +45,11 @@ class Request:
     started: float
     ended: float
     required: float
-    rule: Rule
+    rule: EndRule
     is_estimate: bool = False
     storage: str | None = None
     limit: float | None = None
-    kind: Kind = "task"
+    kind: RequestKind = "task"
 
     @property
     def window(self) -> float:

@@ -14,18 +14,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from streamflow_io.hints.bandwidth import RequiredConstraint
+from streamflow_io.hints.reasons import StreamReason
 
 from .expectations import Learned
 from .growths import Burst, Growth, Growths, Source, StreamName
 from .phases import Request, is_exposed
 from .strategies import Limited, next_limit
-
-#: Why a stream has its rate: by its strategy; it needs more to be in time (`need`); the next burst is expected, and it
-#: has not got this one (`late`); the file is complete, and what is left of it is needed now (`commit`).
-StreamReason = Literal["strategy", "need", "late", "commit"]
 
 # Of those that no burst has followed, so many are kept of what a stream has been given, and when.
 _KEPT = 100

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from streamflow_io.hints.models import Direction
+from streamflow_io.hints.reasons import EndRule
 
-from .phases import SHORTEST_WINDOW, Request, Rule, is_exposed
+from .phases import SHORTEST_WINDOW, Request, is_exposed
 
 # A required end may turn out to be earlier as long as StreamFlow has not got to a job that reads the files, too.
 SETTLED_AFTER = 2.0
@@ -39,7 +40,7 @@ class Moved:
 @dataclass(frozen=True)
 class _End:
     time: float
-    rule: Rule
+    rule: EndRule
     is_estimate: bool = False
 
 

@@ -4,56 +4,42 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
-
+from streamflow_io.analysis.model import MB
+from streamflow_io.analysis.requirements import NextBurst, RequestAmounts, Requirements, StepRequirement, requirements
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.telemetry.history import History, read_history
-from streamflow_io.telemetry.numbers import MB
-from streamflow_io.telemetry.page import number
-from streamflow_io.telemetry.reader import read_records
-from streamflow_io.telemetry.requirements import Amounts, NextBurst, Requirements, StepRequirement, requirements
-from streamflow_io.telemetry.runs import find_run, run_label
+from streamflow_io.records.history import History, read_history
+from streamflow_io.records.reader import read_records
+from streamflow_io.records.runs import find_run, run_label
+from streamflow_io.report.page import number
 
-from .console import say, table
+from .console import PlainResult, table
 
 # In two tables, so that a terminal of 80 columns has room for the paths of steps.
 _REQUIRED = ("step", "phases", "channels", "window", "MB", "required")
 _REACHED = ("step", "together", "reached", "waited", "exposed")
 
 
-@dataclass(frozen=True)
-class Result:
-    """What the requests of a run required."""
-
-    found: Requirements
-    ok = True
-
-    def to_json(self) -> dict[str, Any]:
-        return self.found.model_dump(by_alias=True)
-
-    def show(self, console: Console) -> None:
-        found = self.found
+def answer(found: Requirements) -> PlainResult:
+    """The requests of a run: two tables and a summary."""
+    tables = [
+        table(title, header, [row(step) for step in found.steps], numbers=header[1:], unfolded=header[1:])
         for title, header, row in (
             ("Required: medians in s, MB and MB/s", _REQUIRED, _required),
             ("Required together at most, and reached: MB/s", _REACHED, _reached),
-        ):
-            rows = [row(step) for step in found.steps]
-            console.print(table(title, header, rows, numbers=header[1:], unfolded=header[1:]))
-        for line in _summary(found):
-            say(console, line)
+        )
+    ]
+    return PlainResult(found.model_dump(by_alias=True), [*tables, *_summary(found)])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="name of a run, `last`, or path of telemetry")
 
 
-def run(arguments: argparse.Namespace) -> Result:
+def run(arguments: argparse.Namespace) -> PlainResult:
     """:raises HintErrors: if there is no such run, or nothing was measured in it"""
-    return Result(requirements(measured_history(find_run(arguments.run))))
+    return answer(requirements(measured_history(find_run(arguments.run))))
 
 
 def measured_history(file: Path) -> History:
@@ -128,7 +114,7 @@ def _summary(found: Requirements) -> Iterator[str]:
             yield f"{step.step}: held to its storageBW by {paused}"
 
 
-def _together(amounts: Amounts) -> str:
+def _together(amounts: RequestAmounts) -> str:
     return f"{number(amounts.most_required)} MB/s required, {number(amounts.most_throughput)} MB/s reached, at most"
 
 

@@ -12,7 +12,7 @@ from argcomplete.shell_integration import shellcode
 from rich.console import Console
 
 from streamflow_io.messages import Code
-from streamflow_io.telemetry.runs import LAST, run_names
+from streamflow_io.records.runs import LAST, run_names
 
 _SHELLS = {
     "bash": "source <(streamflow-io completion bash), in ~/.bashrc",

@@ -1,14 +1,15 @@
-"""What commands print for people."""
+"""The results of commands, and how they are printed."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
+from rich.console import Console, ConsoleOptions, JustifyMethod, OverflowMethod, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
@@ -17,12 +18,12 @@ from rich.text import Text
 from streamflow_io.hints.errors import HintError
 from streamflow_io.wording import displayed
 
-# Of the 80 columns of a terminal, so many may be of one column of a table without being folded.
+# Columns of a terminal of 80: a table column may take this many without being folded.
 _UNFOLDED = 40
 
 
-class Result(Protocol):
-    """What a subcommand found out."""
+class CommandResult(Protocol):
+    """The result of a subcommand."""
 
     @property
     def ok(self) -> bool:
@@ -35,13 +36,35 @@ class Result(Protocol):
         """The result for people."""
 
 
+@dataclass(frozen=True)
+class PlainResult:
+    """A result that is data for programs, and texts and tables for people.
+
+    :ivar shown: printed one after the other; nothing in a string is markup
+    """
+
+    facts: Mapping[str, Any]
+    shown: Sequence[RenderableType]
+    ok: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.facts)
+
+    def show(self, console: Console) -> None:
+        for part in self.shown:
+            if isinstance(part, str):
+                say(console, part)
+            else:
+                console.print(part)
+
+
 class Command(Protocol):
     """A module that implements a subcommand."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments; `--json` is there already."""
 
-    def run(self, arguments: argparse.Namespace) -> Result:
+    def run(self, arguments: argparse.Namespace) -> CommandResult:
         """Do the work.
 
         :raises HintErrors: if hints have mistakes; they are shown, and the exit code is 1
@@ -68,20 +91,23 @@ def table(
     *,
     numbers: Container[str] = (),
     unfolded: Container[str] = (),
+    cut: Container[str] = (),
     lines: bool = False,
 ) -> Table:
-    """A table; what is wider than its column is folded. In strings nothing is markup.
+    """A table. Text that is wider than its column is folded. Nothing in a string is markup.
 
     :param numbers: the columns that are aligned at their right
-    :param unfolded: the columns that are as wide as what is in them, as long as that leaves room for the others
-    :param lines: between the rows
+    :param unfolded: the columns that are as wide as their text, unless a text is wider than half a terminal
+    :param cut: the columns in which a word that is too long ends in an ellipsis
+    :param lines: whether lines stand between the rows
     """
     made = Table(title=None if title is None else escape(title), title_justify="left", show_lines=lines)
     kept = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     for number, column in enumerate(columns):
         justify: JustifyMethod = "right" if column in numbers else "left"
         is_narrow = max((_width(row[number]) for row in kept), default=0) <= _UNFOLDED
-        made.add_column(column, justify=justify, overflow="fold", no_wrap=column in unfolded and is_narrow)
+        overflow: OverflowMethod = "ellipsis" if column in cut else "fold"
+        made.add_column(column, justify=justify, overflow=overflow, no_wrap=column in unfolded and is_narrow)
     for row in kept:
         made.add_row(*row)
     return made

@@ -20,7 +20,7 @@ from streamflow_io.graph.io_graph import StreamEdge
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.run.plan import Plan
 
-from .console import Result
+from .console import CommandResult
 from .coordination_check import check
 from .output import write_output
 from .plan import plan_workflow
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", metavar="FILE", type=Path, help="compare a CAPIO-CL file with the workflow")
 
 
-def run(arguments: argparse.Namespace) -> Result:
+def run(arguments: argparse.Namespace) -> CommandResult:
     """:raises HintErrors: if the file, a workflow or a hint has mistakes, or the output cannot be written"""
     if arguments.check is not None:
         return check(Path(arguments.streamflow_file), arguments.check, arguments.workflow)

@@ -12,24 +12,22 @@ import os
 import platform
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 from streamflow.persistence.sqlite import DEFAULT_SQLITE_CONNECTION
 
 from streamflow_io.files import stranger
+from streamflow_io.records.runs import data_directory
 from streamflow_io.run.locked_database import WHAT_TO_DO, locked_now
 from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.self_test import self_test
 from streamflow_io.runtime.tried_location import Finding, ThisMachine
 from streamflow_io.sharing.making import locks_keep_out
-from streamflow_io.telemetry.directories import data_directory
 
-from .console import table
+from .console import PlainResult, table
 from .javascript import find_engine
 
 _SECONDS = 15.0
@@ -38,30 +36,16 @@ _INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 _WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """All that was found.
-
-    :ivar subject: what was looked at
-    """
-
-    subject: str
-    findings: tuple[Finding, ...]
-
-    @property
-    def ok(self) -> bool:
-        return all(finding.works is not False for finding in self.findings)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"findings": [vars(finding) for finding in self.findings]}
-
-    def show(self, console: Console) -> None:
-        words = {True: Text("yes"), False: Text("no", "bold red"), None: Text("no", "yellow")}
-        rows = []
-        for finding in self.findings:
-            without = f"\n{finding.otherwise}" if finding.works is not True and finding.otherwise else ""
-            rows.append((finding.name, words[finding.works], f"{finding.detail}{without}"))
-        console.print(table(self.subject, ("", "works", "what was found"), rows))
+def answer(subject: str, findings: Sequence[Finding]) -> PlainResult:
+    """All findings about a subject; all is well unless one of them says no."""
+    words = {True: Text("yes"), False: Text("no", "bold red"), None: Text("no", "yellow")}
+    rows = []
+    for finding in findings:
+        without = f"\n{finding.otherwise}" if finding.works is not True and finding.otherwise else ""
+        rows.append((finding.name, words[finding.works], f"{finding.detail}{without}"))
+    made = table(subject, ("", "works", "what was found"), rows)
+    ok = all(finding.works is not False for finding in findings)
+    return PlainResult({"findings": [vars(finding) for finding in findings]}, [made], ok)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> Diagnosis:
+def run(arguments: argparse.Namespace) -> PlainResult:
     """`doctor`: see the module.
 
     :raises HintErrors: if the StreamFlow file is not one, or has no such deployment
@@ -101,18 +85,18 @@ def run(arguments: argparse.Namespace) -> Diagnosis:
 
         path = Path(arguments.streamflow_file or _STREAMFLOW_FILE)
         subject, findings = try_deployment(path, arguments.location)
-        return Diagnosis(subject, tuple(findings))
+        return answer(subject, findings)
     if arguments.image is not None:
         from .doctor_image import try_image
 
         is_there = arguments.streamflow_file is not None or os.path.exists(_STREAMFLOW_FILE)
         path = Path(arguments.streamflow_file or _STREAMFLOW_FILE)
         subject, findings = try_image(path if is_there else None, arguments.image)
-        return Diagnosis(subject, tuple(findings))
+        return answer(subject, findings)
     findings = [_plugin(), _runtime()]
     if findings[-1].works:
         findings += [*asyncio.run(_try_here(arguments.workdir)), _work_directory(Path(arguments.workdir))]
-    return Diagnosis("this machine", (*findings, _inotify(), _data_directory(), _database(), _locks(), _javascript()))
+    return answer("this machine", (*findings, _inotify(), _data_directory(), _database(), _locks(), _javascript()))
 
 
 def _plugin() -> Finding:

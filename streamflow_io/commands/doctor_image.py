@@ -64,7 +64,7 @@ async def _look(config: dict[str, Any], path: Path, image: str) -> tuple[str, li
 
 
 def _target(workflow: WorkflowConfig | None, context: StreamFlowContext, image: str) -> Target:
-    """What StreamFlow makes of a DockerRequirement: of that step for which the StreamFlow file first says how."""
+    """The target that StreamFlow makes of a DockerRequirement, for the first step with one in the StreamFlow file."""
     target, chosen = LocalTarget(), CWLDockerTranslatorConfig("default", "default", {})
     if workflow is not None:
         entries = workflow.config.get("docker", [])

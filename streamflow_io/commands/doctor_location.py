@@ -135,7 +135,7 @@ def _deployment_config(entries: Mapping[str, Mapping[str, Any]], name: str) -> D
 
 
 def _workdir(entries: Mapping[str, Mapping[str, Any]], entry: Mapping[str, Any]) -> str | None:
-    """That of the nearest deployment that has one, as StreamFlow chooses it."""
+    """The workdir of the nearest deployment that has one, as StreamFlow chooses it."""
     while "workdir" not in entry and (wraps := get_wraps_config(entry.get("wraps"))) is not None:
         entry = entries[wraps.deployment]
     return entry.get("workdir")

@@ -1,42 +1,36 @@
-"""`streamflow-io explain`: what a message means whose code is given."""
+"""`streamflow-io explain`: the meaning of the messages with given codes."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
 
-from rich.console import Console
+from rich.console import RenderableType
 from rich.markdown import Markdown
 
 from streamflow_io.messages import EXPLANATIONS, Code
 from streamflow_io.messages.page import explanation_text
 
-from .console import say, table
+from .console import PlainResult, table
 
 _PREFIX = "SFIO-"
 
 
-@dataclass(frozen=True)
-class Explained:
-    """:ivar codes: those that were asked for; none: the list of all"""
+def answer(codes: Sequence[Code]) -> PlainResult:
+    """The meaning of each code.
 
-    codes: Sequence[Code]
-    ok = True
-
-    def to_json(self) -> dict[str, Any]:
-        return {"codes": {code.value: asdict(EXPLANATIONS[code]) for code in self.codes or Code}}
-
-    def show(self, console: Console) -> None:
-        for number, code in enumerate(self.codes):
-            if number:
-                say(console, "")
-            console.print(Markdown(explanation_text(code)))
-        if not self.codes:
-            rows = [(code.value, EXPLANATIONS[code].title) for code in Code]
-            console.print(table(None, ("code", "what has happened"), rows, unfolded=("code",)))
-            say(console, "What to do: streamflow-io explain CODE")
+    :param codes: empty: all codes are listed
+    """
+    facts = {"codes": {code.value: asdict(EXPLANATIONS[code]) for code in codes or Code}}
+    if codes:
+        shown: list[RenderableType] = []
+        for code in codes:
+            shown += ["", Markdown(explanation_text(code))]
+        return PlainResult(facts, shown[1:])
+    rows = [(code.value, EXPLANATIONS[code].title) for code in Code]
+    listed = table(None, ("code", "what has happened"), rows, unfolded=("code",))
+    return PlainResult(facts, [listed, "What to do: streamflow-io explain CODE"])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> Explained:
-    return Explained(arguments.codes)
+def run(arguments: argparse.Namespace) -> PlainResult:
+    return answer(arguments.codes)
 
 
 def _code(text: str) -> Code:

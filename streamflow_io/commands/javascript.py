@@ -22,7 +22,7 @@ def find_engine() -> str | None:
 
 
 def missing_engine(document: CWLObject) -> list[HintError]:
-    """What to warn of, if a process needs Node.js and there is none; at most one.
+    """At most one warning: a process needs Node.js, and there is none.
 
     :param document: as for :func:`read_steps`
     """

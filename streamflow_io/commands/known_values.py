@@ -36,10 +36,10 @@ class KnownValue:
 
 
 class KnownValues:
-    """What is known of the inputs of the tools of a document.
+    """The known values of the inputs of a document's tools.
 
-    :param document: as for :func:`read_steps`; it is read when this is made
-    :param job: the path of the job order, of which nothing is known if it cannot be read; None: there is none yet
+    :param document: as for :func:`read_steps`; the document is read at once
+    :param job: the path of the job order; an unreadable job order tells nothing. None: there is no job order yet
     """
 
     def __init__(self, document: CWLObject, job: str | None) -> None:
@@ -95,7 +95,7 @@ class KnownValues:
     def _or_default(
         self, known: list[KnownValue] | None, default: object, path: str, *way: str
     ) -> list[KnownValue] | None:
-        """What takes the place of a value that is null.
+        """The value that takes the place of null.
 
         :param way: to the parameter, in the process at a path
         """

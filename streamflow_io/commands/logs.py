@@ -14,25 +14,26 @@ from rich.console import Console
 
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.learned.database import date_of
-from streamflow_io.telemetry.reader import read_records
-from streamflow_io.telemetry.records import CommandRecord, EndedRecord, JobRecord, StreamedRecord
-from streamflow_io.telemetry.runs import LAST, find_run, run_label
+from streamflow_io.records.files import StreamedRecord
+from streamflow_io.records.jobs import CommandRecord, EndedRecord, JobRecord
+from streamflow_io.records.reader import read_records
+from streamflow_io.records.runs import LAST, find_run, run_label
 from streamflow_io.wording import counted, last_lines, size_text
 
 from .console import say, table
 
-# Of so many jobs all is shown; of more, those that failed are.
+# Up to this many jobs are shown whole; of more, the jobs that failed.
 _SHOWN = 10
 
 
 @dataclass
 class JobLog:
-    """What is known of a job.
+    """The facts of a job.
 
-    :ivar status: how it has ended; none: it has not, as far as is known
+    :ivar status: how the job ended. None: no end was recorded
     :ivar commands: one for each attempt
-    :ivar read: byte streams that it has read
-    :ivar written: byte streams that others have read of it
+    :ivar read: byte streams that the job has read
+    :ivar written: byte streams that other jobs have read of it
     """
 
     job: str
@@ -154,7 +155,7 @@ class Logs:
 
 
 def _text(directory: Path, command: CommandRecord) -> str | list[str] | None:
-    """What a command has written: all of it, or its beginning and its end; None: it is not kept."""
+    """The output of a command: all of it, or its beginning and its end. None: the output is not kept."""
     if command.file is None:
         return None if command.bytes else ""
     try:

@@ -11,16 +11,16 @@ from streamflow_io.hints.errors import HintErrors
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where a command writes what it makes of a workflow, and of which."""
+    """Add the options for the file that a command writes, and for the workflow."""
     parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write it there (default: print it)")
     parser.add_argument("--force", action="store_true", help="overwrite the output")
     parser.add_argument("--workflow", metavar="NAME", help="which workflow, if the StreamFlow file has several")
 
 
 def output_of(arguments: argparse.Namespace) -> Path | None:
-    """Where it is written; None: it is printed.
+    """The file to write. None: the result is printed.
 
-    :raises HintErrors: if there is something already, and it is not to be overwritten
+    :raises HintErrors: if the file exists, and is not to be overwritten
     """
     output: Path | None = arguments.output
     if output is not None and not arguments.force and os.path.lexists(output):

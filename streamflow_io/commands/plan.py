@@ -59,14 +59,14 @@ from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflo
 
 
 @dataclass(frozen=True)
-class Plans:
+class WorkflowPlans:
     """The plans of all CWL workflows of a StreamFlow file, by name.
 
-    :ivar inactive: why nothing of this will be done, if so
-    :ivar warnings: what will not be as somebody may have meant it, by workflow
-    :ivar capio: with `runtime: capio`, which early edges CAPIO serves, and why not the others, by workflow
-    :ivar shared: by the name of a storage of which somebody wants bandwidth, and that other runs use, too, who does now
-    :ivar locked: StreamFlow's database, if another program holds it now
+    :ivar inactive: why no plan will be followed. None: the plans will be
+    :ivar warnings: hints that may not have the effect that their author meant, by workflow
+    :ivar capio: with `runtime: capio`, the early edges that CAPIO serves, and why not the others, by workflow
+    :ivar shared: the present users of each wanted storage that other runs use, too, by its name
+    :ivar locked: the program that holds StreamFlow's database now. None: none does
     """
 
     inactive: str | None
@@ -146,12 +146,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
 
 
-def run(arguments: argparse.Namespace) -> Plans:
+def run(arguments: argparse.Namespace) -> WorkflowPlans:
     """:raises HintErrors: if the file, a workflow or a hint has mistakes"""
     return plan_file(Path(arguments.streamflow_file))
 
 
-def plan_file(path: Path) -> Plans:
+def plan_file(path: Path) -> WorkflowPlans:
     """Translate the CWL workflows of a StreamFlow file and plan their stream edges.
 
     :raises HintErrors: if the file, a workflow or a hint has mistakes
@@ -162,7 +162,7 @@ def plan_file(path: Path) -> Plans:
             document = read_streamflow_file(path.resolve())
             plans = asyncio.run(_plans(document, path.resolve(), scheduler is not None))
         found = {name: plan for name, (plan, _) in plans.items()}
-        return Plans(
+        return WorkflowPlans(
             _inactive(scheduler),
             found,
             {name: warnings for name, (_, warnings) in plans.items()},
@@ -230,7 +230,7 @@ def _show_capio(console: Console, mapping: CapioMapping) -> None:
 def _shared(
     scheduler: SchedulerConfig | None, document: Mapping[str, Any], plans: Iterable[Plan]
 ) -> dict[str, SharedStatus]:
-    """Who uses the storages now of which steps want bandwidth."""
+    """The present users of the storages that steps want bandwidth of."""
     steps = (step for plan in plans if plan.storages is not None for step in plan.storages.steps)
     used = {step.storage for step in steps if step.storage_bw is not None}
     if scheduler is None or not used:
@@ -399,7 +399,7 @@ _FIND_OUT = (
 
 
 def _candidates(possible: Iterable[PossibleRoute]) -> Table:
-    """What could be delivered early, if its tools allow it."""
+    """The routes that could be delivered early, if their tools allow it."""
     rows = []
     for one in possible:
         ways = ((_DELIVERY[Delivery.STREAM], one.not_streamed), (_DELIVERY[Delivery.COMMIT], one.not_at_commit))

@@ -1,4 +1,4 @@
-"""What `streamflow-io plan` shows of `streaming: auto`: for each way of a file, whether it streams, and why not."""
+"""The proofs that `streamflow-io plan` shows with `streaming: auto`: whether each route streams, and why not."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _SAID = {
 class Prospect:
     """Whether a file streams from an output to an input without a hint.
 
-    :ivar state: `hinted`: hints say what happens; `by element`: each element goes on when its job has ended; `streams`:
-        it is proven with some options; `unknown`: it was not tried yet; `refused`: it was, and does not; `impossible`:
-        the workflow does not allow it
-    :ivar reason: why not
-    :ivar way: how it is read
-    :ivar runs: in how many jobs it has streamed
-    :ivar excerpt: with so many first bytes of a file it was proven; None: with all of it
-    :ivar bound: it is proven for files of up to so many bytes; None: for any
-    :ivar begins: of a reader of a whole list, what has to be so before it begins; None: it reads no such list
+    :ivar state: `hinted`: hints decide. `by element`: each element goes on when its job has ended. `streams`: proven
+        with some options. `unknown`: not tried yet. `refused`: tried, and refused. `impossible`: the workflow does not
+        allow it
+    :ivar reason: why the file does not stream
+    :ivar way: how the file is read
+    :ivar runs: the number of jobs in which the file has streamed
+    :ivar excerpt: the number of first bytes with which the proof was made. None: the whole file was used
+    :ivar bound: the largest file for which the proof holds, in bytes. None: any file
+    :ivar begins: the condition for a reader of a whole list to begin. None: the reader reads no such list
     """
 
     output: str
@@ -60,12 +60,12 @@ class Prospect:
 
 
 def prospects(plan: Plan) -> list[Prospect]:
-    """Those of all ways of files in a workflow, as far as `streaming: auto` is asked for."""
+    """The prospects of all routes of a workflow with `streaming: auto`."""
     return [_with_code(_prospect(plan, one)) for one in plan.possible] if plan.is_auto else []
 
 
 def _with_code(found: Prospect) -> Prospect:
-    """With a reason and its code, if it does not stream."""
+    """A prospect with its reason and code, if the route does not stream."""
     if (code := _CODES.get(found.state)) is None:
         return found
     return replace(found, reason=coded(found.reason or _REFUSED, code))
@@ -112,14 +112,14 @@ def _is_between(edge: StreamEdge, of: str, to: str) -> bool:
 
 
 def _proofs(plan: Plan, name: str, kind: Literal["reads", "writes", "declared"]) -> Iterator[Proof]:
-    """What is known of an input, or that an output is not written front to back."""
+    """The proofs about an input, or that an output is not written front to back."""
     step, _, port = name.rpartition("/")
     key = plan.contents.get(step or "/"), kind, port
     return (proof for proof in plan.proofs or () if (proof.key.tool, proof.key.kind, proof.key.port) == key)
 
 
 def declared(plan: Plan, edge: StreamEdge) -> str | None:
-    """What is known of the declaration that the input of an edge is `streamable`; None: it is not declared."""
+    """The proof about an input that is declared `streamable`. None: the input is not declared."""
     to = edge.route.consumer
     if to is not None and to.refuted is not None:
         return "refuted"

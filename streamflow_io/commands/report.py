@@ -11,20 +11,20 @@ from typing import Any
 
 from rich.console import Console
 
+from streamflow_io.analysis.comparison import RunComparison, compare
+from streamflow_io.analysis.edges import EdgeResult
+from streamflow_io.analysis.model import Advice
+from streamflow_io.analysis.results import RunResult, StepResult, run_results
+from streamflow_io.analysis.session_results import SessionResult
+from streamflow_io.analysis.verdict import path_text
+from streamflow_io.records.history import read_history
+from streamflow_io.records.reader import read_records
+from streamflow_io.records.runs import find_run, run_label
+from streamflow_io.report.figures import draw
+from streamflow_io.report.page import edge_row, notes, number, remarks, render, session_row, waits
+from streamflow_io.report.table_export import as_csv
+from streamflow_io.report.trace_events import as_trace
 from streamflow_io.suggestions.advice import advice
-from streamflow_io.telemetry.comparison import Comparison, compare
-from streamflow_io.telemetry.edge_results import EdgeResult
-from streamflow_io.telemetry.figures import draw
-from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.next_steps import Advice
-from streamflow_io.telemetry.page import edge_row, notes, number, remarks, render, session_row, waits
-from streamflow_io.telemetry.reader import read_records
-from streamflow_io.telemetry.results import RunResult, StepResult, run_results
-from streamflow_io.telemetry.runs import find_run, run_label
-from streamflow_io.telemetry.session_results import SessionResult
-from streamflow_io.telemetry.table_export import as_csv
-from streamflow_io.telemetry.trace_events import as_trace
-from streamflow_io.telemetry.verdict import path_text
 from streamflow_io.wording import counted, size_text
 
 from .console import say, table
@@ -42,16 +42,16 @@ _NUMBERS = ("jobs", "failed", "mean\ntime (s)", "mean\nwait (s)")
 
 @dataclass(frozen=True)
 class Report:
-    """What runs measured.
+    """The results of runs.
 
-    :ivar advice: for each run what to do next
+    :ivar advice: for each run its next steps
     :ivar comparisons: of each run with the first
-    :ivar file: what was written; none: only numbers were asked for
+    :ivar file: the file that was written. None: only numbers were asked for
     """
 
     runs: Sequence[RunResult]
     advice: Sequence[Sequence[Advice]] = ()
-    comparisons: Sequence[Comparison] = ()
+    comparisons: Sequence[RunComparison] = ()
     file: Path | None = None
 
     ok = True
@@ -126,7 +126,7 @@ def _show_steps(console: Console, steps: Sequence[StepResult]) -> None:
 
 
 def _edge_text(edge: EdgeResult) -> str:
-    """What there is to say of an edge: a terminal has no room for a table of it."""
+    """The facts of an edge in a line: a terminal has no room for their table."""
     way, delivered, streams, _, before_end, waited, _ = edge_row(edge)
     told = [delivered]
     if streams:

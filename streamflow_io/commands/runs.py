@@ -1,54 +1,56 @@
-"""`streamflow-io runs`: which runs have telemetry, for the other commands."""
+"""`streamflow-io runs`: the runs that have telemetry, by the names that other commands take."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
 
 from streamflow_io.learned.database import date_of
-from streamflow_io.telemetry.listing import RunSummary, list_runs
-from streamflow_io.telemetry.page import number
-from streamflow_io.telemetry.runs import runs_directory
+from streamflow_io.records.reader import RunSummary, list_runs
+from streamflow_io.records.runs import runs_directory
+from streamflow_io.report.page import number
 
-from .console import say, table
+from .console import PlainResult, table
 
 _SHOWN = 20
+# A longer name of a run leaves no column of a terminal for the workflow, which then stands below it.
+_SHORT = 16
+# Columns of both together.
+_LEAST = 30
 
 
-@dataclass(frozen=True)
-class Runs:
-    """:ivar more: whether there are others, which are not shown"""
+def answer(runs: Sequence[RunSummary], more: bool) -> PlainResult:
+    """The table of runs.
 
-    runs: Sequence[RunSummary]
-    more: bool
-    ok = True
-
-    def to_json(self) -> dict[str, Any]:
-        return {"runs": [asdict(run) for run in self.runs], "more": self.more}
-
-    def show(self, console: Console) -> None:
-        if not self.runs:
-            say(console, f"There is no run in {runs_directory()}")
-            return
-        rows = [
-            (run.name, Path(run.workflow).name, date_of(run.began), number(run.seconds), run.state) for run in self.runs
-        ]
-        columns = ("RUN", "workflow", "began", "time (s)", "state")
-        console.print(table(None, columns, rows, numbers=("time (s)",), unfolded=("RUN", "time (s)", "state")))
-        if self.more:
-            say(console, "Older ones: --all")
+    :param more: whether there are older runs, which are not shown
+    """
+    facts = {"runs": [asdict(run) for run in runs], "more": more}
+    if not runs:
+        return PlainResult(facts, [f"There is no run in {runs_directory()}"])
+    longest = max(len(run.name) for run in runs)
+    is_wide = longest > _SHORT
+    first = ("RUN\n  workflow",) if is_wide else ("RUN", "workflow")
+    rows = []
+    for run in runs:
+        workflow = Path(run.workflow).name
+        if is_wide:
+            most = max(longest, _LEAST) - 2
+            workflow = workflow if len(workflow) <= most else f"{workflow[: most - 1]}…"
+        named = (f"{run.name}\n  {workflow}",) if is_wide else (run.name, workflow)
+        rows.append((*named, date_of(run.began), number(run.seconds), run.state))
+    unfolded = [first[0], "time (s)", "state"] + ([] if is_wide else ["began"])
+    columns = (*first, "began", "time (s)", "state")
+    made = table(None, columns, rows, numbers=("time (s)",), unfolded=unfolded, cut=("workflow",))
+    return PlainResult(facts, [made, "There are older runs: streamflow-io runs --all"] if more else [made])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help=f"all of them, not only the last {_SHOWN}")
 
 
-def run(arguments: argparse.Namespace) -> Runs:
+def run(arguments: argparse.Namespace) -> PlainResult:
     found = list_runs(None if arguments.all else _SHOWN + 1)
     shown = found if arguments.all else found[:_SHOWN]
-    return Runs(shown, len(found) > len(shown))
+    return answer(shown, len(found) > len(shown))

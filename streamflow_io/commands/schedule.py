@@ -9,7 +9,7 @@ import argparse
 from importlib import import_module
 from typing import cast
 
-from .console import Command, Result
+from .console import Command, CommandResult
 
 # What each does; its module is `schedule_ACTION`, and is imported when needed.
 _ACTIONS = {
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         _module(name).add_arguments(actions.add_parser(name, parents=[common], help=text, description=text))
 
 
-def run(arguments: argparse.Namespace) -> Result:
+def run(arguments: argparse.Namespace) -> CommandResult:
     """:raises HintErrors: if a file cannot be read, has mistakes, or cannot be written"""
     return _module(arguments.action).run(arguments)
 

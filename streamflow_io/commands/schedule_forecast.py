@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from rich.console import Console
 
+from streamflow_io.analysis.seen_rates import SeenRate
 from streamflow_io.periodic.curve import StorageCurve
 from streamflow_io.periodic.forecast import Forecast, forecast
 from streamflow_io.periodic.jobs import WAYS, PeriodicRun, Way
-from streamflow_io.telemetry.seen_rates import SeenRate
 from streamflow_io.wording import counted
 
 from .console import say, table

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from streamflow_io.analysis.profile import NotPeriodic, Profile, profiles
 from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.hints.models import Direction
 from streamflow_io.periodic.curve import StorageCurve
 from streamflow_io.periodic.jobs import PeriodicRun
-from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.profile import NotPeriodic, Profile, profiles
-from streamflow_io.telemetry.reader import read_records
-from streamflow_io.telemetry.runs import find_run, run_label
+from streamflow_io.records.history import read_history
+from streamflow_io.records.reader import read_records
+from streamflow_io.records.runs import find_run, run_label
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from .known_values import KnownValues
 
 
 def wrong_ranges(steps: Mapping[str, StepAnnotations], values: KnownValues) -> list[HintError]:
-    """What to warn of. It is no error: the tool has to know what it does with it; it is only not read ahead.
+    """Warnings about ranges. A wrong range is no error: the tool gets it as it is, only nothing is read ahead.
 
-    :return: the first one for each rule
+    :return: the first warning for each rule
     """
     return [
         error

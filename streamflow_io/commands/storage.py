@@ -30,7 +30,7 @@ from streamflow_io.storage.evaluation import (
 )
 from streamflow_io.storage.measuring import LEAST_BYTES, LEVELS, Task, measure
 
-from .console import Result, SafeConsole, say, table
+from .console import CommandResult, SafeConsole, say, table
 from .storage_sharing import add_share, share
 from .storage_status import add_status, status
 
@@ -104,13 +104,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     probe.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 
 
-def run(arguments: argparse.Namespace) -> Result:
+def run(arguments: argparse.Namespace) -> CommandResult:
     """`storage`: see the module.
 
     :raises HintErrors: if the storage cannot be measured, or shared
     :raises SystemExit: 128 + the number of a signal that ended it
     """
-    commands: dict[str, Callable[[argparse.Namespace], Result]] = {"probe": _probe, "share": share, "status": status}
+    commands: dict[str, Callable[[argparse.Namespace], CommandResult]] = {
+        "probe": _probe,
+        "share": share,
+        "status": status,
+    }
     return commands[arguments.storage_command](arguments)
 
 

@@ -48,9 +48,9 @@ def forgetful_context(config: Mapping[str, Any], path: Path) -> StreamFlowContex
 
 
 def read_streamflow_file(path: Path) -> dict[str, Any]:
-    """What a StreamFlow file says; within :func:`quiet_streamflow`.
+    """The content of a StreamFlow file; call within :func:`quiet_streamflow`.
 
-    :raises HintErrors: with all mistakes in it; also if it cannot be read or is no YAML
+    :raises HintErrors: with all mistakes in the file; also if the file cannot be read or is no YAML
     """
     document = read_yaml(path, "StreamFlow file")
     if not isinstance(document, Mapping):

@@ -3,90 +3,81 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from streamflow_io.hints.errors import HintErrors
+from streamflow_io.records.history import read_history
+from streamflow_io.records.reader import read_records
+from streamflow_io.records.runs import find_run, run_label
 from streamflow_io.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.suggestions.proposal import Proposal
 from streamflow_io.suggestions.proposals import Suggestions, suggest
-from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.reader import read_records
-from streamflow_io.telemetry.runs import find_run, run_label
 
-from .console import say, table
+from .console import PlainResult, table
 from .output import write_output
 
 
-@dataclass(frozen=True)
-class Result:
-    """What is proposed.
+def answer(run: str, found: Suggestions, file: Path | None) -> PlainResult:
+    """The proposals for a run.
 
-    :ivar file: where it was written, if it was
+    :param file: the file to which the proposals were written. None: they were not written
     """
+    facts = {
+        "run": run,
+        "seconds": found.seconds,
+        "saved": found.saved,
+        "savedAtMost": found.saved_at_most,
+        "proposals": [_to_json(proposal) for proposal in found.proposals],
+        "changes": [
+            {"subject": one.subject, "change": one.text, "evidence": one.evidence, "saved": one.saved}
+            for one in found.changes
+        ],
+        "notProposed": [vars(refusal) for refusal in found.refusals],
+        "annotations": annotations_content(found.proposals),
+        "file": None if file is None else str(file),
+    }
+    return PlainResult(facts, [*_tables(found), _verdict(run, found, file)])
 
-    run: str
-    suggestions: Suggestions
-    file: Path | None
-    ok = True
 
-    def to_json(self) -> dict[str, Any]:
-        found = self.suggestions
-        return {
-            "run": self.run,
-            "seconds": found.seconds,
-            "saved": found.saved,
-            "savedAtMost": found.saved_at_most,
-            "proposals": [_to_json(proposal) for proposal in found.proposals],
-            "changes": [
-                {"subject": one.subject, "change": one.text, "evidence": one.evidence, "saved": one.saved}
-                for one in found.changes
-            ],
-            "notProposed": [vars(refusal) for refusal in found.refusals],
-            "annotations": annotations_content(found.proposals),
-            "file": None if self.file is None else str(self.file),
-        }
+def _tables(found: Suggestions) -> Iterator[Table]:
+    if found.proposals:
+        gains = ("starts\nearlier", "run\nshorter")
+        rows = [
+            (
+                _what(one.subject, one.evidence),
+                one.text,
+                f"{one.earlier:.1f} s",
+                f"{'<= ' if one.saves_at_most else ''}{one.saved:.1f} s",
+            )
+            for one in found.proposals
+        ]
+        yield table("Proposals", ("what and why", "hint", *gains), rows, numbers=gains, unfolded=gains)
+    if found.changes:
+        changed = [(_what(one.subject, one.evidence), one.text, f"<= {one.saved:.1f} s") for one in found.changes]
+        gain = ("a job\nshorter",)
+        columns = ("step and why", "change", *gain)
+        yield table("Changes of the workflow", columns, changed, numbers=gain, unfolded=gain)
+    if found.refusals:
+        refused = [(_what(one.subject, one.reason), one.what) for one in found.refusals]
+        yield table("Not proposed", ("what and why not", "hint"), refused)
 
-    def show(self, console: Console) -> None:
-        found = self.suggestions
-        if found.proposals:
-            gains = ("starts\nearlier", "run\nshorter")
-            rows = [
-                (
-                    _what(one.subject, one.evidence),
-                    one.text,
-                    f"{one.earlier:.1f} s",
-                    f"{'<= ' if one.saves_at_most else ''}{one.saved:.1f} s",
-                )
-                for one in found.proposals
-            ]
-            console.print(table("Proposals", ("what and why", "hint", *gains), rows, numbers=gains, unfolded=gains))
-        if found.changes:
-            changed = [(_what(one.subject, one.evidence), one.text, f"<= {one.saved:.1f} s") for one in found.changes]
-            gain = ("a job\nshorter",)
-            columns = ("step and why", "change", *gain)
-            console.print(table("Changes of the workflow", columns, changed, numbers=gain, unfolded=gain))
-        if found.refusals:
-            refused = [(_what(one.subject, one.reason), one.what) for one in found.refusals]
-            console.print(table("Not proposed", ("what and why not", "hint"), refused))
-        say(console, self._verdict())
 
-    def _verdict(self) -> str:
-        found = self.suggestions
-        if not found.proposals:
-            why = f"; {found.core_use.text}" if found.core_use is not None and found.core_use.is_busy else ""
-            return f"{self.run}: {'no hint' if found.changes else 'nothing'} to propose{why}"
-        saved = []
-        if any(proposal.is_sure for proposal in found.proposals):
-            saved.append(f"{found.saved:.1f} s less with all that is sure")
-        if not all(proposal.is_sure for proposal in found.proposals):
-            saved.append(f"up to {found.saved_at_most:.1f} s less with what is to be tried")
-        text = f"{self.run}: {found.seconds:.1f} s; {', '.join(saved)}"
-        return text + (f"\nWritten: {self.file}; nothing is applied" if self.file is not None else "")
+def _verdict(run: str, found: Suggestions, file: Path | None) -> str:
+    if not found.proposals:
+        why = f"; {found.core_use.text}" if found.core_use is not None and found.core_use.is_busy else ""
+        return f"{run}: {'no hint' if found.changes else 'nothing'} to propose{why}"
+    saved = []
+    if any(proposal.is_sure for proposal in found.proposals):
+        saved.append(f"{found.saved:.1f} s less with all that is sure")
+    if not all(proposal.is_sure for proposal in found.proposals):
+        saved.append(f"up to {found.saved_at_most:.1f} s less with what is to be tried")
+    text = f"{run}: {found.seconds:.1f} s; {', '.join(saved)}"
+    return text + (f"\nWritten: {file}; nothing is applied" if file is not None else "")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
 
 
-def run(arguments: argparse.Namespace) -> Result:
+def run(arguments: argparse.Namespace) -> PlainResult:
     """:raises HintErrors: if there is no such run, it was not observed, or the file cannot be written"""
     output: Path | None = arguments.output
     if output is not None and output.exists() and not arguments.force:
@@ -108,8 +99,8 @@ def run(arguments: argparse.Namespace) -> Result:
     suggestions = suggest(history)
     if output is not None and suggestions.proposals:
         write_output(output, suggestions_text(history.label, suggestions))
-        return Result(history.label, suggestions, output)
-    return Result(history.label, suggestions, None)
+        return answer(history.label, suggestions, output)
+    return answer(history.label, suggestions, None)
 
 
 def _to_json(proposal: Proposal) -> dict[str, Any]:

@@ -5,38 +5,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
-
+from streamflow_io.analysis.requirements import requests_of
 from streamflow_io.bandwidth.phases import Request
 from streamflow_io.bandwidth.tmio import trace
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.inheritance import within
-from streamflow_io.telemetry.requirements import requests_of
-from streamflow_io.telemetry.runs import find_run
+from streamflow_io.records.runs import find_run
 
 from .bandwidth import measured_history
-from .console import say
+from .console import PlainResult
 from .output import write_output
-
-
-@dataclass(frozen=True)
-class Result:
-    """:ivar ranks: how many channels the trace is of"""
-
-    file: Path
-    requests: int
-    ranks: int
-    ok = True
-
-    def to_json(self) -> dict[str, Any]:
-        return {"file": str(self.file), "requests": self.requests, "ranks": self.ranks}
-
-    def show(self, console: Console) -> None:
-        say(console, f"{self.file}: {self.requests:,} requests of {self.ranks:,} channels")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--step", metavar="PATH", help="of this step only, and of those in it")
 
 
-def run(arguments: argparse.Namespace) -> Result:
+def run(arguments: argparse.Namespace) -> PlainResult:
     """:raises HintErrors: if there is no such run, nothing was measured in it, or the trace cannot be written"""
     directory: Path = arguments.output
     _check_empty(directory)
@@ -72,7 +52,8 @@ def run(arguments: argparse.Namespace) -> Result:
             if is_new:
                 directory.rmdir()
         raise
-    return Result(path, len(requests), ranks)
+    facts = {"file": str(path), "requests": len(requests), "ranks": ranks}
+    return PlainResult(facts, [f"{path}: {len(requests):,} requests of {ranks:,} channels"])
 
 
 def _check_empty(directory: Path) -> None:

@@ -33,7 +33,7 @@ Port = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Validation:
-    """What was found in a workflow.
+    """The mistakes and hints of a workflow.
 
     :ivar cwl_valid: whether cwltool accepts the workflow, and the job if there is one
     :ivar messages: cwltool's errors and warnings

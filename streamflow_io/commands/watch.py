@@ -15,24 +15,23 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
+from streamflow_io.analysis.live import LiveRun, RunView
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.telemetry.following import Following
-from streamflow_io.telemetry.listing import last_seconds, list_runs, running_run
-from streamflow_io.telemetry.live import LiveRun, RunView
-from streamflow_io.telemetry.live_screen import screen
-from streamflow_io.telemetry.live_text import end_line, page_facts, plain_line
-from streamflow_io.telemetry.runs import TELEMETRY_FILE, find_run, run_label, runs_directory
+from streamflow_io.records.reader import last_seconds, list_runs, running_run
+from streamflow_io.records.runs import TELEMETRY_FILE, find_run, run_label, runs_directory
+from streamflow_io.report.following import FollowedRun
+from streamflow_io.report.live_view import end_line, page_facts, plain_line, screen
 
-from .console import SafeConsole, say
+from .console import PlainResult, SafeConsole, say
 
 _SHOWN_EACH, _SAID_EACH = 1.0, 30.0
 
 
 @dataclass(frozen=True)
 class Watched:
-    """What a run was like when one stopped to look.
+    """The state of a run at the last look.
 
-    :ivar interrupted: by Ctrl-C, while it went on
+    :ivar interrupted: whether Ctrl-C ended the command while the run went on
     """
 
     view: RunView
@@ -51,17 +50,8 @@ class Watched:
             say(console, end_line(self.view), None if self.ok else "bold red")
 
 
-@dataclass(frozen=True)
-class NothingMore:
-    """A page was served, or no run began, until Ctrl-C."""
-
-    ok = True
-
-    def to_json(self) -> dict[str, Any]:
-        return {}
-
-    def show(self, console: Console) -> None:
-        """There is nothing more to say."""
+#: The result after a page was served, or after no run began, until Ctrl-C.
+_NOTHING_MORE = PlainResult({}, ())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, metavar="N", help="with --web: its port (default: any that is free)")
 
 
-def run(arguments: argparse.Namespace) -> Watched | NothingMore:
+def run(arguments: argparse.Namespace) -> Watched | PlainResult:
     """:raises HintErrors: if there is no such run, or it cannot be read"""
     if arguments.port is not None and not arguments.web:
         raise HintErrors.one("streamflow-io watch", "--port", "there is no page without --web", "--web --port N")
@@ -91,7 +81,7 @@ def run(arguments: argparse.Namespace) -> Watched | NothingMore:
         try:
             file = _next_run()
         except KeyboardInterrupt:
-            return NothingMore()
+            return _NOTHING_MORE
     following = follow(file)
     try:
         if arguments.json:
@@ -115,13 +105,13 @@ def _next_run() -> Path:
         time.sleep(_SHOWN_EACH)
 
 
-def follow(file: Path) -> Following:
-    """A run of which all is known that was written.
+def follow(file: Path) -> FollowedRun:
+    """A run with all records that were written by now.
 
-    :raises HintErrors: if it cannot be read
+    :raises HintErrors: if the records cannot be read
     """
     try:
-        following = Following(file, LiveRun(run_label(file), last_seconds(file)))
+        following = FollowedRun(file, LiveRun(run_label(file), last_seconds(file)))
     except OSError as error:
         raise HintErrors.one(file, "file", f"cannot be read: {error.strerror}", "the telemetry file of a run") from None
     following.look()
@@ -137,16 +127,16 @@ class Newest:
 
     def __init__(self, text: str | None) -> None:
         self._name: str | None = None
-        self._following: Following | None = None
+        self._following: FollowedRun | None = None
         if text is not None:
             self._following = follow(find_run(text))
             # The second run of a name is `NAME-2`.
             self._name = re.sub(r"-[0-9]+$", "", self._following.live.label)
 
-    def __call__(self) -> Following | None:
-        """It, as far as was written by now; None: there is none.
+    def __call__(self) -> FollowedRun | None:
+        """The run, as far as its records were written by now. None: there is no run.
 
-        :raises HintErrors: if it cannot be read
+        :raises HintErrors: if the records cannot be read
         """
         if (self._following is None or self._following.is_over) and (file := self._next()) is not None:
             if self._following is not None:
@@ -165,8 +155,8 @@ class Newest:
         return None
 
 
-def _serve(text: str | None, port: int) -> NothingMore:
-    # It takes some time to import, and nobody else needs it.
+def _serve(text: str | None, port: int) -> PlainResult:
+    # The import takes time, and only this option needs it.
     from . import watch_web
 
     newest = Newest(text)
@@ -180,13 +170,13 @@ def _serve(text: str | None, port: int) -> NothingMore:
             asyncio.run(watch_web.serve(newest, port, nobody, ready))
     except OSError as error:
         raise HintErrors.one("streamflow-io watch", "--port", f"{port}: {error.strerror}", "a free port") from None
-    return NothingMore()
+    return _NOTHING_MORE
 
 
-def _on_terminal(following: Following) -> Watched:
+def _on_terminal(following: FollowedRun) -> Watched:
     console = SafeConsole()
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-        # Who is killed cannot show it again.
+        # A killed program cannot show the cursor again.
         console.show_cursor(True)
 
         def show(view: RunView) -> None:
@@ -195,7 +185,7 @@ def _on_terminal(following: Following) -> Watched:
         return _watch(following, show, _SHOWN_EACH)
 
 
-def _in_lines(following: Following) -> Watched:
+def _in_lines(following: FollowedRun) -> Watched:
     console, said = SafeConsole(), time.monotonic() - _SAID_EACH
 
     def show(view: RunView) -> None:
@@ -207,7 +197,7 @@ def _in_lines(following: Following) -> Watched:
     return _watch(following, show, 1.0)
 
 
-def _watch(following: Following, show: Callable[[RunView], None], each: float) -> Watched:
+def _watch(following: FollowedRun, show: Callable[[RunView], None], each: float) -> Watched:
     try:
         while True:
             following.look()

@@ -16,8 +16,8 @@ from typing import Any
 
 from aiohttp import web
 
-from streamflow_io.telemetry.following import Following
-from streamflow_io.telemetry.live_text import page_facts
+from streamflow_io.report.following import FollowedRun
+from streamflow_io.report.live_view import page_facts
 
 HOST = "127.0.0.1"
 _EACH = 0.5
@@ -28,10 +28,10 @@ _PAGE = "watch_page.html"
 
 @dataclass
 class Shown:
-    """What there is to see.
+    """The state that the page shows.
 
     :ivar facts: of the run that is shown, as JSON
-    :ivar number: of times that they have changed
+    :ivar number: how often the facts have changed
     """
 
     facts: str = ""
@@ -45,23 +45,23 @@ class Shown:
                 self.changed.notify_all()
 
     async def next(self, number: int) -> None:
-        """Wait until there is another one than that of this number."""
+        """Wait until the facts have another number."""
         async with self.changed:
             await self.changed.wait_for(lambda: self.number != number)
 
 
 async def serve(
-    look: Callable[[], Following | None], port: int, nobody: dict[str, Any], ready: Callable[[str], None]
+    look: Callable[[], FollowedRun | None], port: int, nobody: dict[str, Any], ready: Callable[[str], None]
 ) -> None:
     """Serve the page until the task is cancelled.
 
-    It is served at an address with a random word in it, to this machine only, and to no page that another site shows.
+    The address has a random word in it. Only this machine can reach the page, and no page of another site can show it.
 
-    :param look: the run to show, of which all that was written is known; called again and again in a thread
-    :param port: 0: any that is free
-    :param nobody: what is shown where there is no run
-    :param ready: is told the address
-    :raises OSError: if the port cannot be had
+    :param look: gives the run to show, with all records that were written; called again and again in a thread
+    :param port: 0: any free port
+    :param nobody: the facts that are shown where there is no run
+    :param ready: called with the address
+    :raises OSError: if the port is not free
     """
     shown, word = Shown(json.dumps(nobody), 1), secrets.token_urlsafe(24)
     application = web.Application(middlewares=[_guard(word)])
@@ -83,7 +83,7 @@ async def serve(
 
 
 def _guard(word: str) -> Any:
-    """Lets nobody in who does not know the word, nor who calls this machine by another name (DNS rebinding)."""
+    """Refuses requests without the word, or with another name of this machine (DNS rebinding)."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Callable[[web.Request], Any]) -> web.StreamResponse:

@@ -20,7 +20,7 @@ from typing_extensions import Self
 
 from streamflow_io.files import stranger
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.telemetry.directories import data_directory
+from streamflow_io.records.runs import data_directory
 
 #: The format of the table and of its values. A file with another number is refused, and left as it is.
 VERSION = 11

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamflow_io.telemetry.page import environment, number
+from streamflow_io.report.page import environment, number
 
 from .gantt import Gantt, Row
 

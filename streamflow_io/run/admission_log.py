@@ -10,7 +10,8 @@ from streamflow_io.admission.demand import Grant
 from streamflow_io.admission.epochs import EpochEnded
 from streamflow_io.admission.learners import LearningEvent
 from streamflow_io.learned.limits import RememberedLimits
-from streamflow_io.telemetry.records import AdmittedRecord, ChoiceRecord, EpochRecord, Record
+from streamflow_io.records.jobs import AdmittedRecord
+from streamflow_io.records.records import ChoiceRecord, EpochRecord, Record
 
 
 class AdmissionLog:

@@ -15,10 +15,9 @@ from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io.learned.database import learned_path
 from streamflow_io.learned.verdicts import RememberedVerdicts
+from streamflow_io.records.records import Record, StepRecord
+from streamflow_io.records.runs import TELEMETRY_FILE, create_run_directory, remove_old_runs
 from streamflow_io.runtime.node_runtimes import NodeRuntimes, StartRuntime
-from streamflow_io.telemetry.records import Record, StepRecord
-from streamflow_io.telemetry.retention import remove_old_runs
-from streamflow_io.telemetry.runs import TELEMETRY_FILE, create_run_directory
 
 from .attempts import StreamingJobs
 from .bandwidth_of_run import BandwidthOfRun

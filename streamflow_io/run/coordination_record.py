@@ -17,7 +17,7 @@ from streamflow_io.capio_cl.dependencies import resolved
 from streamflow_io.capio_cl.language import write_capio_cl
 from streamflow_io.files import write_atomically
 from streamflow_io.graph.io_graph import Output
-from streamflow_io.telemetry.runs import COORDINATION_FILE
+from streamflow_io.records.runs import COORDINATION_FILE
 
 from .output_globs import field_port
 from .plan import Plan

@@ -15,10 +15,9 @@ from typing import Protocol
 from rich.console import Console
 from streamflow.log_handler import logger
 
-from streamflow_io.telemetry.live import LiveRun, RunView
-from streamflow_io.telemetry.live_screen import screen
-from streamflow_io.telemetry.live_text import plain_line
-from streamflow_io.telemetry.records import ProgressRecord, Record
+from streamflow_io.analysis.live import LiveRun, RunView
+from streamflow_io.records.records import ProgressRecord, Record
+from streamflow_io.report.live_view import plain_line, screen
 
 from .terminal_region import TerminalRegion
 

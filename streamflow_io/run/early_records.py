@@ -12,6 +12,8 @@ from streamflow.log_handler import logger
 
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.inheritance import port_path
+from streamflow_io.records.files import CommittedRecord, ReadingRecord, StreamedRecord
+from streamflow_io.records.records import Record
 from streamflow_io.runtime.protocol import (
     CarriedEvent,
     CommittedEvent,
@@ -21,7 +23,6 @@ from streamflow_io.runtime.protocol import (
     JobSpec,
     StreamEvent,
 )
-from streamflow_io.telemetry.records import CommittedRecord, ReadingRecord, Record, StreamedRecord
 
 from .jobs import JobState
 from .outputs import relative_or_absolute

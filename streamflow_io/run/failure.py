@@ -19,7 +19,7 @@ from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.step import ExecuteStep
 
-from streamflow_io.telemetry.records import RunStatus
+from streamflow_io.records.records import RunStatus
 from streamflow_io.wording import displayed
 
 from .job_logs import LastWords

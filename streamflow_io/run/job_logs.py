@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import hashlib
 import os
 import posixpath
+import re
 import shlex
 import stat
 import time
@@ -27,12 +29,22 @@ from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep
 
 from streamflow_io._streamflow import is_separate_standard_error
+from streamflow_io.records.jobs import CommandRecord
+from streamflow_io.records.records import Record
+from streamflow_io.records.runs import LOGS_DIRECTORY
 from streamflow_io.runtime.locations import node_name
-from streamflow_io.telemetry.job_logs import HEAD, MOST_KEPT, TAIL, Output, bounded, command_text, log_file
-from streamflow_io.telemetry.records import CommandRecord, Record
 from streamflow_io.wording import last_lines
 
 from .paths import innermost
+
+#: Bytes. Of an output that is longer than both together, only its beginning and its end are kept.
+HEAD, TAIL = 16384, 49152
+#: Bytes that a run keeps. Beyond that, only the outputs of jobs that fail are kept.
+MOST_KEPT = 64_000_000
+_LONGEST_COMMAND = 16384
+_LONGEST_NAME = 150
+# How StreamFlow hides a command from the shell that starts it.
+_HIDDEN = re.compile(r"\$\(echo ([A-Za-z0-9+/=]*) \| base64 -d\)")
 
 _ASK_SECONDS = 30.0
 _ASK = f"""if test -f "$1" && test -s "$1"; then
@@ -99,7 +111,7 @@ class JobLogs:
             return False
         return code == 0 or (isinstance(command, CWLCommand) and code in (command.success_codes or ()))
 
-    def command_ended(self, record: CommandRecord, output: Output) -> LastWords:
+    def command_ended(self, record: CommandRecord, output: KeptOutput) -> LastWords:
         """Keep what the command of a job has written."""
         self._attempts[record.job] += 1
         attempt, is_well = self._attempts[record.job], self.is_success(record.job, record.code)
@@ -115,7 +127,7 @@ class JobLogs:
         self._last[record.job] = LastWords(record.code, lines, record.stream)
         return self._last[record.job]
 
-    async def read(self, connector: Connector, location: ExecutionLocation, path: str, *, removes: bool) -> Output:
+    async def read(self, connector: Connector, location: ExecutionLocation, path: str, *, removes: bool) -> KeptOutput:
         """What is in a file at a location: all of it, or its beginning and its end. Raises nothing.
 
         :param removes: remove it then
@@ -131,7 +143,7 @@ class JobLogs:
         except Exception as error:
             # Whatever a connector raises: the job has ended all the same.
             logger.debug(f"What a job has written to {path} cannot be read: {error}")
-            return Output()
+            return KeptOutput()
 
 
 class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
@@ -211,7 +223,7 @@ class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
         self,
         record: CommandRecord,
         location: ExecutionLocation,
-        printed: Output,
+        printed: KeptOutput,
         code: int | None,
         to: tuple[str | None, int | str, bool],
     ) -> LastWords:
@@ -227,25 +239,80 @@ class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
         return self._logs.command_ended(record.model_copy(update={"time": time.time(), "code": code}), output)
 
 
-def _read_here(path: Path, removes: bool) -> Output:
+def _read_here(path: Path, removes: bool) -> KeptOutput:
     """:raises OSError: if it cannot be read"""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
-                return Output()
+                return KeptOutput()
             if found.st_size <= HEAD + TAIL:
                 content = file.read(HEAD + TAIL)
-                return Output(content, len(content))
+                return KeptOutput(content, len(content))
             head = file.read(HEAD)
             file.seek(found.st_size - TAIL)
-            return Output(head + file.read(TAIL), found.st_size)
+            return KeptOutput(head + file.read(TAIL), found.st_size)
     finally:
         if removes:
             path.unlink(missing_ok=True)
 
 
-def _parsed(said: str) -> Output:
+def _parsed(said: str) -> KeptOutput:
     """:raises ValueError: if it is something else"""
     size, _, text = said.strip().partition("\n")
-    return Output(base64.b64decode("".join(text.split())), int(size)) if size else Output()
+    return KeptOutput(base64.b64decode("".join(text.split())), int(size)) if size else KeptOutput()
+
+
+@dataclass(frozen=True)
+class KeptOutput:
+    """What a command has written.
+
+    :ivar kept: all of it, or its first :data:`HEAD` and its last :data:`TAIL` bytes
+    :ivar size: bytes that there were
+    """
+
+    kept: bytes = b""
+    size: int = 0
+
+    @property
+    def cut(self) -> int | None:
+        """So many bytes are kept of the beginning; None: all is kept."""
+        return HEAD if self.size > len(self.kept) else None
+
+
+def bounded(content: bytes) -> KeptOutput:
+    """A part of what was written that is no larger than may be kept."""
+    size = len(content)
+    return KeptOutput(content if size <= HEAD + TAIL else content[:HEAD] + content[-TAIL:], size)
+
+
+def log_file(job: str, attempt: int) -> str:
+    """The file with the standard error of an attempt, relative to the directory of the run.
+
+    :param job: as `/step/0.1`
+    """
+    parts = [_file_name(part) for part in job.split("/") if part]
+    return "/".join((LOGS_DIRECTORY, *parts, "stderr" if attempt == 1 else f"stderr-{attempt}"))
+
+
+def command_text(words: list[str], stdin: str | None, stdout: str | None, stderr: str | None) -> str:
+    """A command line as people read it, with its redirections.
+
+    :param words: as StreamFlow gives them to a shell
+    """
+    text = _HIDDEN.sub(_shown, " ".join(words))
+    for sign, path in (("<", stdin), (">", stdout), ("2>", stderr)):
+        text += "" if path is None else f" {sign} {shlex.quote(path)}"
+    return text if len(text) <= _LONGEST_COMMAND else f"{text[:_LONGEST_COMMAND]}..."
+
+
+def _shown(hidden: re.Match[str]) -> str:
+    return base64.b64decode(hidden[1]).decode(errors="replace")
+
+
+def _file_name(name: str) -> str:
+    made = re.sub(r"[\x00-\x1f\x7f]", "_", name)
+    if made == name and name not in (".", "..") and len(name.encode(errors="replace")) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:12]
+    return f"{made[:30].replace('.', '_')}-{digest}"

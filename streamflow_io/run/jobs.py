@@ -14,9 +14,9 @@ from streamflow.cwl.step import CWLExecuteStep
 from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.records.jobs import JobUsage
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec
-from streamflow_io.telemetry.records import Usage
 
 from .tokens import streams_of
 
@@ -115,7 +115,7 @@ class JobState:
         return self.hints is not None and self.hints.concern_storage
 
     @property
-    def usage(self) -> Usage | None:
+    def usage(self) -> JobUsage | None:
         """What the last command has used; None: no node runtime has measured the command."""
         return None if self.exit is None else usage_of(self.exit)
 
@@ -158,25 +158,13 @@ class JobState:
         return cast("T | None", self._kept.pop(kind, None))
 
 
-def usage_of(exit_event: ExitEvent) -> Usage | None:
+def usage_of(exit_event: ExitEvent) -> JobUsage | None:
     """What a command has used; None: the command has not run."""
     if exit_event.started is None or exit_event.ended is None:
         return None
-    usage = exit_event.usage
-    return Usage(
-        started=exit_event.started,
-        ended=exit_event.ended,
-        bytes_read=usage.rchar,
-        bytes_written=usage.wchar,
-        storage_bytes_read=usage.read_bytes,
-        storage_bytes_written=usage.write_bytes,
-        cpu_seconds=usage.user + usage.system,
-        io_seconds=usage.io,
-        held_seconds=usage.held,
-        paused_seconds=usage.paused,
-        pauses=usage.pauses,
-        bytes_ahead=usage.ahead,
-    )
+    used = exit_event.usage
+    spent = {"started": exit_event.started, "ended": exit_event.ended, "cpuSeconds": used.user + used.system}
+    return JobUsage.model_validate({**dict(used), **spent})
 
 
 class Listener:

@@ -16,10 +16,11 @@ from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.workflow import Status
 
 from streamflow_io.admission.lending import Answer, Holder, Lending, Loan, Wish
+from streamflow_io.records.jobs import LentRecord
+from streamflow_io.records.records import Record
 from streamflow_io.runtime.locations import node_name
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import CoresEvent, Event, ExitEvent, JobSpec, StartedEvent
-from streamflow_io.telemetry.records import LentRecord, Record
 
 from .jobs import JobState, Listener
 

@@ -8,8 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from streamflow_io.runtime.protocol import FedEvent, WaitsFor
-from streamflow_io.telemetry.records import ProgressRecord, StreamProgress, WaitingCause
+from streamflow_io.hints.reasons import StreamWait
+from streamflow_io.records.jobs import WaitingCause
+from streamflow_io.records.records import ProgressRecord, StreamProgress
+from streamflow_io.runtime.protocol import FedEvent
 
 from .jobs import JobState
 
@@ -33,7 +35,7 @@ class _Stream:
     told: float | None = None
     bytes: int = 0
     rate: float | None = None
-    waits: WaitsFor | None = None
+    waits: StreamWait | None = None
 
 
 class Progress:

@@ -22,7 +22,7 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
 from streamflow_io.learned.limits import input_bytes
 from streamflow_io.learned.windows import RememberedWindows
-from streamflow_io.telemetry.records import RateRecord, Record
+from streamflow_io.records.records import RateRecord, Record
 
 from .jobs import JobState, Listener
 from .plan import Plan

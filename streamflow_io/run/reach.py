@@ -11,10 +11,11 @@ from streamflow.core.utils import get_job_step_name
 from streamflow.log_handler import logger
 
 from streamflow_io.messages import Code, coded
+from streamflow_io.records.files import FallbackRecord
+from streamflow_io.records.records import Record
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import Event, WarningEvent
-from streamflow_io.telemetry.records import FallbackRecord, Record
 
 from .attempts import Attempt
 from .jobs import JobState, Listener

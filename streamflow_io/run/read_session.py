@@ -13,7 +13,10 @@ from collections.abc import Callable, Sequence
 
 from streamflow.log_handler import logger
 
+from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.messages import Code, coded
+from streamflow_io.records.files import ArrivedRecord, ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
+from streamflow_io.records.records import Record
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import ChunkEvent, EvictedEvent, ExitEvent, StartedEvent
 from streamflow_io.runtime.session_job import SessionJob
@@ -31,20 +34,11 @@ from streamflow_io.sessions.director import (
     Granted,
     Instruction,
     Read,
-    Reason,
     Submit,
     Watch,
     Withdraw,
 )
 from streamflow_io.sessions.extents import Span
-from streamflow_io.telemetry.records import Record
-from streamflow_io.telemetry.session_records import (
-    ArrivedRecord,
-    ChunkRecord,
-    ConsumedRecord,
-    SessionEndRecord,
-    SessionRecord,
-)
 
 from .reader_tasks import ReaderTasks
 
@@ -89,7 +83,7 @@ class ReadSession:
         return self._director.size
 
     @property
-    def ended(self) -> Reason | None:
+    def ended(self) -> SessionReason | None:
         """Why nothing more is read; None: it goes on."""
         return self._director.ended
 
@@ -189,7 +183,7 @@ class ReadSession:
             case End(reason):
                 self._end(reason)
 
-    def _end(self, reason: Reason) -> None:
+    def _end(self, reason: SessionReason) -> None:
         self._readers.close()
         self._record(
             SessionEndRecord(

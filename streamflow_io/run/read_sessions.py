@@ -16,6 +16,7 @@ from streamflow_io.graph.part_sites import share_cache
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.messages import Code, coded
+from streamflow_io.records.records import Record
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.locations import location_name, node_name
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
@@ -23,7 +24,6 @@ from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import Event, FilePart, PartEvent
 from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.sessions.extents import Span
-from streamflow_io.telemetry.records import Record
 
 from .jobs import JobState, Listener
 from .part_ways import PartWays

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from streamflow_io.analysis.profile import Profile, profiles
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.records.history import HistoryReader
+from streamflow_io.records.jobs import JobRecord
+from streamflow_io.records.records import LeaseRecord, Record, RunRecord, RunStorage, StepRecord
 from streamflow_io.sharing.burst_profile import BurstProfile, SeenRate
-from streamflow_io.telemetry.history import HistoryReader
-from streamflow_io.telemetry.profile import Profile, profiles
-from streamflow_io.telemetry.records import JobRecord, LeaseRecord, Record, RunRecord, StepRecord, Storage
 
 # Of the last so many jobs, and once more as many: what a run did long ago says little of what it does next.
 _MOST_JOBS = 2_000
@@ -36,7 +37,7 @@ class RecordedBursts:
         """What its bursts on a storage are like; None: they are not periodic, or go on while it computes."""
         if self._reader is None:
             return None
-        known = Storage(**storage.model_dump(include=set(Storage.model_fields)))
+        known = RunStorage(**storage.model_dump(include=set(RunStorage.model_fields)))
         history = self._reader.history
         run = history.run.model_copy(update={"storages": (known,)})
         jobs = [job for job in history.jobs if job.storage in (None, storage.name)]

@@ -13,22 +13,14 @@ from streamflow.core.data import DataManager
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.workflow import Status
 
+from streamflow_io.records.files import SplitRecord
+from streamflow_io.records.job_files import Identity, JobFiles, PossibleSplit
+from streamflow_io.records.jobs import EndedRecord, EndStatus, JobUsage, StartedRecord, SubmittedRecord, WaitCause
+from streamflow_io.records.records import ProgressRecord, Record
 from streamflow_io.runtime.locations import location_node, node_name, path_on
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import Event, GateEvent, JobSpec, StartedEvent
-from streamflow_io.telemetry.job_files import Identity, JobFiles, PossibleSplit
-from streamflow_io.telemetry.records import (
-    EndedRecord,
-    EndStatus,
-    ProgressRecord,
-    Record,
-    SplitRecord,
-    StartedRecord,
-    SubmittedRecord,
-    Usage,
-    WaitCause,
-)
 
 from .early_records import EarlyRecords
 from .job_spec import observed
@@ -174,7 +166,7 @@ class JobRecorder(Listener):
     async def run_closed(self) -> None:
         self._progress.close()
 
-    def _record_files(self, job: JobState, usage: Usage | None) -> None:
+    def _record_files(self, job: JobState, usage: JobUsage | None) -> None:
         files = job.drop(JobFiles)
         if files is None or usage is None:
             return

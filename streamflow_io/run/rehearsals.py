@@ -26,9 +26,10 @@ from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.extents import Extent, Extents, bound_of, hold_for
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs
+from streamflow_io.records.jobs import RehearsedRecord
+from streamflow_io.records.records import Record
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent
-from streamflow_io.telemetry.records import Record, RehearsedRecord
 from streamflow_io.wording import counted, size_text
 
 from .attempts import ProducerFailedError, StreamingJobs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamflow_io.bandwidth.phases import Request
-from streamflow_io.telemetry.records import RequestRecord
+from streamflow_io.records.records import RequestRecord
 
 _MB = 10**6
 

@@ -20,7 +20,7 @@ from streamflow_io.bandwidth.phases import Request
 from streamflow_io.bandwidth.windows import Moved, Windows
 from streamflow_io.graph.io_graph import Delivery, HopKind, Output, OutputKind, Route
 from streamflow_io.hints.inheritance import within
-from streamflow_io.telemetry.records import Record
+from streamflow_io.records.records import Record
 
 from .job_spec import paths_of
 from .jobs import JobState, Listener

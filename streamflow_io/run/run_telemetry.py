@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamflow_io.telemetry.ending import ending_lines, matters_at_the_end
-from streamflow_io.telemetry.history import HistoryReader
-from streamflow_io.telemetry.latest import LatestWriter
-from streamflow_io.telemetry.records import EndRecord, ProgressRecord, Record, RunRecord, RunStatus
-from streamflow_io.telemetry.runs import PROGRESS_FILE
-from streamflow_io.telemetry.writer import TelemetryWriter
+from streamflow_io.analysis.verdict import ending_lines, matters_at_the_end
+from streamflow_io.records.history import HistoryReader
+from streamflow_io.records.records import EndRecord, ProgressRecord, Record, RunRecord, RunStatus
+from streamflow_io.records.runs import PROGRESS_FILE
+from streamflow_io.records.writer import LatestWriter, TelemetryWriter
 
 if TYPE_CHECKING:
     from .display import Display

@@ -32,8 +32,8 @@ from .locked_database import explain_locked_database
 
 if TYPE_CHECKING:
     from streamflow_io.hints.config import SchedulerConfig
+    from streamflow_io.records.jobs import WaitCause
     from streamflow_io.runtime.node_runtimes import StartRuntime
-    from streamflow_io.telemetry.records import WaitCause
 
     from .context import Run
     from .jobs import JobState

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 from streamflow.log_handler import logger
 
+from streamflow_io.records.job_files import PossibleSplit
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError, seconds_to_compare
-from streamflow_io.telemetry.job_files import PossibleSplit
 
 _FOUND = 0
 

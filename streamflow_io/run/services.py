@@ -15,8 +15,8 @@ from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.token import TerminationToken
 
 from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.records.records import Record
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
-from streamflow_io.telemetry.records import Record
 
 from .plan import Plan
 from .storages import Storages

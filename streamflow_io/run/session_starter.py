@@ -14,14 +14,14 @@ from streamflow.log_handler import logger
 
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.messages import Code, coded
+from streamflow_io.records.files import SessionForm, SessionRecord
+from streamflow_io.records.records import Record
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import FileIdentity, FoundFile, SessionSpec, readable
 from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.sessions.chunks import chunk_size
 from streamflow_io.sessions.director import Director
-from streamflow_io.telemetry.records import Record
-from streamflow_io.telemetry.session_records import Form, SessionRecord
 
 from .memory import default_window
 from .read_session import ReadSession
@@ -111,7 +111,7 @@ class SessionStarter:
             session.all_announced()
 
     async def begin(
-        self, step: str, file: WorthReading, runtime: EmbeddedRuntime | RemoteRuntime, consumers: int, form: Form
+        self, step: str, file: WorthReading, runtime: EmbeddedRuntime | RemoteRuntime, consumers: int, form: SessionForm
     ) -> ReadSession | None:
         """Begin one; None: it cannot, and that was said, or all is needed of a file that has no room.
 

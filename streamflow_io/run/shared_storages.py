@@ -21,6 +21,7 @@ from streamflow_io.admission.storages import Amounts, bytes_per_second
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.messages import Code, coded
+from streamflow_io.records.records import HeldRecord, LeaseRecord, Record, StepRecord
 from streamflow_io.sharing.burst import Burst
 from streamflow_io.sharing.directory import SharedDirectory
 from streamflow_io.sharing.entries import LedgerFile
@@ -29,7 +30,6 @@ from streamflow_io.sharing.holds import Hold, Plans
 from streamflow_io.sharing.identity import shared_directories
 from streamflow_io.sharing.member import Member
 from streamflow_io.sharing.wish import Lease
-from streamflow_io.telemetry.records import HeldRecord, LeaseRecord, Record, StepRecord
 
 from .recorded_bursts import RecordedBursts
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.telemetry.records import OFF, EdgeRecord, Record, RouteRecord, RunRecord, StepRecord, Storage
+from streamflow_io.records.files import OFF, EdgeRecord, RouteRecord
+from streamflow_io.records.records import Record, RunRecord, RunStorage, StepRecord
 
 from .plan import Plan
 from .step_order import steps_before
@@ -21,7 +22,7 @@ def start_records(plan: Plan, config: SchedulerConfig, now: float) -> Iterator[R
         time=now,
         name=plan.workflow.name,
         workflow=plan.file,
-        storages=tuple(Storage(**storage.model_dump()) for storage in config.storages),
+        storages=tuple(RunStorage(**storage.model_dump()) for storage in config.storages),
         io_executors=config.io_executors,
         streaming=config.streaming,
         oversubscribe=config.oversubscribe,

@@ -22,8 +22,8 @@ from streamflow_io.bandwidth.pacing import Place
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.models import Way
 from streamflow_io.learned.limits import RememberedLimits
+from streamflow_io.records.records import Record
 from streamflow_io.runtime.locations import node_name
-from streamflow_io.telemetry.records import Record
 
 from .admission_log import AdmissionLog
 from .demands import Demands, RequiredJobs, pool_of

@@ -20,6 +20,7 @@ from streamflow_io.bandwidth.streams import Streams
 from streamflow_io.hints.bandwidth import RequiredConstraint
 from streamflow_io.learned.limits import input_bytes
 from streamflow_io.learned.windows import RememberedWindows
+from streamflow_io.records.records import RateRecord, Record
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import (
     CommittedEvent,
@@ -31,7 +32,6 @@ from streamflow_io.runtime.protocol import (
     PhaseEvent,
     StreamLimit,
 )
-from streamflow_io.telemetry.records import RateRecord, Record
 
 from .attempts import Attempt
 from .inputs import stream_bw, written_to

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from streamflow_io.telemetry.records import WaitCause
+from streamflow_io.records.jobs import WaitCause
 
 # Nobody sees a shorter one.
 _LEAST = 0.001

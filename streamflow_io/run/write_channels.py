@@ -15,9 +15,9 @@ from streamflow_io.admission.demand import Capacity
 from streamflow_io.bandwidth.pacing import Place
 from streamflow_io.bandwidth.writes import Writer, Writes, Written
 from streamflow_io.hints.models import Way
+from streamflow_io.records.records import Record
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import Event, JobSpec, PhaseEvent, WrittenTo
-from streamflow_io.telemetry.records import Record
 
 from .jobs import JobState, Listener
 from .request_records import request_record

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, TypeAdapter, 
 from pydantic.alias_generators import to_camel
 from typing_extensions import Self
 
+from streamflow_io.hints.reasons import StreamWait
+
 
 def _as_string(value: object) -> str:
     if not isinstance(value, str):
@@ -656,10 +658,6 @@ class DrainedEvent(_Event):
     last: float
 
 
-#: What a byte stream waits for: its producer; the command that reads it; that this opens it; its time, by its rate.
-WaitsFor = Literal["producer", "reader", "opening", "rate"]
-
-
 class FedEvent(_Event):
     """How far a byte stream is; at most once a second while it moves, and when it does not.
 
@@ -674,7 +672,7 @@ class FedEvent(_Event):
     bytes: int
     last: float | None = None
     stalled: bool = False
-    waits: WaitsFor | None = None
+    waits: StreamWait | None = None
 
 
 class CarriedEvent(_Event):

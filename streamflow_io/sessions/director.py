@@ -21,6 +21,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from streamflow_io.hints.reasons import SessionReason
+
 from .chunks import Chunks
 from .extents import Extents, Span, length
 from .window import Window
@@ -31,10 +33,6 @@ ENOUGH_CACHED = 0.95
 _ENOUGH_KEPT = 0.5
 # Of what is held, to make the window smaller: single pages always go.
 _ENOUGH_GONE = 0.02
-
-#: Why a session ends. `done`: all is read that is needed; `cached`: it was there before; `not kept`: the pages do not
-#: stay; `window`: nobody will consume what fills it; `stalled`: the reader does not answer; `lost`: it is gone.
-Reason = Literal["done", "cached", "not kept", "window", "stalled", "lost"]
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,7 @@ class Watch:
 class End:
     """Nothing more is to be read."""
 
-    reason: Reason
+    reason: SessionReason
 
 
 Event = Began | Announced | Granted | ChunkRead | Consumed | Evicted | Moment
@@ -169,7 +167,7 @@ class Director:
         guess: bool = False,
     ) -> None:
         self.window = Window(window)
-        self.ended: Reason | None = None
+        self.ended: SessionReason | None = None
         self.size = size
         self._chunk = chunk
         self._readers = readers
@@ -333,6 +331,6 @@ class Director:
                 self._open[part] = None
             yield Arrived(part)
 
-    def _end(self, reason: Reason) -> Iterator[Instruction]:
+    def _end(self, reason: SessionReason) -> Iterator[Instruction]:
         self.ended = reason
         yield End(reason)

@@ -26,7 +26,7 @@ class SeenRate(BaseModel):
 
 
 class BurstProfile(BaseModel):
-    """The periodic bursts of a run; see :class:`streamflow_io.telemetry.profile.Profile`.
+    """The periodic bursts of a run; see :class:`streamflow_io.analysis.profile.Profile`.
 
     :ivar bursts: how many it was found in
     :ivar jobs: of a burst

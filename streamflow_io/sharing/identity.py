@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.records.runs import data_directory
 from streamflow_io.storage.mounted import MOUNTINFO, mount_of
-from streamflow_io.telemetry.directories import data_directory
 
 from .directory import SharedDirectory
 

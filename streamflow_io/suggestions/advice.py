@@ -1,4 +1,4 @@
-"""What to do next about a run: the most valuable of its proposals, or what its waiting gives reasons for. Pure."""
+"""The next steps after a run: its most valuable proposals, or what would shorten its waits."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
+from streamflow_io.analysis.critical_path import PathSpan
+from streamflow_io.analysis.edges import EdgeResult
+from streamflow_io.analysis.model import Advice
 from streamflow_io.grouping import grouped
-from streamflow_io.telemetry.critical_path import PathSpan
-from streamflow_io.telemetry.edge_results import EdgeResult
-from streamflow_io.telemetry.history import History, Job
-from streamflow_io.telemetry.next_steps import Advice
-from streamflow_io.telemetry.records import OFF, DelayCause
-from streamflow_io.telemetry.waiting_words import CAUSES
+from streamflow_io.records.files import OFF
+from streamflow_io.records.history import History, Job
+from streamflow_io.records.jobs import CAUSES, DelayCause
 from streamflow_io.wording import counted
 
 from .proposals import WORTH, suggest
@@ -25,13 +25,13 @@ _Pair = tuple[str, str]
 _LEAST = 0.1
 # Of a shorter run the start of the programs is much.
 _WHILE = 5.0
-# StreamFlow's own time is told where it is so much of the run.
+# StreamFlow's own time is told from this share of the run on.
 _OVERHEAD = 0.3
 # Jobs that use less of their cores, in the mean, could share them.
 _IDLE = 0.5
-# A step is told where it is so much of the run.
+# A step is told from this share of the run on.
 _ITSELF = 0.1
-# Who had so much of the cores is named.
+# A step is named from this share of the cores on.
 _MUCH = 0.4
 
 
@@ -61,9 +61,9 @@ def advice(history: History, path: Sequence[PathSpan], edges: Sequence[EdgeResul
 
 
 def _busy(history: History, busy: CoreUse | None) -> Iterator[Advice]:
-    """What would make a run shorter whose cores compute all the time.
+    """Advice for a run with cores that compute all the time.
 
-    :param busy: what the run made of its cores; None: these had time to spare, or that is not known
+    :param busy: the run's use of its cores. None: the cores had time to spare, or their use is not known
     """
     if busy is not None and history.seconds >= _WHILE:
         yield Advice(text="More cores, or less to compute (compress less, write fewer bytes)", why=busy.text)
@@ -85,7 +85,7 @@ def _failed(history: History) -> Iterator[Advice]:
 
 
 def _what_it_streamed(history: History, job: Job) -> str:
-    """What the last try of a job has read while it was written."""
+    """The outputs that the last attempt of a job read while they were written."""
     began = (history.measured(job) or history.running(job) or (history.seconds,))[0]
     over = {each.name for each in history.jobs if each.ended is not None and each.ended <= began}
     read = {
@@ -180,17 +180,17 @@ def _for_more(history: History, cause: DelayCause) -> str:
 
 
 def _gains(history: History, path: Sequence[PathSpan]) -> dict[_Pair, float]:
-    """For two steps of which a job began when another had ended: what both at a time would take less, at most."""
+    """The most seconds that two steps would save by running at the same time, where one began after the other ended."""
     gains: defaultdict[_Pair, float] = defaultdict(float)
     for (before, _, ran_before), (after, begins, ran) in pairwise(_in_turn(path)):
-        # Who goes on with what another has given has begun before that had ended.
+        # A job that reads from another while it runs has begun before the other ended.
         if before in history.run.steps.get(after, ()) and begins:
             gains[before, after] += min(ran_before, ran)
     return gains
 
 
 def _handed_over(history: History, all_gains: Mapping[_Pair, float]) -> Iterator[Advice]:
-    """Where nobody has asked for more, and nothing is known of it."""
+    """Advice for a run without hints, about which nothing else is known."""
     if _is_observed(history):
         return
     asked = {(posixpath.dirname(edge.output), posixpath.dirname(edge.input or "")) for edge in history.edges}
@@ -220,7 +220,7 @@ def _in_turn(path: Sequence[PathSpan]) -> Iterator[tuple[str, bool, float]]:
 
 
 def _itself(history: History, path: Sequence[PathSpan]) -> Iterator[Advice]:
-    """What no hint changes."""
+    """Advice about time that no hint changes."""
     own = sum(span.seconds for span in path if span.is_overhead)
     if history.seconds > 0 and own >= _OVERHEAD * history.seconds:
         jobs = len({span.job for span in path if span.job is not None})

@@ -1,4 +1,4 @@
-"""Proposals as an annotations file. Pure."""
+"""Proposals as an annotations file."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _evidence_by_port(sure: Iterable[Proposal]) -> dict[str, list[str]]:
 
 
 def _tried(proposals: Sequence[Proposal]) -> Iterator[str]:
-    """What is to be tried: lines that can be taken over by taking out what makes them comments."""
+    """Proposals to be tried, as comments: a line without its `#` is a hint."""
     tried = [proposal for proposal in proposals if not proposal.is_sure]
     if not tried:
         return

@@ -1,4 +1,4 @@
-"""I/O that nobody waits for at once, and could move no faster than it has to. Pure."""
+"""I/O for which no job waits at once, and that could move no faster than it has to."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from statistics import median
 
+from streamflow_io.analysis.requirements import requirements
 from streamflow_io.bandwidth.pacing import SMALL
-from streamflow_io.telemetry.history import History, Job
-from streamflow_io.telemetry.requirements import requirements
+from streamflow_io.records.history import History, Job
 
 from .proposal import Proposal
 from .simulation import RequiredHint, SimulatedJob, end_of
 
 _MB = 1e6
-#: Of what it reached: who required more gains nothing that could be seen, and is easily late.
+#: Share of the reached rate. A job that required more gains nothing visible, and is easily late.
 HIDDEN = 0.5
 
 
 def hidden(
     history: History, jobs: Sequence[Job], simulated: Sequence[SimulatedJob], io_tasks: Collection[str]
 ) -> Iterator[Proposal]:
-    """Of steps that are I/O tasks, or are to be: those that moved their data at least twice as fast as they had to.
+    """Proposals for I/O tasks that moved their data at least twice as fast as required.
 
-    What is small is not held back, and needs no such hint.
+    A small request is not held back, and needs no such hint.
 
-    :param jobs: those that count
-    :param simulated: the network of these jobs
+    :param jobs: the jobs that count
+    :param simulated: these jobs as the simulation takes them
     :param io_tasks: the steps that are to be I/O tasks
     """
     tasks = {*io_tasks, *(step for step, hints in history.steps.items() if hints.io_task)}
@@ -45,10 +45,11 @@ def hidden(
 
 
 def _windows(simulated: Sequence[SimulatedJob], io_tasks: Collection[str]) -> list[float]:
-    """For how long nobody waits for what a job moves, from when all is there that it reads; 0: somebody does at once.
+    """For each job, the seconds from when its inputs are there until a job waits for its outputs. 0: a job waits at
+    once.
 
-    A job that reads it, and something else, waits from when that is there. If no job does, but I/O tasks perhaps, it is
-    needed when the last job has computed.
+    A reader with other inputs waits from when those are there. Data that only I/O tasks may read is needed when the
+    last job has computed.
     """
     readers: dict[int, list[SimulatedJob]] = defaultdict(list)
     for reader in simulated:

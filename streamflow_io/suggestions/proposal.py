@@ -1,4 +1,4 @@
-"""A hint for the next run, or why there is none. Pure."""
+"""A hint for the next run, or the reason why there is none."""
 
 from __future__ import annotations
 

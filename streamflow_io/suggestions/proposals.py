@@ -1,19 +1,24 @@
-"""What is proposed for the next run, and what is not, each with its reasons. Pure."""
+"""The proposals for the next run, and the hints that are not proposed, each with its reasons."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, median
 
-from streamflow_io.telemetry.history import History
+from streamflow_io.bandwidth.pacing import SMALL
+from streamflow_io.bandwidth.rhythm import rhythm
+from streamflow_io.grouping import grouped
+from streamflow_io.records.history import History, Job
+from streamflow_io.records.records import RequestRecord
+from streamflow_io.wording import counted
 
 from .evidence import EARLY, evidence
-from .hiding import hidden
-from .network import completed_jobs, network
+from .hiding import HIDDEN, hidden, rate_text
 from .proposal import Proposal, Refusal
 from .shared_cores import CoreUse, core_use, saved_on_cores, simulate_on_cores
+from .simulated_jobs import completed_jobs, simulated_jobs
 from .simulation import (
     CommitHint,
     GateHint,
@@ -27,7 +32,6 @@ from .simulation import (
     end_of,
     saved_seconds,
 )
-from .writing import Change, changes
 
 #: What saves less of a run is less than runs differ by.
 WORTH = 0.03
@@ -36,13 +40,13 @@ _NO_SHORTER = "the cores were busy: the run would have been no shorter"
 
 @dataclass(frozen=True)
 class Suggestions:
-    """What a run gives reasons for.
+    """All that a run gives reasons for.
 
     :ivar seconds: from the start of the run to the end of its last job
-    :ivar saved: with all sure proposals together
-    :ivar saved_at_most: with those that are to be tried, too
-    :ivar changes: of the workflow, which are no hints
-    :ivar core_use: what the run made of the cores; none: not known
+    :ivar saved: seconds that all sure proposals save together
+    :ivar saved_at_most: seconds that all proposals save, with those that are to be tried
+    :ivar changes: changes of the workflow, which are no hints
+    :ivar core_use: the run's use of its cores. None: not known
     """
 
     seconds: float
@@ -55,15 +59,15 @@ class Suggestions:
 
 
 def suggest(history: History) -> Suggestions:
-    """What would have made a run faster.
+    """The hints that would have made a run faster.
 
-    A proposal is sure if everything that was seen speaks for it; another run with other inputs may still contradict,
-    and then fails with a message, or warns.
+    A proposal is sure if all that was seen speaks for it. Another run with other inputs may still contradict the
+    proposal, and then fails with a message, or warns.
 
     :param history: of a run that was observed
     """
     jobs = completed_jobs(history)
-    simulated = network(history, jobs)
+    simulated = simulated_jobs(history, jobs)
     found = list(evidence(history, jobs))
     io_tasks = {one.hint.step for one in found if isinstance(one, Proposal) and isinstance(one.hint, IOTaskHint)}
     found += hidden(history, jobs, simulated, io_tasks)
@@ -98,7 +102,7 @@ def _overlaps(proposal: Proposal) -> bool:
 
 
 def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> tuple[list[Proposal], list[Refusal]]:
-    """Proposals with what they save, the most valuable first; those that let nobody start earlier are none."""
+    """Proposals with their savings, the most valuable first, without those that let no job start earlier."""
     weighed, idle = [], []
     for proposal in proposals:
         others = [other.hint for other in proposals if other != proposal and (other.is_sure or not proposal.is_sure)]
@@ -106,7 +110,7 @@ def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> 
         alone, joint = _gains(simulated, [], proposal.hint), _gains(simulated, others, proposal.hint)
         gains = max(alone, joint, key=lambda gains: max((gain.ended for gain in gains), default=0.0))
         moved = [gain.started for gain in gains if gain.started > 0.0]
-        # Who starts earlier, and then only waits, has gained nothing.
+        # A job that starts earlier, and then only waits, has gained nothing.
         saved = saved_on_cores(simulated, [proposal.hint])
         if _overlaps(proposal) and saved < EARLY <= saved_seconds(simulated, [proposal.hint]):
             idle.append(Refusal(proposal.subject, proposal.text, f"{proposal.evidence}, but {_NO_SHORTER}"))
@@ -124,7 +128,7 @@ def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> 
 
 
 def _gains(simulated: Sequence[SimulatedJob], others: Collection[SimulatedHint], hint: SimulatedHint) -> list[Times]:
-    """By how much each job starts, and ends, earlier with one more hint."""
+    """The seconds by which each job starts, and ends, earlier with one more hint."""
     pairs = zip(simulate_on_cores(simulated, others), simulate_on_cores(simulated, [*others, hint]), strict=True)
     return [Times(one.started - other.started, one.ended - other.ended) for one, other in pairs]
 
@@ -139,3 +143,83 @@ def by_step(proposals: Iterable[Proposal]) -> Mapping[str, list[Proposal]]:
             case IOTaskHint(step) | RequiredHint(step):
                 found.setdefault(step, []).append(proposal)
     return dict(sorted(found.items()))
+
+
+_MB = 1e6
+# Share of the time of a job. A job that waits for less gains little by one more step.
+_WORTH = 0.05
+_LEAST_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the workflow, which no annotation can make.
+
+    :ivar subject: the path of the step
+    :ivar saved: by how many seconds a job would have been shorter, at most
+    """
+
+    subject: str
+    evidence: str
+    saved: float
+
+    @property
+    def text(self) -> str:
+        """The change in few words."""
+        return "write to the node's storage, commit each file, and copy it by an I/O task with storageBW: required"
+
+
+@dataclass(frozen=True)
+class _WriteRhythm:
+    """The bursts that a job writes.
+
+    :ivar bytes: of a burst, the median
+    :ivar moved: bytes of all bursts
+    :ivar waited: seconds for which the job waited for all bursts
+    """
+
+    bytes: float
+    moved: float
+    period: float
+    waited: float
+    ran: float
+
+
+def changes(history: History, jobs: Sequence[Job]) -> Iterator[Change]:
+    """Steps with jobs that write in a rhythm, at least half of them, and wait for their writes for 5 percent of their
+    time.
+
+    Small bursts give no reason, and neither do writes that went to memory at once. Bursts that would have to move
+    nearly as fast as they did give none either.
+
+    :param jobs: the jobs that count
+    """
+    written = [one for one in history.requests if one.kind == "write" and one.direction == "write"]
+    of_jobs = grouped(written, lambda one: one.job)
+    for step, some in grouped(jobs, lambda job: job.step).items():
+        if history.is_io_task(step):
+            continue
+        found = [one for job in some if (one := _rhythm(job, of_jobs.get(job.name, ()))) is not None]
+        if len(found) >= len(some) / 2:
+            yield from _change(step, found)
+
+
+def _rhythm(job: Job, bursts: Collection[RequestRecord]) -> _WriteRhythm | None:
+    regular = rhythm(one.ready for one in bursts)
+    if job.usage is None or regular is None or not regular.is_regular:
+        return None
+    waited = sum(one.ended - one.started for one in bursts)
+    size, moved = median(one.bytes for one in bursts), sum(one.bytes for one in bursts)
+    return _WriteRhythm(size, moved, regular.period, waited, job.usage.ended - job.usage.started)
+
+
+def _change(step: str, found: Sequence[_WriteRhythm]) -> Iterator[Change]:
+    size, period = median(one.bytes for one in found), median(one.period for one in found)
+    waited, ran = median(one.waited for one in found), median(one.ran for one in found)
+    if size < SMALL or waited < max(_LEAST_SECONDS, _WORTH * ran):
+        return
+    required, reached = size / period, median(one.moved for one in found) / waited
+    if required <= HIDDEN * reached:
+        writes = f"{counted(len(found), 'job')}: {size / _MB:.0f} MB each {period:.1f} s"
+        rates = f"{rate_text(required / _MB)} would do, {rate_text(reached / _MB)} were reached"
+        yield Change(step, f"{writes}, for which a job waited {waited:.1f} of {ran:.1f} s: {rates}", waited)

@@ -1,7 +1,7 @@
-"""How much longer a run takes where its jobs have more to compute than the cores can do at the same time. Pure.
+"""The time that a run takes longer because its jobs compute more than its cores can do at the same time.
 
 The work is a fluid: a job uses its CPU time evenly while its command runs. While all jobs together want more than all
-cores, all of them slow down alike. The cores of all locations count as one pool. Other programs are not known of.
+cores, all of them slow down alike. The cores of all locations count as one pool. Other programs are not known.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from streamflow_io.telemetry.history import History
+from streamflow_io.records.history import History
 
 from .simulation import SimulatedHint, SimulatedJob, Times, end_of, simulate
 
-#: Cores that compute for so much of the time have next to nothing to spare.
+#: Cores that compute for this share of the time have next to nothing to spare.
 BUSY = 0.9
 
 
 @dataclass(frozen=True)
 class CoreUse:
-    """What the jobs of a run made of the cores of its locations.
+    """The use that a run's jobs made of the cores of its locations.
 
-    :ivar cores: of all locations whose cores are known
-    :ivar share: the CPU time that jobs used, of what the cores had between the first start and the last end
+    :ivar cores: of all locations with a known number of cores
+    :ivar share: the CPU time of the jobs, as a share of what the cores had between the first start and the last end
     """
 
     cores: float
@@ -36,7 +36,7 @@ class CoreUse:
 
     @property
     def text(self) -> str:
-        """What they did, and what follows from it, as a sentence without its end."""
+        """The use of the cores and its consequence, as a sentence without its end."""
         one = self.cores == 1
         return (
             f"the {'core' if one else f'{self.cores:,.0f} cores'} of the run computed for {self.share:.0%} of its time:"
@@ -45,7 +45,7 @@ class CoreUse:
 
 
 def core_use(history: History) -> CoreUse | None:
-    """What the jobs of a run made of the cores; None: the cores, or what the jobs used, are not known."""
+    """The use that a run's jobs made of its cores. None: the cores or their use are not known."""
     known = [job for job in history.jobs if job.usage is not None and job.location_cores]
     cores = sum({job.location: job.location_cores or 0.0 for job in known}.values())
     intervals = [interval for job in known if (interval := history.measured(job)) is not None]
@@ -62,7 +62,7 @@ def simulate_on_cores(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedH
 
 
 def saved_on_cores(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedHint]) -> float:
-    """By how much the last job would have ended earlier; from 0 to the time that the run took."""
+    """The seconds by which the last job would have ended earlier; from 0 to the time of the run."""
     before, after = (end_of(simulate_on_cores(jobs, some)) for some in ((), hints))
     # What is wrong with the fluid is wrong in both.
     return end_of(jobs) * max(0.0, 1.0 - after / before) if before > 0 else 0.0

@@ -1,21 +1,19 @@
-"""When the jobs of a run would have started, had there been other hints. Pure.
+"""The start of each job of a run, had there been other hints.
 
 The run is taken as a network of activities (as in the critical path method, Kelley and Walker 1959): a job starts when
-its last predecessor has delivered, and when it is given a core. The assumptions:
+its last predecessor has delivered, and when a core is free. The assumptions:
 
-- A job takes as long as it took, whatever runs beside it, and whatever it reads a stream from. The storage does not
-  congest more, and is not relieved.
-- What passed between the last delivery and the start of a job passes again: StreamFlow's own time, inputs that nothing
-  is known of, and the wait for cores. A job that waited and started when another one ended had its core from that one,
-  and has it from the same again, or, if that one takes no core now, from whom that one would have had it. I/O tasks
-  take none, nor do readers of streams, as with `oversubscribe: gangs`. Those who start earlier find a core if they
-  did not wait for one before.
-- A file is there for its readers at the moment of its last close, where a commit rule says so; a stream when the file
-  was opened. The reader of a stream works as it reads: it ends when the stream has ended, if its own time has passed
-  since its start. A reader that wrote nothing before it had read all of it (a sort) works on from then as long as it
-  did: that does not overlap.
+- A job takes as long as it took, whatever runs beside it. The storage does not congest more, and is not relieved.
+- The time between the last delivery and the start of a job passes again: StreamFlow's own time, unknown inputs, and the
+  wait for cores. A job that waited and started when another ended had its core from that job, and has it again. If that
+  job takes no core now, the core comes from the job before it.
+- I/O tasks take no core, nor do readers of streams, as with `oversubscribe: gangs`. A job that starts earlier finds a
+  core if it did not wait for one before.
+- A file is there for its readers at its last close, where a commit rule says so; a stream when the file was opened.
+- The reader of a stream works as it reads: it ends when the stream has ended, if its own time has passed since its
+  start. A reader that wrote nothing before it had read all of the stream (a sort) works on for the same time after it.
 - A split that writes nothing takes no time.
-- A reader that starts with its producer works until it opens what it reads, and then waits for it at the gate.
+- A reader that starts with its producer works until it opens its input, and then waits at the gate.
 
 With no hints the simulation gives the run as it was.
 """
@@ -44,7 +42,7 @@ class StreamHint:
 
 @dataclass(frozen=True)
 class GateHint:
-    """Those who read an output start with its producer, and wait where they touch it."""
+    """The readers of an output start with its producer, and wait where they open the output."""
 
     output: str
 
@@ -58,14 +56,14 @@ class IOTaskHint:
 
 @dataclass(frozen=True)
 class RequiredHint:
-    """The jobs of a step, which take no core, move no faster than they have to. By this nothing ends earlier."""
+    """The jobs of a step, which take no core, move no faster than required. No job ends earlier by this hint."""
 
     step: str
 
 
 @dataclass(frozen=True)
 class SplitHint:
-    """The files of an output are parts of an input, which nobody writes."""
+    """The files of an output are parts of an input, and are not written."""
 
     output: str
 
@@ -78,16 +76,16 @@ SimulatedHint = CommitHint | StreamHint | GateHint | IOTaskHint | RequiredHint |
 
 
 @dataclass(frozen=True)
-class Read:
-    """A job reads an output of another, which came before it. Times are seconds since the start of the run.
+class ReadOutput:
+    """An output of an earlier job that a job reads. Times are seconds since the start of the run.
 
-    :ivar producer: the index of the job that wrote it
-    :ivar opened: when it was there first; none: not known
-    :ivar committed: when the commit rule that is looked at would have held; none: not before the end of the job
-    :ivar is_own: whether it is what this job reads, and not only something in the same list
+    :ivar producer: the index of the job that wrote the output
+    :ivar opened: when the output was first there. None: not known
+    :ivar committed: when the proposed commit rule would have held. None: not before the end of the producer
+    :ivar is_own: whether the job reads the output itself, and not only another element of the same list
     :ivar by_element: whether under a hint the job waits for its own element of the list only
-    :ivar tail: how long the reader works after it has read the last byte, if it begins to write only then
-    :ivar touched: how long it works before it would wait at the gate; none: not known
+    :ivar tail: seconds that the reader works after its last byte, if it begins to write only then
+    :ivar touched: seconds that the reader works before it would wait at the gate. None: not known
     """
 
     producer: int
@@ -105,16 +103,16 @@ class Read:
 class SimulatedJob:
     """A job that succeeded. Times are seconds since the start of the run; submitted <= started <= ended.
 
-    :ivar core_from: the index of the job whose end gave it its core; none: it did not wait for one
-    :ivar cpu_seconds: that its processes computed
-    :ivar location_cores: the cores of its location; none: not known
+    :ivar core_from: the index of the job that gave up its core for this one. None: the job did not wait for a core
+    :ivar cpu_seconds: the CPU time of the job's processes
+    :ivar location_cores: the cores of the job's location. None: not known
     """
 
     step: str
     submitted: float
     started: float
     ended: float
-    reads: tuple[Read, ...] = ()
+    reads: tuple[ReadOutput, ...] = ()
     core_from: int | None = None
     cpu_seconds: float = 0.0
     location: str | None = None
@@ -139,11 +137,11 @@ def simulate(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedHint] = ()
     :param jobs: in the order of their starts; those that a job reads from, and has its core from, before it
     :return: never later than it did; never later with more hints than with fewer
     """
-    return _Simulation(jobs, frozenset(hints)).run()
+    return _HintSimulation(jobs, frozenset(hints)).run()
 
 
 def saved_seconds(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedHint]) -> float:
-    """By how much the last job would have ended earlier; from 0 to the time that the run took."""
+    """The seconds by which the last job would have ended earlier; from 0 to the time of the run."""
     return end_of(jobs) - end_of(simulate(jobs, hints))
 
 
@@ -152,7 +150,7 @@ def end_of(jobs: Sequence[SimulatedJob] | Sequence[Times]) -> float:
     return max((job.ended for job in jobs), default=0.0)
 
 
-class _Simulation:
+class _HintSimulation:
     def __init__(self, jobs: Sequence[SimulatedJob], hints: frozenset[SimulatedHint]) -> None:
         self._jobs = jobs
         self._hints = hints
@@ -190,8 +188,8 @@ class _Simulation:
             return True
         return any(self._left(read, job) is not None for read in job.reads)
 
-    def _left(self, read: Read, job: SimulatedJob) -> float | None:
-        """How long a reader works when all of what it reads is there, if it has started before."""
+    def _left(self, read: ReadOutput, job: SimulatedJob) -> float | None:
+        """The seconds that a reader works once its input is complete, if it has started before. None: it has not."""
         left: list[float] = []
         if read.is_own and read.opened is not None:
             if StreamHint(read.output, read.input) in self._hints:
@@ -200,12 +198,12 @@ class _Simulation:
                 left.append(job.seconds - read.touched)
         return min(left, default=None)
 
-    def _arrived(self, read: Read, job: SimulatedJob) -> float:
-        """When it was delivered in the run: at the end of its job, unless the reader started before."""
+    def _arrived(self, read: ReadOutput, job: SimulatedJob) -> float:
+        """When an input was delivered in the run: at the end of its job, or at the earlier start of its reader."""
         return min(self._jobs[read.producer].ended, job.submitted)
 
-    def _arrives(self, read: Read, job: SimulatedJob) -> float:
-        """When the reader need not wait for it any longer."""
+    def _arrives(self, read: ReadOutput, job: SimulatedJob) -> float:
+        """From when on the reader need not wait for an input."""
         if not read.is_own and read.by_element and self._goes_alone(read):
             return 0.0
         arrives = self._delivered(read, job)
@@ -215,14 +213,14 @@ class _Simulation:
             arrives = min(arrives, opened - (producer.started - now.started))
         return arrives
 
-    def _delivered(self, read: Read, job: SimulatedJob) -> float:
-        """When it is complete, and known to be."""
+    def _delivered(self, read: ReadOutput, job: SimulatedJob) -> float:
+        """When an output is complete, and known to be."""
         producer, now = self._jobs[read.producer], self._times[read.producer]
         delivered = self._arrived(read, job)
         if read.committed is not None and CommitHint(read.output) in self._hints:
             delivered = min(delivered, max(read.committed, producer.started))
         return delivered - (producer.ended - now.ended)
 
-    def _goes_alone(self, read: Read) -> bool:
+    def _goes_alone(self, read: ReadOutput) -> bool:
         hints = (CommitHint(read.output), GateHint(read.output), StreamHint(read.output, read.input))
         return not self._hints.isdisjoint(hints)

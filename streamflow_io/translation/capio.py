@@ -20,13 +20,13 @@ from streamflow_io.capio_cl.supported import CapioMapping, CapioOutput, CapioSte
 from streamflow_io.graph.io_graph import StreamEdge
 from streamflow_io.hints.globs import is_pattern
 from streamflow_io.messages import Code, coded
+from streamflow_io.records.files import SERVED
 from streamflow_io.run.output_globs import file_processor
 from streamflow_io.run.outputs import is_early_port
 from streamflow_io.runtime.capio import CapioRuntime
 from streamflow_io.runtime.capio_check import check_capio
 from streamflow_io.runtime.capio_installation import CapioError, find_capio
 from streamflow_io.runtime.node_runtimes import StartRuntime
-from streamflow_io.telemetry.records import SERVED
 
 
 @dataclass(frozen=True)

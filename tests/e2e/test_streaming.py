@@ -13,8 +13,8 @@ import pytest
 
 from laboratories.hosts import ADDRESSES
 from laboratories.laboratory import Laboratory
-from streamflow_io.telemetry.following import Following
-from streamflow_io.telemetry.live import LiveRun
+from streamflow_io.analysis.live import LiveRun
+from streamflow_io.report.following import FollowedRun
 from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
 from tests.e2e.support import Site, apart
 from tests.e2e.test_laboratory import login
@@ -101,7 +101,7 @@ def test_the_queue_is_what_jobs_wait_for(slurm: Site) -> None:
     process = slurm.start(path)
     wait_until(lambda: [*slurm.data.glob("**/telemetry.jsonl")], "telemetry", 60)
     (telemetry,) = slurm.data.glob("**/telemetry.jsonl")
-    following = Following(telemetry, LiveRun("run"))
+    following = FollowedRun(telemetry, LiveRun("run"))
 
     def queued() -> bool:
         following.look()

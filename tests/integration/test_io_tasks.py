@@ -14,8 +14,8 @@ import pytest
 
 from benchmarks.disk import CongestedDisk, Curve
 from benchmarks.workflows import TOOL
-from streamflow_io.telemetry.records import EndRecord, RunRecord
-from streamflow_io.telemetry.retention import KEPT_RUNS
+from streamflow_io.records.records import EndRecord, RunRecord
+from streamflow_io.records.runs import KEPT_RUNS
 from tests.cwl import Bench, Document, Run, found, tool, workflow
 from tests.telemetry import write
 

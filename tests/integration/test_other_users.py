@@ -11,8 +11,8 @@ import pytest
 
 from streamflow_io.files import stranger
 from streamflow_io.learned.database import LearnedDatabase, LearnedStoreError
-from streamflow_io.telemetry.records import EndRecord
-from streamflow_io.telemetry.writer import TelemetryWriter
+from streamflow_io.records.records import EndRecord
+from streamflow_io.records.writer import TelemetryWriter
 from tests.cwl import Bench, streamable, tool, workflow
 from tests.integration.test_faults import noted, wait_for
 from tests.node_support import node_binary

@@ -9,8 +9,8 @@ import pytest
 from scripts.pictures import run, write_example
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.graph.io_graph import Delivery
-from streamflow_io.telemetry.reader import read_records
-from streamflow_io.telemetry.records import StreamedRecord
+from streamflow_io.records.files import StreamedRecord
+from streamflow_io.records.reader import read_records
 
 
 def test_the_example_streams(tmp_path: Path) -> None:

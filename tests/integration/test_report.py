@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.telemetry.reader import read_records
+from streamflow_io.records.reader import read_records
 from tests import forked
 from tests.telemetry import learning_run, write
 
@@ -100,8 +100,8 @@ def test_mistakes_are_told(runs: Path, arguments: tuple[str, ...], words: str) -
 WRITING = """
 import sys, time
 from pathlib import Path
-from streamflow_io.telemetry.records import RunRecord, SubmittedRecord
-from streamflow_io.telemetry.writer import TelemetryWriter
+from streamflow_io.records.records import RunRecord, SubmittedRecord
+from streamflow_io.records.writer import TelemetryWriter
 
 writer = TelemetryWriter(lambda: Path(sys.argv[1]))
 writer.write(RunRecord(time=time.time(), name="killed", workflow="main.cwl"))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.telemetry.figures import draw
-from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.page import render
-from streamflow_io.telemetry.records import EndRecord, Record, RunRecord
-from streamflow_io.telemetry.results import run_results
+from streamflow_io.analysis.results import run_results
+from streamflow_io.records.history import read_history
+from streamflow_io.records.records import EndRecord, Record, RunRecord
+from streamflow_io.report.figures import draw
+from streamflow_io.report.page import render
 from tests.browser import CHROMIUM, Page, opened
 from tests.telemetry import BEGIN, job
 

@@ -13,10 +13,10 @@ import termios
 import time
 from pathlib import Path
 
-from streamflow_io.telemetry.following import Following
-from streamflow_io.telemetry.live import LiveRun, RunView
-from streamflow_io.telemetry.live_text import waits_text
-from streamflow_io.telemetry.runs import PROGRESS_FILE
+from streamflow_io.analysis.live import LiveRun, RunView
+from streamflow_io.records.runs import PROGRESS_FILE
+from streamflow_io.report.following import FollowedRun
+from streamflow_io.report.live_view import waits_text
 from tests import forked
 from tests.cwl import Bench, Document, found, kill_group, streamable, streaming, tool, workflow
 from tests.node_support import wait_for
@@ -56,7 +56,7 @@ def telemetry(bench: Bench) -> Path:
     return files[0]
 
 
-def looked(following: Following) -> RunView:
+def looked(following: FollowedRun) -> RunView:
     following.look()
     return following.view(time.time())
 
@@ -66,7 +66,7 @@ def test_a_stream_that_stands_is_seen_and_the_end(bench: Bench) -> None:
     path = bench.write(stalling(), {"go": str(go)}, True)
     process = bench.start(path)
     file = telemetry(bench)
-    following = Following(file, LiveRun("run"))
+    following = FollowedRun(file, LiveRun("run"))
 
     def stalled() -> bool:
         view = looked(following)
@@ -125,7 +125,7 @@ def test_a_job_that_is_held_at_the_gate_is_seen(bench: Bench) -> None:
     }
     path = bench.write(workflow({"go": "string"}, steps, {"b": "b/out"}), {"go": str(go)}, True)
     process = bench.start(path)
-    following = Following(telemetry(bench), LiveRun("run"))
+    following = FollowedRun(telemetry(bench), LiveRun("run"))
     wait_for(lambda: [dict(step.waits) for step in looked(following).steps] == [{}, {"gate": 1}], "the gate")
     assert waits_text(looked(following).steps[1]) == "the gate (1)"
     go.touch()

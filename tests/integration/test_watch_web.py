@@ -18,9 +18,10 @@ from aiohttp import ClientSession
 
 from streamflow_io.commands import watch_web
 from streamflow_io.commands.watch import Newest
-from streamflow_io.telemetry.records import EndRecord, RunRecord, SubmittedRecord
-from streamflow_io.telemetry.runs import TELEMETRY_FILE, runs_directory
-from streamflow_io.telemetry.writer import TelemetryWriter
+from streamflow_io.records.jobs import SubmittedRecord
+from streamflow_io.records.records import EndRecord, RunRecord
+from streamflow_io.records.runs import TELEMETRY_FILE, runs_directory
+from streamflow_io.records.writer import TelemetryWriter
 from tests.browser import CHROMIUM, opened
 from tests.cwl import Bench, Document, found, streamable, tool, workflow
 from tests.telemetry import BEGIN, write

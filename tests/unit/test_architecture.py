@@ -35,7 +35,9 @@ ORDER = {
     "sessions": "which bytes of a file that many jobs read are read ahead",
     "storage": "how a storage is measured",
     "runtime": "the node runtimes, and what is said with them",
-    "telemetry": "what is recorded of a run",
+    "records": "the facts of a run",
+    "analysis": "what the records of a run mean",
+    "report": "how the results of runs are shown",
     "learned": "what is kept from run to run",
     "sharing": "what runs that use one storage hold of it",
     "periodic": "schedules of applications that compute and transfer by turns",
@@ -62,6 +64,7 @@ PURE = (
     "sessions",
     "sharing",
     "hints",
+    "analysis",
     "suggestions",
     "run.clocks",
     "run.delivery",
@@ -70,22 +73,18 @@ PURE = (
     "run.excerpt_rules",
     "run.rehearsal_rules",
     "run.same_outputs",
-    "telemetry.chart",
-    "telemetry.comparison",
-    "telemetry.critical_path",
-    "telemetry.early_delivery",
-    "telemetry.ending",
-    "telemetry.graph_drawing",
-    "telemetry.graph_layout",
-    "telemetry.live",
-    "telemetry.live_text",
-    "telemetry.svg",
-    "telemetry.table_export",
-    "telemetry.timeline",
-    "telemetry.timeline_data",
-    "telemetry.trace_events",
-    "telemetry.verdict",
-    "telemetry.workflow_graph",
+    "records.files",
+    "records.history",
+    "records.job_files",
+    "records.jobs",
+    "records.records",
+    "report.chart",
+    "report.figures",
+    "report.graph_drawing",
+    "report.live_view",
+    "report.table_export",
+    "report.timeline_data",
+    "report.trace_events",
 )
 NOT_PURE = {
     "capio_cl.loading": "reads CAPIO-CL files",
@@ -233,6 +232,15 @@ def test_packages_import_only_those_before_them() -> None:
         assert not is_outer, (
             f"{each}: {inner} ({ORDER[inner]}) comes before {outer} ({ORDER[outer]}). What both need belongs into "
             f"{inner} or before it; what needs {outer} belongs into {outer} or after it"
+        )
+
+
+def test_records_import_no_feature() -> None:
+    allowed = {"errors", "files", "grouping", "wording", "messages", "hints", "graph", "runtime", "records"}
+    for each in ours():
+        assert package(each.importer) != "records" or package(each.imported) in allowed, (
+            f"{each}: records are output. What they share with {package(each.imported)} belongs into hints, as "
+            "hints.reasons"
         )
 
 

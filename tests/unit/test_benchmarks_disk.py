@@ -20,8 +20,8 @@ from benchmarks.loop_device import LoopDeviceError, limited_disk
 from benchmarks.processes import CommandError
 from benchmarks.tools import socket_address
 from benchmarks.workflows import TOOL
-from streamflow_io.telemetry.records import ChoiceRecord, RunRecord
-from streamflow_io.telemetry.runs import TELEMETRY_FILE
+from streamflow_io.records.records import ChoiceRecord, RunRecord
+from streamflow_io.records.runs import TELEMETRY_FILE
 
 SIZE = 500_000
 REPOSITORY = Path(__file__).resolve().parents[2]

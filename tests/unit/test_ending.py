@@ -9,26 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamflow_io.analysis.early_delivery import Otherwise, at_termination
+from streamflow_io.analysis.verdict import ending_lines
 from streamflow_io.graph.io_graph import Delivery
-from streamflow_io.telemetry.base_record import BaseRecord
-from streamflow_io.telemetry.early_delivery import Otherwise, at_termination
-from streamflow_io.telemetry.ending import ending_lines
-from streamflow_io.telemetry.history import History, read_history
-from streamflow_io.telemetry.records import (
-    CommittedRecord,
-    EdgeRecord,
-    EndedRecord,
-    EndRecord,
-    FallbackRecord,
-    ReadingRecord,
-    Record,
-    RunRecord,
-    StartedRecord,
-    StepRecord,
-    StreamedRecord,
-    SubmittedRecord,
-    Usage,
-)
+from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
+from streamflow_io.records.history import History, read_history
+from streamflow_io.records.jobs import BaseRecord, EndedRecord, JobUsage, StartedRecord, SubmittedRecord
+from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
 from tests.telemetry import BEGIN
 
 STEPS: dict[str, tuple[str, ...]] = {"/a": (), "/b": ("/a",), "/c": ("/b",)}
@@ -47,7 +34,7 @@ def job(
     usage = None
     if cpu is not None:
         read = {"bytes_read": 0, "bytes_written": 0, "storage_bytes_read": 0, "storage_bytes_written": 0}
-        usage = Usage(started=BEGIN + started, ended=BEGIN + ended, cpu_seconds=cpu, **read)
+        usage = JobUsage(started=BEGIN + started, ended=BEGIN + ended, cpu_seconds=cpu, **read)
     where = {"location": "here", "cores": 1.0, "location_cores": 2.0}
     return [
         SubmittedRecord(time=BEGIN + submitted, **of),

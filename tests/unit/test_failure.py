@@ -113,7 +113,7 @@ def test_what_follows_from_a_failure_is_not_said(failure: Failure) -> None:
     assert not failure.filter(fallen_apart)
     assert failure.filter(record("telemetry", logging.INFO))
     assert failure.filter(record("cannot undeploy", path="/lib/streamflow/deployment/connector/ssh.py"))
-    assert failure.filter(record("it cannot be written", path="/lib/streamflow_io/telemetry/writer.py"))
+    assert failure.filter(record("it cannot be written", path="/lib/streamflow_io/records/writer.py"))
 
 
 def test_all_is_said_with_debug(failure: Failure) -> None:

@@ -14,10 +14,10 @@ from streamflow.core.utils import create_command
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 
 from streamflow_io import _streamflow
+from streamflow_io.records.jobs import CommandRecord
+from streamflow_io.records.records import Record
 from streamflow_io.run import job_logs
-from streamflow_io.run.job_logs import JobLogs
-from streamflow_io.telemetry.job_logs import HEAD, MOST_KEPT, TAIL, Output, bounded, command_text, log_file
-from streamflow_io.telemetry.records import CommandRecord, Record
+from streamflow_io.run.job_logs import HEAD, MOST_KEPT, TAIL, JobLogs, KeptOutput, bounded, command_text, log_file
 from streamflow_io.wording import last_lines
 
 LARGE = bytes(range(256)) * 1000
@@ -53,17 +53,17 @@ def test_the_same_is_read_here_and_at_a_location(tmp_path: Path, content: bytes)
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    assert job_logs._read_here(tmp_path / "fifo", False) == Output()
+    assert job_logs._read_here(tmp_path / "fifo", False) == KeptOutput()
     done = subprocess.run(
         ["sh", "-c", job_logs._ASK, "sh", tmp_path / "fifo", ""], capture_output=True, text=True, check=False
     )
-    assert job_logs._parsed(done.stdout) == Output()
+    assert job_logs._parsed(done.stdout) == KeptOutput()
 
 
 async def test_a_file_that_cannot_be_read_is_no_error() -> None:
     made, _, _ = logs()
     location = cast(Any, SimpleNamespace(local=True, wraps=None))
-    assert await made.read(cast(Any, None), location, "/nowhere/at/all", removes=True) == Output()
+    assert await made.read(cast(Any, None), location, "/nowhere/at/all", removes=True) == KeptOutput()
 
 
 def test_each_attempt_is_kept(tmp_path: Path) -> None:

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
+from streamflow_io.analysis.lease_results import lease_results
+from streamflow_io.analysis.results import run_results
 from streamflow_io.hints.models import Way
-from streamflow_io.telemetry.figures import draw
-from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.lease_results import lease_results
-from streamflow_io.telemetry.page import lease_row
-from streamflow_io.telemetry.records import (
-    AdmittedRecord,
-    EndRecord,
-    HeldRecord,
-    LeaseRecord,
-    Record,
-    RunRecord,
-    Storage,
-    SubmittedRecord,
-)
-from streamflow_io.telemetry.results import run_results
+from streamflow_io.records.history import read_history
+from streamflow_io.records.jobs import AdmittedRecord, SubmittedRecord
+from streamflow_io.records.records import EndRecord, HeldRecord, LeaseRecord, Record, RunRecord, RunStorage
+from streamflow_io.report.figures import draw
+from streamflow_io.report.page import lease_row
 
 BEGIN = 1_700_000_000.0
-STORAGE = Storage(name="disk", path="/scratch", scope="shared", write=100.0)
+STORAGE = RunStorage(name="disk", path="/scratch", scope="shared", write=100.0)
 
 
 def lease(time: float, used: float, others: float, wanted: float, direction: Way = "write") -> LeaseRecord:

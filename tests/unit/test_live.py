@@ -10,28 +10,23 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from streamflow_io.telemetry.following import Following
-from streamflow_io.telemetry.latest import LatestWriter, read_latest
-from streamflow_io.telemetry.live import LiveRun, RunView
-from streamflow_io.telemetry.live_screen import screen
-from streamflow_io.telemetry.live_text import end_line, plain_line, rate_text
-from streamflow_io.telemetry.records import (
-    AdmittedRecord,
+from streamflow_io.analysis.live import LiveRun, RunView
+from streamflow_io.records.files import FallbackRecord, StreamedRecord
+from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, StartedRecord, SubmittedRecord
+from streamflow_io.records.reader import read_latest
+from streamflow_io.records.records import (
     ChoiceRecord,
-    EndedRecord,
     EndRecord,
-    FallbackRecord,
     ProgressRecord,
     Record,
     RunRecord,
-    StartedRecord,
     StepRecord,
-    StreamedRecord,
     StreamProgress,
-    SubmittedRecord,
 )
-from streamflow_io.telemetry.runs import PROGRESS_FILE
-from streamflow_io.telemetry.writer import TelemetryWriter
+from streamflow_io.records.runs import PROGRESS_FILE
+from streamflow_io.records.writer import LatestWriter, TelemetryWriter
+from streamflow_io.report.following import FollowedRun
+from streamflow_io.report.live_view import end_line, plain_line, rate_text, screen
 from tests.telemetry import BEGIN, STORAGE, learning_run
 
 STEPS: dict[str, tuple[str, ...]] = {"/measure": (), "/square": ("/measure",), "/save": ("/square",)}
@@ -187,7 +182,7 @@ def test_a_run_is_followed_while_it_is_written(tmp_path: Path) -> None:
     writer.write(records[0])
     while not file.exists() or not file.read_bytes():
         pass
-    following = Following(file, LiveRun("auto"))
+    following = FollowedRun(file, LiveRun("auto"))
     for record in records[1:-1]:
         writer.write(record)
     while following.view(BEGIN).jobs[2] < 5:
@@ -205,7 +200,7 @@ def test_a_run_that_was_killed_is_not_waited_for(tmp_path: Path) -> None:
     file = tmp_path / "telemetry.jsonl"
     file.write_text(RUN.model_dump_json(by_alias=True) + '\n{"event": "sub')
     (tmp_path / PROGRESS_FILE).write_text("nonsense")
-    following = Following(file, LiveRun("night"))
+    following = FollowedRun(file, LiveRun("night"))
     following.look()
     assert not following.is_over
     while not following.is_over:

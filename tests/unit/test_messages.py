@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts import pages
-from streamflow_io.commands.explain import Explained
+from streamflow_io.commands.explain import answer
 from streamflow_io.messages import EXPLANATIONS, Code, coded
 from streamflow_io.messages.page import explanation_text
 
@@ -72,7 +72,7 @@ def test_a_reason_keeps_its_code() -> None:
 
 
 def test_programs_get_all_of_it() -> None:
-    found = Explained([Code.LISTED]).to_json()["codes"]["SFIO-S002"]
+    found = answer([Code.LISTED]).to_json()["codes"]["SFIO-S002"]
     assert found["title"] == EXPLANATIONS[Code.LISTED].title
     assert found["cases"][0].keys() == {"message", "to_do"}
-    assert len(Explained([]).to_json()["codes"]) == len(Code)
+    assert len(answer([]).to_json()["codes"]) == len(Code)

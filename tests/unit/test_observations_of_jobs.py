@@ -17,13 +17,14 @@ from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.learned.limits import RememberedLimits
+from streamflow_io.records.jobs import EndedRecord, JobUsage
+from streamflow_io.records.records import EpochRecord, Record
 from streamflow_io.run.deployment_sites import Sites
 from streamflow_io.run.jobs import Jobs
 from streamflow_io.run.storage_admission import StorageAdmission
 from streamflow_io.run.storages import Storages
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime.protocol import ExitEvent, Usage
-from streamflow_io.telemetry.records import EpochRecord, Record
 from tests.admission_support import STEP, Cluster, target
 
 FILE = Token(file_value("/producer/out.txt"))
@@ -158,3 +159,27 @@ async def test_what_is_learned_of_readers_is_their_time_in_io(driver: Driver, to
     await driver.remembered.close()
     (epoch,) = (record for record in driver.records if isinstance(record, EpochRecord))
     assert (epoch.mean_seconds, epoch.jobs, epoch.registered) == (seconds, 1, True)
+
+
+async def test_each_measured_value_has_its_field_in_the_record(driver: Driver) -> None:
+    told = Usage(
+        rchar=1, wchar=2, read_bytes=3, write_bytes=4, user=5, system=6, io=7, held=8, paused=9, pauses=10, ahead=11
+    )
+    driver.observe(job(0, file=FILE), exited(IO).model_copy(update={"usage": told}))
+    usages = [record.usage for record in driver.records if isinstance(record, EndedRecord)]
+    assert usages == [
+        JobUsage(
+            started=1000.0,
+            ended=1000.0 + DURATION,
+            bytes_read=1,
+            bytes_written=2,
+            storage_bytes_read=3,
+            storage_bytes_written=4,
+            cpu_seconds=11,
+            io_seconds=7,
+            held_seconds=8,
+            paused_seconds=9,
+            pauses=10,
+            bytes_ahead=11,
+        )
+    ]

@@ -10,17 +10,10 @@ from statistics import median
 
 import pytest
 
-from streamflow_io.telemetry.history import History, read_history
-from streamflow_io.telemetry.profile import NotPeriodic, Profile, profiles
-from streamflow_io.telemetry.records import (
-    RECORD,
-    EndedRecord,
-    EndRecord,
-    LeaseRecord,
-    Record,
-    RunRecord,
-    StepRecord,
-)
+from streamflow_io.analysis.profile import NotPeriodic, Profile, profiles
+from streamflow_io.records.history import History, read_history
+from streamflow_io.records.jobs import EndedRecord
+from streamflow_io.records.records import RECORD, EndRecord, LeaseRecord, Record, RunRecord, StepRecord
 from tests.telemetry import BANDWIDTH, BEGIN, SSD, STORAGE, job, usage
 
 RECORDED = Path(__file__).with_name("recorded")

@@ -14,8 +14,8 @@ from streamflow_io.admission.demand import Capacity
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
+from streamflow_io.records.records import RateRecord
 from streamflow_io.run import rates
-from streamflow_io.telemetry.records import RateRecord
 from tests.telemetry import BEGIN, usage
 from tests.unit.test_requests import Driver
 

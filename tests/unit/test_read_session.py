@@ -11,6 +11,8 @@ from typing import cast
 import pytest
 
 from streamflow_io.admission.demand import READ_SESSIONS, Demand, Grant, Placement, Request
+from streamflow_io.records.files import ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
+from streamflow_io.records.records import Record
 from streamflow_io.run import read_session
 from streamflow_io.run.read_session import ReadSession
 from streamflow_io.run.reader_tasks import ReaderLimit, ReaderTasks
@@ -20,8 +22,6 @@ from streamflow_io.runtime.session_job import SessionJob
 from streamflow_io.sessions.director import Director
 from streamflow_io.sessions.extents import Span
 from streamflow_io.sessions.selected import selected
-from streamflow_io.telemetry.records import Record
-from streamflow_io.telemetry.session_records import ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
 
 CHUNK = 100
 

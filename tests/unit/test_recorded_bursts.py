@@ -5,17 +5,10 @@ from __future__ import annotations
 import pytest
 
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, JobUsage, StartedRecord, SubmittedRecord
+from streamflow_io.records.records import LeaseRecord, StepRecord
 from streamflow_io.run import recorded_bursts
 from streamflow_io.run.recorded_bursts import RecordedBursts
-from streamflow_io.telemetry.records import (
-    AdmittedRecord,
-    EndedRecord,
-    LeaseRecord,
-    StartedRecord,
-    StepRecord,
-    SubmittedRecord,
-    Usage,
-)
 
 BEGIN = 1_700_000_000.0
 DISK, TAPE = (StorageConfig(name=name, path=f"/{name}", write=100) for name in ("disk", "tape"))
@@ -39,10 +32,10 @@ def burst(bursts: RecordedBursts, number: int, storage: str, begin: float, jobs:
         bursts.told(EndedRecord(time=admitted + 2, **name, status="completed", usage=used if measured else None))
 
 
-def usage(started: float, ended: float) -> Usage:
+def usage(started: float, ended: float) -> JobUsage:
     """Of a job that writes 15 MB."""
     counts = {"bytes_read": 0, "storage_bytes_read": 0, "storage_bytes_written": 15_000_000}
-    return Usage(started=started, ended=ended, bytes_written=15_000_000, cpu_seconds=0, **counts)
+    return JobUsage(started=started, ended=ended, bytes_written=15_000_000, cpu_seconds=0, **counts)
 
 
 def lease(bursts: RecordedBursts, time: float, others: float) -> None:

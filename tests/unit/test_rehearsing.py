@@ -17,6 +17,8 @@ from streamflow.workflow.token import FileToken
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.proofs import Proof, RememberedProofs
+from streamflow_io.records.jobs import RehearsedRecord
+from streamflow_io.records.records import Record
 from streamflow_io.run import rehearsals as module
 from streamflow_io.run.attempts import StreamingJobs
 from streamflow_io.run.jobs import JobState
@@ -26,7 +28,6 @@ from streamflow_io.run.rehearsal_rules import Finding, unknown
 from streamflow_io.run.rehearsals import Rehearsals
 from streamflow_io.run.repeated_job import NotApartError
 from streamflow_io.runtime.protocol import ExitEvent
-from streamflow_io.telemetry.records import Record, RehearsedRecord
 
 NET = Finding("net", read=(1,))
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from streamflow_io.analysis.comparison import compare
+from streamflow_io.analysis.results import RunResult, run_results
 from streamflow_io.graph.io_graph import Delivery
-from streamflow_io.telemetry.comparison import compare
-from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.records import EdgeRecord, EndRecord, Record, RunRecord, StreamedRecord
-from streamflow_io.telemetry.results import RunResult, run_results
-from streamflow_io.telemetry.table_export import COLUMNS, as_csv
-from streamflow_io.telemetry.trace_events import as_trace
+from streamflow_io.records.files import EdgeRecord, StreamedRecord
+from streamflow_io.records.history import read_history
+from streamflow_io.records.records import EndRecord, Record, RunRecord
+from streamflow_io.report.table_export import COLUMNS, as_csv
+from streamflow_io.report.trace_events import as_trace
 from tests.telemetry import BEGIN, job, learning_run, usage
 
 STEPS: dict[str, tuple[str, ...]] = {"/a": (), "/b": ("/a",)}

@@ -21,6 +21,8 @@ from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StreamingRule
 from streamflow_io.learned.windows import RememberedWindows
+from streamflow_io.records.jobs import JobUsage
+from streamflow_io.records.records import Record, RequestRecord
 from streamflow_io.run import requests
 from streamflow_io.run.jobs import Jobs, JobState
 from streamflow_io.run.plan import Plan
@@ -30,7 +32,6 @@ from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import ExitEvent
 from streamflow_io.runtime.protocol import Usage as NodeUsage
-from streamflow_io.telemetry.records import Record, RequestRecord, Usage
 from tests.jobs import allocation
 from tests.telemetry import BEGIN, usage
 
@@ -97,7 +98,7 @@ class Driver:
         self.bus.placed(job, allocation(name), (), 1.0)
         self.bus.running(job, BEGIN + at)
 
-    def end(self, at: float, name: str, status: Status = Status.COMPLETED, used: Usage | None = None) -> None:
+    def end(self, at: float, name: str, status: Status = Status.COMPLETED, used: JobUsage | None = None) -> None:
         self.now = at
         job, used = self.jobs[name], used or usage(at - 1, at, SIZE)
         job.exit = ExitEvent(

@@ -11,24 +11,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from streamflow_io.analysis.requirements import requests_of, requirements
+from streamflow_io.analysis.results import run_results
 from streamflow_io.bandwidth.tmio import trace
 from streamflow_io.cli import main
-from streamflow_io.commands.bandwidth import Result as BandwidthResult
-from streamflow_io.telemetry.figures import draw
-from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.page import step_row
-from streamflow_io.telemetry.records import (
-    EndedRecord,
-    EndRecord,
-    RateRecord,
-    Record,
-    RequestRecord,
-    RunRecord,
-    StepRecord,
-)
-from streamflow_io.telemetry.requirements import requests_of, requirements
-from streamflow_io.telemetry.results import run_results
-from streamflow_io.telemetry.timeline_data import timeline_data
+from streamflow_io.commands.bandwidth import answer
+from streamflow_io.records.history import read_history
+from streamflow_io.records.jobs import EndedRecord
+from streamflow_io.records.records import EndRecord, RateRecord, Record, RequestRecord, RunRecord, StepRecord
+from streamflow_io.report.figures import draw
+from streamflow_io.report.page import step_row
+from streamflow_io.report.timeline_data import timeline_data
 from tests.telemetry import BEGIN, job, learning_run, saving_run, usage, write
 
 
@@ -143,7 +136,7 @@ def test_a_terminal_of_80_columns_has_room_for_the_paths_of_steps() -> None:
     path = "/simulate/each_part/save"
     found = found.model_copy(update={"steps": [found.steps[0].model_copy(update={"step": path})]})
     console = Console(file=io.StringIO(), width=80)
-    BandwidthResult(found).show(console)
+    answer(found).show(console)
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().count(path) == 3  # in two tables, and beside its next burst
 

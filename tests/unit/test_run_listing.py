@@ -11,11 +11,13 @@ import pytest
 from rich.console import Console
 
 from streamflow_io.cli import main
-from streamflow_io.commands.runs import Runs
-from streamflow_io.telemetry.listing import RunSummary, list_runs
-from streamflow_io.telemetry.records import EndRecord, Record, RunRecord
-from streamflow_io.telemetry.retention import lock
+from streamflow_io.commands.runs import answer
+from streamflow_io.records.reader import RunSummary, list_runs
+from streamflow_io.records.records import EndRecord, Record, RunRecord
+from streamflow_io.records.runs import lock
 from tests.telemetry import BEGIN, write
+
+UUID = "963e7fd2-c674-4f2a-94b8-15c007a6deeb"
 
 
 @pytest.fixture
@@ -56,12 +58,32 @@ def test_the_table(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_there_are_more() -> None:
+    text = shown(UUID, "main.cwl", more=True)
+    assert UUID in text
+    assert text.endswith("There are older runs: streamflow-io runs --all\n")
+
+
+@pytest.mark.parametrize("name", ["demo", "of-sixteen-chars", "longer-than-sixteen", UUID])
+def test_no_name_of_a_workflow_is_folded(name: str) -> None:
+    text = shown(name, "variant_calling_joint_genotyping_of_many_samples.cwl")
+    assert text.count("variant") == 1
+    assert "samples" not in text, "its end is left out"
+    assert len([line for line in text.splitlines() if line.startswith("│")]) == (1 if len(name) <= 16 else 2)
+
+
+def test_a_short_name_leaves_one_line_for_each_run() -> None:
+    rows = [line for line in shown("demo", "main.cwl").splitlines() if line.startswith("│")]
+    assert len(rows) == 1
+    assert "main.cwl" in rows[0]
+
+
+def shown(name: str, workflow: str, *, more: bool = False) -> str:
+    """The table in a terminal of 80 columns."""
     console = Console(file=io.StringIO(), width=80)
-    name = "963e7fd2-c674-4f2a-94b8-15c007a6deeb"
-    Runs([RunSummary(name, "main.cwl", BEGIN, 12.345, "ended")], more=True).show(console)
+    answer([RunSummary(name, workflow, BEGIN, 12.345, "cancelled")], more=more).show(console)
     assert isinstance(console.file, io.StringIO)
-    assert name in console.file.getvalue()
-    assert "Older ones: --all" in console.file.getvalue()
+    assert all(len(line) <= 80 for line in console.file.getvalue().splitlines())
+    return console.file.getvalue()
 
 
 def test_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

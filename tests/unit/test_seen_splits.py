@@ -12,13 +12,13 @@ from streamflow_io.graph.io_graph import Hop, HopKind, Input, IOGraph, Output, O
 from streamflow_io.graph.partitions import never_parts
 from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.hints.yaml_files import parse, plain
+from streamflow_io.records.files import RouteRecord, SplitRecord
+from streamflow_io.records.history import read_history
+from streamflow_io.records.job_files import JobFiles, PartNames, PossibleSplit, names_of_parts
+from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.runtime.protocol import EVENT, JobSpec, ObservedInput, OutputRule, WatchedOutput
 from streamflow_io.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.suggestions.proposals import Suggestions, suggest
-from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.job_files import JobFiles, PossibleSplit
-from streamflow_io.telemetry.part_names import PartNames, names_of_parts
-from streamflow_io.telemetry.records import EndRecord, Record, RouteRecord, RunRecord, SplitRecord
 from tests.telemetry import BEGIN, job, usage
 
 

@@ -6,28 +6,28 @@ from itertools import pairwise
 
 import pytest
 
-from streamflow_io.sessions.director import Reason
-from streamflow_io.telemetry.figures import draw
-from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.numbers import POINTS
-from streamflow_io.telemetry.page import SESSION_HEADER, notes, render, session_row
-from streamflow_io.telemetry.records import RECORD, EndRecord, Record, RunRecord, StepRecord
-from streamflow_io.telemetry.results import RunResult, run_results
-from streamflow_io.telemetry.session_records import (
+from streamflow_io.analysis.model import POINTS
+from streamflow_io.analysis.results import RunResult, run_results
+from streamflow_io.hints.reasons import SessionReason
+from streamflow_io.records.files import (
     ArrivedRecord,
     ChunkRecord,
     ConsumedRecord,
-    Form,
     SessionEndRecord,
+    SessionForm,
     SessionRecord,
 )
+from streamflow_io.records.history import read_history
+from streamflow_io.records.records import RECORD, EndRecord, Record, RunRecord, StepRecord
+from streamflow_io.report.figures import draw
+from streamflow_io.report.page import SESSION_HEADER, notes, render, session_row
 from tests.telemetry import BEGIN, job
 
 MB = 1_000_000
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
 
 
-def began(form: Form = "said", session: int = 1, time: float = 1.0) -> SessionRecord:
+def began(form: SessionForm = "said", session: int = 1, time: float = 1.0) -> SessionRecord:
     return SessionRecord(
         time=BEGIN + time, session=session, step="/split", file="/data/all <1>.fq", size=40 * MB, form=form, readers=4,
         constraint="auto(10,40,2)",
@@ -48,7 +48,7 @@ def consumed(time: float, part: int, held: int | None) -> ConsumedRecord:
     return ConsumedRecord(time=BEGIN + time, session=1, part=part, held=held)
 
 
-def ended(time: float, reason: Reason = "done", session: int = 1) -> SessionEndRecord:
+def ended(time: float, reason: SessionReason = "done", session: int = 1) -> SessionEndRecord:
     return SessionEndRecord(
         time=BEGIN + time, session=session, reason=reason, parts=4, storage_bytes=40 * MB, cached_bytes=0,
         peak_window=20 * MB, read_seconds=4.0,

@@ -18,6 +18,7 @@ from streamflow.workflow.step import BaseStep, TransferStep
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.records.files import FallbackRecord
 from streamflow_io.run import connector, execution
 from streamflow_io.run.attempts import Attempt, ProducerFailedError, StreamingJob
 from streamflow_io.run.barrier import RewrittenError, check_parts
@@ -28,7 +29,6 @@ from streamflow_io.run.transfer import StreamingTransferStep
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import JobSpec, StreamLimit, StreamPart
-from streamflow_io.telemetry.records import FallbackRecord
 from tests.jobs import job_state
 from tests.streaming_fakes import (
     FakeConnector,

@@ -14,22 +14,14 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from streamflow_io import cli
-from streamflow_io.commands.suggest import Result
+from streamflow_io.commands.suggest import answer
 from streamflow_io.hints.yaml_files import parse, plain, read_annotations
+from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord
+from streamflow_io.records.history import read_history
+from streamflow_io.records.records import EndRecord, Record, RequestRecord, RunRecord, StepRecord
 from streamflow_io.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.suggestions.proposal import Proposal, Refusal
 from streamflow_io.suggestions.proposals import Suggestions, suggest
-from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.records import (
-    EndRecord,
-    InputRecord,
-    OutputRecord,
-    Record,
-    RequestRecord,
-    RouteRecord,
-    RunRecord,
-    StepRecord,
-)
 from tests.telemetry import BEGIN, job, saving_run, usage, write
 
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
@@ -610,5 +602,5 @@ def test_the_command_says_why_not(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_names_are_no_markup(tmp_path: Path) -> None:
     console = Console(record=True, width=200)
     refusal = Refusal("/a/[red]out", "on_close", "[bold]why")
-    Result("run", Suggestions(1.0, 0.0, 0.0, (), (refusal,)), None).show(console)
+    answer("run", Suggestions(1.0, 0.0, 0.0, (), (refusal,)), None).show(console)
     assert "/a/[red]out" in console.export_text()

@@ -14,7 +14,7 @@ from streamflow_io.suggestions.simulation import (
     CommitHint,
     GateHint,
     IOTaskHint,
-    Read,
+    ReadOutput,
     SimulatedHint,
     SimulatedJob,
     StreamHint,
@@ -29,7 +29,7 @@ COMMIT, STREAM, GATE = CommitHint("/a/out"), StreamHint("/a/out", "/b/in"), Gate
 
 def chain(seconds: float = 4.0, tail: float = 0.0, **fields: float | None) -> list[SimulatedJob]:
     """/a from 1 to 11; it opens its output at 2 and closes it at 5; /b starts half a second after its end."""
-    read = Read(0, "/a/out", "/b/in", opened=2.0, committed=5.0, tail=tail, touched=3.0)
+    read = ReadOutput(0, "/a/out", "/b/in", opened=2.0, committed=5.0, tail=tail, touched=3.0)
     return [SimulatedJob("/a", 0.5, 1, 11), SimulatedJob("/b", 11.2, 11.5, 11.5 + seconds, (read,))]
 
 
@@ -58,7 +58,7 @@ def test_one_after_the_other(
 
 
 def test_the_last_predecessor_counts() -> None:
-    early, late = Read(0, "/a/out", "/b/in", committed=1.0), Read(1, "/c/out", "/b/other", committed=6.0)
+    early, late = ReadOutput(0, "/a/out", "/b/in", committed=1.0), ReadOutput(1, "/c/out", "/b/other", committed=6.0)
     jobs = [
         SimulatedJob("/a", 0, 0, 10),
         SimulatedJob("/c", 0, 0, 8),
@@ -69,8 +69,8 @@ def test_the_last_predecessor_counts() -> None:
 
 
 def test_an_element_waits_for_its_own_only() -> None:
-    own = Read(0, "/a/out", "/b/in", committed=2.0, by_element=True)
-    other = Read(1, "/a/out", "/b/in", committed=5.0, is_own=False, by_element=True)
+    own = ReadOutput(0, "/a/out", "/b/in", committed=2.0, by_element=True)
+    other = ReadOutput(1, "/a/out", "/b/in", committed=5.0, is_own=False, by_element=True)
     jobs = [SimulatedJob("/a", 0, 0, 3), SimulatedJob("/a", 0, 0, 6), SimulatedJob("/b", 6, 6, 7, (own, other))]
     assert simulate(jobs, [CommitHint("/a/out")])[2] == Times(2, 3)
 
@@ -79,7 +79,7 @@ def test_who_waits_for_a_core_has_it_from_the_io_task_before() -> None:
     # One core: compute, save, compute; with save as an I/O task the second compute starts when the first has ended.
     jobs = [
         SimulatedJob("/compute", 0, 0, 10),
-        SimulatedJob("/save", 10, 10, 15, (Read(0, "/compute/out", "/save/in"),)),
+        SimulatedJob("/save", 10, 10, 15, (ReadOutput(0, "/compute/out", "/save/in"),)),
         SimulatedJob("/compute", 0, 15, 25, core_from=1),
     ]
     assert simulate(jobs)[2] == Times(15, 25)
@@ -89,7 +89,7 @@ def test_who_waits_for_a_core_has_it_from_the_io_task_before() -> None:
 
 
 def test_the_reader_of_a_stream_takes_no_core() -> None:
-    read = Read(0, "/a/out", "/b/in", opened=1.0)
+    read = ReadOutput(0, "/a/out", "/b/in", opened=1.0)
     jobs = [
         SimulatedJob("/a", 0, 0, 10),
         SimulatedJob("/c", 10, 10, 15),
@@ -130,7 +130,7 @@ def runs(draw: st.DrawFn) -> list[SimulatedJob]:
         for index in before:
             producer = jobs[index]
             reads.append(
-                Read(
+                ReadOutput(
                     index,
                     f"{producer.step}/out",
                     f"/{step}/in",

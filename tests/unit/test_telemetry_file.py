@@ -15,11 +15,11 @@ import jsonschema
 import pytest
 
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.telemetry import runs, schema
-from streamflow_io.telemetry.reader import read_records
-from streamflow_io.telemetry.records import RECORD, EndRecord, Record, RunRecord
-from streamflow_io.telemetry.runs import create_run_directory, find_run, run_label, runs_directory
-from streamflow_io.telemetry.writer import TelemetryWriter
+from streamflow_io.records import runs, schema
+from streamflow_io.records.reader import read_records
+from streamflow_io.records.records import RECORD, EndRecord, Record, RunRecord
+from streamflow_io.records.runs import create_run_directory, find_run, run_label, runs_directory
+from streamflow_io.records.writer import TelemetryWriter
 from tests.telemetry import BEGIN, learning_run, write
 
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
@@ -76,8 +76,8 @@ def test_a_full_disk_ends_telemetry_with_one_warning(
         def write(self, _data: object) -> int:
             raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("streamflow_io.telemetry.writer._create", lambda path: io.BufferedWriter(Disk(path, "xb")))
-    monkeypatch.setattr("streamflow_io.telemetry.writer.logger.warning", warnings.append)
+    monkeypatch.setattr("streamflow_io.records.writer._create", lambda path: io.BufferedWriter(Disk(path, "xb")))
+    monkeypatch.setattr("streamflow_io.records.writer.logger.warning", warnings.append)
     _write_until_it_gives_up(TelemetryWriter(lambda: tmp_path / "a.jsonl", interval=0.0))
     assert len(warnings) == 1
     assert os.strerror(number) in warnings[0]
@@ -209,7 +209,7 @@ def test_a_relative_data_home_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_the_committed_schema_is_that_of_the_records() -> None:
     committed = schema.SCHEMA_FILE.read_text(encoding="utf-8")
-    assert json.loads(committed) == schema.record_schema(), "run: python -m streamflow_io.telemetry.schema"
+    assert json.loads(committed) == schema.record_schema(), "run: python -m streamflow_io.records.schema"
 
 
 def test_schema_and_records_agree() -> None:

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamflow_io.analysis.results import POINTS, RunResult, run_results
+from streamflow_io.records.history import History, read_history
+from streamflow_io.records.jobs import LentRecord, SubmittedRecord
+from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
+from streamflow_io.report.chart import draw_figure, numbers, ticks
+from streamflow_io.report.figures import draw
+from streamflow_io.report.page import notes, remarks, render
+from streamflow_io.report.timeline_data import timeline_data
 from streamflow_io.series import covered, levels, rates, thinned
-from streamflow_io.telemetry.chart import draw_figure, numbers
-from streamflow_io.telemetry.figures import draw
-from streamflow_io.telemetry.history import History, read_history
-from streamflow_io.telemetry.page import notes, remarks, render
-from streamflow_io.telemetry.records import EndRecord, LentRecord, Record, RunRecord, StepRecord, SubmittedRecord
-from streamflow_io.telemetry.results import POINTS, RunResult, run_results
-from streamflow_io.telemetry.svg import ticks
-from streamflow_io.telemetry.timeline_data import timeline_data
 from tests.telemetry import BANDWIDTH, BEGIN, BYTES, SSD, STORAGE, io_seconds, job, learning_run, usage
 
 SECONDS = 100.0

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.telemetry.records import EndRecord, Record, RunRecord
-from streamflow_io.telemetry.retention import SILENT_SECONDS, remove_old_runs
-from streamflow_io.telemetry.runs import create_run_directory, run_names, runs_directory
-from streamflow_io.telemetry.writer import TelemetryWriter
+from streamflow_io.records.records import EndRecord, Record, RunRecord
+from streamflow_io.records.runs import SILENT_SECONDS, create_run_directory, remove_old_runs, run_names, runs_directory
+from streamflow_io.records.writer import TelemetryWriter
 from tests.telemetry import BEGIN, write
 
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")

@@ -13,12 +13,12 @@ from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask
+from streamflow_io.records.records import Record, RequestRecord
 from streamflow_io.run.deployment_sites import Sites
 from streamflow_io.run.jobs import JobState
 from streamflow_io.run.storages import Storages
 from streamflow_io.run.write_channels import WriteChannels
 from streamflow_io.runtime.protocol import EVENT, JobSpec
-from streamflow_io.telemetry.records import Record, RequestRecord
 from tests.jobs import job_state
 from tests.streaming_fakes import FakeRuntime
 

@@ -1,0 +1,328 @@
+"""The state of a run while it goes on, from its records in their order.
+
+:class:`LiveRun` takes each record from the first on, and the newest :class:`ProgressRecord`. :meth:`LiveRun.view` gives
+    the state at a time as plain data.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from streamflow_io.records.files import SERVED, EdgeRecord, FallbackRecord, StreamedRecord
+from streamflow_io.records.jobs import (
+    AdmittedRecord,
+    EndedRecord,
+    JobRecord,
+    JobUsage,
+    StartedRecord,
+    SubmittedRecord,
+    WaitingCause,
+)
+from streamflow_io.records.records import (
+    ChoiceRecord,
+    EndRecord,
+    EpochRecord,
+    ProgressRecord,
+    Record,
+    RunRecord,
+    RunStatus,
+    RunStorage,
+    StepRecord,
+    StreamProgress,
+)
+from streamflow_io.series import covered
+
+from .model import MB
+
+#: `killed`: no process writes the records any more, and the last record is missing.
+RunState = Literal["running", "completed", "failed", "cancelled", "ended", "killed"]
+_JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
+
+# The throughput of a storage is measured with this many of the jobs that ended last.
+_MEASURED_JOBS = 32
+_SHOWN_FAILURES = 5
+
+
+@dataclass(frozen=True)
+class StepView:
+    """:ivar waits: how many of the step's jobs wait, by cause, as far as is known
+    :ivar learning: the step's storageBW, and what is known of it. None: nothing is learned
+    """
+
+    name: str
+    waiting: int
+    running: int
+    done: int
+    failed: int
+    io_task: bool
+    waits: Mapping[WaitingCause, int]
+    learning: str | None
+
+    @property
+    def jobs(self) -> int:
+        return self.waiting + self.running + self.done + self.failed
+
+
+@dataclass(frozen=True)
+class StreamView:
+    """A byte stream that goes on.
+
+    :ivar output: as /step/port
+    :ivar input: as /step/port. None: not known
+    :ivar tag: of the job that reads
+    :ivar rate: bytes per second, now. None: not known yet
+    :ivar stalled: seconds in which nothing was fed. None: bytes move
+    """
+
+    output: str
+    input: str | None
+    tag: str
+    bytes: int
+    rate: float | None
+    waits: str | None
+    stalled: float | None
+
+
+@dataclass(frozen=True)
+class StorageView:
+    """Bandwidths in MB/s.
+
+    :ivar bandwidth: of the storage. None: not declared
+    :ivar admitted: the sum of storageBW of the jobs that are admitted
+    :ivar jobs: how many jobs are admitted
+    :ivar measured: the throughput of the jobs that ended last, together. None: no job has ended
+    """
+
+    name: str
+    bandwidth: float | None
+    admitted: float
+    jobs: int
+    measured: float | None
+
+
+@dataclass(frozen=True)
+class RunView:
+    """:ivar began: in seconds since the epoch
+    :ivar seconds: since the run began, or of the whole run
+    :ivar expected: the time of the last successful run. None: not known, or exceeded
+    :ivar more_streams: how many streams go on beside `streams`
+    :ivar streamed: how many byte streams have ended well
+    :ivar streamed_bytes: the sum over these streams
+    :ivar failures: the first jobs that failed
+    :ivar fallbacks: what was not delivered as asked, with the reason
+    """
+
+    label: str
+    workflow: str
+    state: RunState
+    began: float
+    seconds: float
+    expected: float | None
+    steps: tuple[StepView, ...]
+    streams: tuple[StreamView, ...]
+    more_streams: int
+    streamed: int
+    streamed_bytes: int
+    storages: tuple[StorageView, ...]
+    failures: tuple[str, ...]
+    fallbacks: tuple[str, ...]
+
+    @property
+    def jobs(self) -> tuple[int, int, int, int]:
+        """The numbers of jobs that wait, run, are done, and have failed."""
+        steps = self.steps
+        return (
+            sum(step.waiting for step in steps),
+            sum(step.running for step in steps),
+            sum(step.done for step in steps),
+            sum(step.failed for step in steps),
+        )
+
+
+@dataclass
+class _LiveStorage:
+    storage: RunStorage
+    way: Literal["read", "write"] = "write"
+    admitted: dict[str, float] = field(default_factory=dict)
+    moved: deque[tuple[float, float, int]] = field(default_factory=lambda: deque(maxlen=_MEASURED_JOBS))
+
+    def view(self) -> StorageView:
+        bandwidth = self.storage.write if self.way == "write" else self.storage.read
+        bandwidth = bandwidth or self.storage.write or self.storage.read
+        busy = covered((start, end) for start, end, _ in self.moved)
+        measured = sum(moved for _, _, moved in self.moved) / busy / MB if busy > 0 else None
+        return StorageView(self.storage.name, bandwidth, sum(self.admitted.values()), len(self.admitted), measured)
+
+
+class LiveRun:
+    """A run, as far as its records were read.
+
+    :param label: the name under which the run is shown
+    :param last_seconds: the time of the last successful run. None: not known
+    """
+
+    def __init__(self, label: str, last_seconds: float | None = None) -> None:
+        self._label = label
+        self._last_seconds = last_seconds
+        self._run: RunRecord | None = None
+        self._time = 0.0
+        self._status: RunStatus | None = None
+        self._ended: float | None = None
+        self._hints: dict[str, StepRecord] = {}
+        self._jobs: dict[str, _JobState] = {}
+        self._counts: dict[str, Counter[_JobState]] = {}
+        self._learning: dict[str, str] = {}
+        self._storages: dict[str, _LiveStorage] = {}
+        self._storage_of: dict[str, str] = {}
+        self._progress: ProgressRecord | None = None
+        self._streamed = self._streamed_bytes = 0
+        self._failures: dict[str, None] = {}
+        self._fallbacks: dict[str, None] = {}
+
+    @property
+    def label(self) -> str:
+        """The name under which the run is shown."""
+        return self._label
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ended is not None
+
+    def told(self, record: Record | ProgressRecord) -> None:
+        """Take the next record; a :class:`ProgressRecord` replaces the one before."""
+        self._time = max(self._time, record.time)
+        match record:
+            case ProgressRecord():
+                self._progress = record
+            case RunRecord():
+                self._run = record
+                self._storages = {storage.name: _LiveStorage(storage) for storage in record.storages}
+                self._counts = {step: Counter() for step in record.steps}
+            case StepRecord():
+                self._hints[record.step] = record
+            case EdgeRecord() if record.fallback is not None:
+                self._fallbacks.setdefault(f"{record.output}: {record.fallback}")
+            case EdgeRecord() if record.capio not in (None, SERVED):
+                self._fallbacks.setdefault(f"{record.output}: not by CAPIO: {record.capio}")
+            case FallbackRecord():
+                without = "" if record.without is None else f"without {record.without}: "
+                self._fallbacks.setdefault(f"{record.output or record.step}: {without}{record.reason}")
+            case StreamedRecord():
+                self._streamed += 1
+                self._streamed_bytes += record.bytes
+            case ChoiceRecord():
+                self._learning[record.step] = (
+                    f"{record.constraint:g} MB/s, {_CHOICES.get(record.reason, record.reason)}"
+                )
+            case EpochRecord():
+                text = f"{record.constraint:g} MB/s, epoch {record.number} has ended"
+                self._learning[record.step] = text
+            case EndRecord():
+                self._ended, self._status = record.time, record.status
+            case JobRecord():
+                self._follow(record)
+
+    def view(self, now: float, is_alive: bool = True) -> RunView:
+        """The state at a time.
+
+        :param now: in seconds since the epoch
+        :param is_alive: whether a process still writes the records
+        """
+        began = self._time if self._run is None else self._run.time
+        until = self._ended if self._ended is not None else now if is_alive else self._time
+        state: RunState = "running" if is_alive else "killed"
+        if self._ended is not None:
+            state = self._status or "ended"
+        seconds = max(0.0, until - began)
+        expected = self._last_seconds if state == "running" else None
+        progress = self._progress if state == "running" else None
+        return RunView(
+            self._label,
+            "" if self._run is None else self._run.workflow,
+            state,
+            began,
+            seconds,
+            expected if expected is not None and expected > seconds else None,
+            tuple(self._step(name, progress) for name in self._counts),
+            () if progress is None else tuple(_stream(stream, progress.time, now) for stream in progress.streams),
+            0 if progress is None else progress.more,
+            self._streamed,
+            self._streamed_bytes,
+            tuple(storage.view() for storage in self._storages.values()),
+            tuple(self._failures)[:_SHOWN_FAILURES],
+            tuple(self._fallbacks),
+        )
+
+    def _follow(self, record: JobRecord) -> None:
+        match record:
+            case SubmittedRecord():
+                self._failures.pop(record.job, None)
+                self._to(record, "waiting")
+            case StartedRecord():
+                self._to(record, "running")
+            case AdmittedRecord(storage=str(name), constraint=constraint) if name in self._storages:
+                storage = self._storages[name]
+                storage.admitted[record.job] = constraint or 0.0
+                storage.way = "read" if self._direction(record.step) == "read" else "write"
+                self._storage_of[record.job] = name
+            case EndedRecord():
+                self._end(record)
+
+    def _end(self, record: EndedRecord) -> None:
+        match record.status:
+            case "completed":
+                self._to(record, "done")
+            case "failed":
+                self._to(record, "failed")
+                self._failures.setdefault(record.job)
+            case _:
+                self._to(record, "cancelled")
+        name = self._storage_of.pop(record.job, None)
+        if name is None:
+            return
+        storage = self._storages[name]
+        storage.admitted.pop(record.job, None)
+        if record.usage is not None and record.status == "completed":
+            storage.moved.append(_moved(record.usage, record.usage.moved(self._direction(record.step))))
+
+    def _direction(self, step: str) -> Literal["read", "write", "both"]:
+        return self._hints[step].direction if step in self._hints else "write"
+
+    def _to(self, record: JobRecord, state: _JobState) -> None:
+        counts = self._counts.setdefault(record.step, Counter())
+        if (before := self._jobs.get(record.job)) is not None:
+            counts[before] -= 1
+        self._jobs[record.job] = state
+        counts[state] += 1
+
+    def _step(self, name: str, progress: ProgressRecord | None) -> StepView:
+        counts, hints = self._counts[name], self._hints.get(name)
+        waits = {} if progress is None else progress.waiting.get(name, {})
+        numbers = (counts["waiting"], counts["running"], counts["done"], counts["failed"])
+        io_task = hints is not None and hints.io_task
+        return StepView(name, *numbers, io_task, waits, self._learning.get(name))
+
+
+_CHOICES = {
+    "first": "to begin with",
+    "learning": "being learned",
+    "learned": "learned",
+    "remembered": "learned in an earlier run",
+    "objective": "the best for all that wait",
+    "contradicted": "learned anew: what was learned does not hold any more",
+    "drifted": "learned anew: jobs take another time than before",
+    "too few jobs": "not learned to the end: there were too few jobs",
+}
+
+
+def _stream(stream: StreamProgress, told: float, now: float) -> StreamView:
+    stalled = None if stream.rate != 0 else max(0.0, max(now, told) - stream.since)
+    tag = stream.job.rpartition("/")[2]
+    return StreamView(stream.output, stream.input, tag, stream.bytes, stream.rate, stream.waits, stalled)
+
+
+def _moved(usage: JobUsage, moved: int) -> tuple[float, float, int]:
+    return usage.started, usage.ended, moved

@@ -1,0 +1,100 @@
+"""The network of a run: which job fed which. Critical path, savings and suggestions share it.
+
+Two relations give the network. A `reading` record names the jobs that wrote what a job read before it was complete. All
+other data came from the jobs of the steps before, as far as their tags allow: a job and its producer have the same tag,
+or the tag of one continues that of the other, as `0` and `0.3`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.grouping import grouped
+from streamflow_io.records.history import History, Job
+
+#: Seconds. A job that ends no later than this after another begins counts as ended before it.
+SOON = 0.05
+
+
+def step_of(port: str) -> str:
+    """The step of a port: `/step` of `/step/port`."""
+    return port.rpartition("/")[0]
+
+
+def known(time: float | None) -> float:
+    """A time of a job that has succeeded."""
+    assert time is not None, "a job that has succeeded was submitted, started and ended"
+    return time
+
+
+class Network:
+    """The jobs of a run by name, step and tag, and what was recorded of the data between them.
+
+    :param jobs: attempts, in any order; the methods take and give their indexes
+    :ivar early: by the steps of producer and consumer, the outputs that are delivered before their job ends
+    :ivar readings: by job, what the job read before it was complete
+    :ivar streams: by job, the byte streams that the job read
+    :ivar commits: by job, what the job committed before it ended
+    """
+
+    def __init__(self, history: History, jobs: Sequence[Job]) -> None:
+        self.jobs = jobs
+        self.readings = grouped(history.readings, lambda reading: reading.job)
+        self.streams = grouped(history.streamed, lambda stream: stream.job)
+        self.commits = grouped(history.committed, lambda commit: commit.job)
+        self.early: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for edge in history.edges:
+            if edge.input is not None and edge.delivery is not Delivery.TERMINATION:
+                self.early[step_of(edge.output), step_of(edge.input)].add(edge.output)
+        self._before = history.run.steps
+        self._attempts = grouped(range(len(jobs)), lambda index: jobs[index].name)
+        self._of_step = grouped(range(len(jobs)), lambda index: jobs[index].step)
+        self._tagged = grouped(range(len(jobs)), lambda index: (jobs[index].step, _tag(jobs[index])))
+        self._below: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        for index, job in enumerate(jobs):
+            for above in _above(_tag(job)):
+                self._below[job.step, above].append(index)
+
+    def attempts(self, name: str) -> Sequence[int]:
+        """The attempts of a job, in order."""
+        return self._attempts.get(name, ())
+
+    def attempt(self, name: str | None, reader: int) -> int | None:
+        """The last attempt of a job from which another attempt may have read."""
+        return next((one for one in reversed(self.attempts(name or "")) if one != reader), None)
+
+    def of_step(self, step: str) -> Sequence[int]:
+        """The attempts of all jobs of a step."""
+        return self._of_step.get(step, ())
+
+    def related(self, step: str, index: int) -> Iterator[int]:
+        """The attempts of a step's jobs with a tag that fits the tag of a job."""
+        tag = _tag(self.jobs[index])
+        for one in (tag, *_above(tag)):
+            yield from self._tagged.get((step, one), ())
+        yield from self._below.get((step, tag), ())
+
+    def read_early(self, index: int) -> set[int]:
+        """The attempts from which a job read while they ran."""
+        readings = self.readings.get(self.jobs[index].name, ())
+        found = (self.attempt(name, index) for reading in readings for name in reading.sources)
+        return {one for one in found if one is not None}
+
+    def upstream(self, index: int) -> set[int]:
+        """The attempts that may have fed a job, as steps and tags tell."""
+        steps = self._before.get(self.jobs[index].step, ())
+        return {other for step in steps for other in self.related(step, index)} - {index}
+
+
+def _tag(job: Job) -> str:
+    """The tag of a job: `0.3` of `/step/0.3`."""
+    return job.name.rpartition("/")[2]
+
+
+def _above(tag: str) -> Iterator[str]:
+    """The tags that a tag continues: `0.3` and `0` of `0.3.1`."""
+    while "." in tag:
+        tag = tag.rpartition(".")[0]
+        yield tag

@@ -1,0 +1,360 @@
+"""The results of a run: the numbers of the report's figures and tables.
+
+Times are seconds since the start of the run, bandwidths and throughputs MB/s (10^6 bytes per second).
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from statistics import fmean
+
+from streamflow_io.grouping import grouped
+from streamflow_io.hints.models import WAYS, Direction, Way
+from streamflow_io.records.history import History, Interval, Job
+from streamflow_io.records.jobs import DelayCause
+from streamflow_io.records.records import EpochRecord, RunStatus
+from streamflow_io.series import covered, levels, rates, thinned
+
+from .critical_path import PathSpan, critical_path
+from .edges import EdgeResult, WorkflowGraph, edge_results, workflow_graph
+from .lease_results import LeaseResult, lease_results
+from .model import MB, POINTS, AnalysisModel
+from .requirements import Requirements, requirements
+from .session_results import SessionResult, session_results
+from .timeline import TimelineJob, timeline
+from .verdict import fallback_line, is_off, verdict
+
+BINS = 200
+
+
+class StepResult(AnalysisModel):
+    """A row of the table of steps. Means are over completed jobs. None: nothing was measured.
+
+    :ivar mean_wait: over all attempts that started, from submission until the job ran
+    :ivar waited: mean seconds of such a wait, by cause
+    :ivar throughput: MB/s of one job, in the direction of the step, while its command ran
+    :ivar pauses: mean over jobs that had a limit, however they ended. None: no job had a limit
+    :ivar paused_seconds: mean seconds of these pauses
+    """
+
+    step: str
+    io_task: bool
+    storage_bw: str | None
+    jobs: int
+    completed: int
+    failed: int
+    mean_seconds: float | None
+    mean_wait: float | None
+    waited: dict[DelayCause, float]
+    bytes_read: int
+    bytes_written: int
+    throughput: float | None
+    pauses: float | None
+    paused_seconds: float | None
+
+
+class JobActivity(AnalysisModel):
+    """The mean number of jobs in each interval of `width` seconds."""
+
+    width: float
+    compute: list[float]
+    io_tasks: list[float]
+    waiting: list[float]
+
+
+class Throughput(AnalysisModel):
+    """Bytes of I/O tasks, each spread evenly over the run time of its command.
+
+    :ivar mean: over the time in which at least one I/O task ran
+    :ivar over_time: in each interval of `width` seconds
+    """
+
+    mean: float
+    bytes: int
+    seconds: float
+    width: float
+    over_time: list[float]
+
+
+class EpochResult(AnalysisModel):
+    number: int
+    constraint: float
+    concurrency: int
+    jobs: int
+    mean_seconds: float | None
+    registered: bool
+
+
+class StepLearning(AnalysisModel):
+    """The epochs of a step on a storage, from the first to the last of one learning."""
+
+    step: str
+    storage: str
+    epochs: list[EpochResult]
+
+
+class Choice(AnalysisModel):
+    time: float
+    constraint: float
+    reason: str
+
+
+class Constraint(AnalysisModel):
+    """The storageBW of a step's jobs; each choice holds until the next."""
+
+    step: str
+    storage: str
+    choices: list[Choice]
+
+
+class AdmittedBandwidth(AnalysisModel):
+    """The sum of admitted storageBW on a storage; each level holds until the next.
+
+    :ivar location: None: the storage is one for all locations
+    :ivar measured: MB/s that these jobs moved, in intervals of equal width
+    """
+
+    storage: str
+    location: str | None
+    direction: Way
+    limit: float | None
+    levels: list[tuple[float, float]]
+    measured: list[float]
+
+
+class LentResult(AnalysisModel):
+    """Jobs of a step that ran on cores that other jobs held and did not use.
+
+    :ivar lenders: the steps of these other jobs
+    """
+
+    step: str
+    jobs: int
+    lenders: list[str]
+
+
+class RunResult(AnalysisModel):
+    """All that is shown of a run.
+
+    :ivar ended: whether the end was recorded; if not, the run was killed or goes on
+    :ivar throughput: None: no I/O task was measured
+    :ivar verdict: the run in a sentence
+    :ivar not_as_asked: a sentence about files delivered later than asked. None: there were none
+    :ivar status: how the run ended. None: the run has not ended, or its status is not known
+    :ivar path: the critical path, from the start of the run to its end
+    :ivar timeline: of all attempts of jobs
+    :ivar requirements: None: nothing was moved beside compute, or nothing was measured
+    """
+
+    run: str
+    workflow: str
+    verdict: str
+    not_as_asked: str | None
+    seconds: float
+    ended: bool
+    status: RunStatus | None
+    jobs: int
+    path: list[PathSpan]
+    graph: WorkflowGraph
+    steps: list[StepResult]
+    activity: JobActivity
+    throughput: Throughput | None
+    learning: list[StepLearning]
+    constraints: list[Constraint]
+    admitted: list[AdmittedBandwidth]
+    timeline: list[TimelineJob]
+    requirements: Requirements | None
+    sessions: list[SessionResult]
+    leases: list[LeaseResult]
+    edges: list[EdgeResult]
+    lent: list[LentResult]
+
+
+def run_results(histories: Sequence[History]) -> list[RunResult]:
+    """The results of runs that are compared.
+
+    A step that is an I/O task in one of the runs counts as one in all of them, so that runs with other hints can be
+    compared.
+    """
+    io_steps = {step: hints.direction for run in histories for step, hints in run.steps.items() if hints.io_task}
+    return [_run_result(history, io_steps) for history in histories]
+
+
+def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResult:
+    path, edges = critical_path(history), edge_results(history)
+    return RunResult(
+        run=history.label,
+        workflow=history.run.workflow,
+        verdict=verdict(history),
+        not_as_asked=None if is_off(history) else fallback_line(history),
+        seconds=history.seconds,
+        ended=history.ended,
+        status=history.status,
+        jobs=len(history.jobs),
+        path=path,
+        graph=workflow_graph(history, edges, path),
+        steps=_steps(history),
+        activity=_activity(history),
+        throughput=_throughput(history, io_steps),
+        learning=_learning(history.epochs),
+        constraints=_constraints(history),
+        admitted=_admitted(history),
+        timeline=timeline(history, path),
+        requirements=requirements(history) if history.requests else None,
+        sessions=session_results(history),
+        leases=lease_results(history),
+        edges=edges,
+        lent=_lent(history),
+    )
+
+
+def _lent(history: History) -> list[LentResult]:
+    by_step = grouped(history.lent, lambda lent: lent.step)
+    return [
+        LentResult(
+            step=step,
+            jobs=len(lent),
+            lenders=sorted({posixpath.dirname(lender) for record in lent for lender in record.lenders}),
+        )
+        for step, lent in by_step.items()
+    ]
+
+
+def _steps(history: History) -> list[StepResult]:
+    jobs = grouped(history.jobs, lambda job: job.step)
+    return [_step(history, step, jobs[step]) for step in dict.fromkeys((*history.steps, *jobs))]
+
+
+def _step(history: History, step: str, jobs: Sequence[Job]) -> StepResult:
+    record = history.steps.get(step)
+    completed = [job for job in jobs if job.status == "completed"]
+    times = [end - start for start, end in filter(None, map(history.running, completed))]
+    started = [job for job in jobs if job.started is not None]
+    waits = [end - start for start, end in filter(None, map(history.waiting, started))]
+    usages = [job.usage for job in jobs if job.usage is not None]
+    limited = [usage for usage in usages if usage.paused_seconds is not None]
+    moved = sum(usage.moved(history.direction(step)) for usage in usages)
+    seconds = sum(usage.ended - usage.started for usage in usages)
+    return StepResult(
+        step=step,
+        io_task=history.is_io_task(step),
+        storage_bw=record.storage_bw if record else None,
+        jobs=len(jobs),
+        completed=len(completed),
+        failed=sum(job.status == "failed" for job in jobs),
+        mean_seconds=fmean(times) if times else None,
+        mean_wait=fmean(waits) if waits else None,
+        waited=_mean_waits(history, started),
+        bytes_read=sum(usage.moved("read") for usage in usages),
+        bytes_written=sum(usage.moved("write") for usage in usages),
+        throughput=moved / MB / seconds if seconds > 0 else None,
+        pauses=fmean(usage.pauses or 0 for usage in limited) if limited else None,
+        paused_seconds=fmean(usage.paused_seconds or 0.0 for usage in limited) if limited else None,
+    )
+
+
+def _mean_waits(history: History, started: Sequence[Job]) -> dict[DelayCause, float]:
+    """The longest first."""
+    sums: defaultdict[DelayCause, float] = defaultdict(float)
+    for job in started:
+        for cause, seconds in history.waited(job).items():
+            sums[cause] += seconds
+    longest_first = sorted(sums.items(), key=itemgetter(1), reverse=True)
+    return {cause: seconds / len(started) for cause, seconds in longest_first}
+
+
+def _activity(history: History) -> JobActivity:
+    def count(intervals: Iterable[Interval | None]) -> list[float]:
+        amounts = ((start, end, end - start) for start, end in filter(None, intervals))
+        return rates(amounts, history.seconds, BINS)
+
+    return JobActivity(
+        width=history.seconds / BINS,
+        compute=count(history.running(job) for job in history.jobs if not history.is_io_task(job.step)),
+        io_tasks=count(history.running(job) for job in history.jobs if history.is_io_task(job.step)),
+        waiting=count(map(history.waiting, history.jobs)),
+    )
+
+
+def _throughput(history: History, io_steps: Mapping[str, Direction]) -> Throughput | None:
+    amounts = [
+        (*interval, job.usage.moved(io_steps[job.step]))
+        for job in history.jobs
+        if job.step in io_steps and job.usage is not None and (interval := history.measured(job)) is not None
+    ]
+    if not amounts:
+        return None
+    total, seconds = sum(amount for _, _, amount in amounts), covered((start, end) for start, end, _ in amounts)
+    over_time = [rate / MB for rate in rates(amounts, history.seconds, BINS)]
+    return Throughput(
+        mean=total / MB / seconds if seconds > 0 else 0.0,
+        bytes=total,
+        seconds=seconds,
+        width=history.seconds / BINS,
+        over_time=over_time,
+    )
+
+
+def _learning(epochs: Iterable[EpochRecord]) -> list[StepLearning]:
+    open_learnings: dict[tuple[str, str], StepLearning] = {}
+    result = []
+    for epoch in epochs:
+        key = epoch.step, epoch.storage
+        learning = open_learnings.get(key)
+        # The epochs of each learning are numbered from 1.
+        if learning is None or epoch.number <= learning.epochs[-1].number:
+            learning = open_learnings[key] = StepLearning(step=epoch.step, storage=epoch.storage, epochs=[])
+            result.append(learning)
+        learning.epochs.append(EpochResult.model_validate(epoch.model_dump(include=set(EpochResult.model_fields))))
+    return result
+
+
+def _constraints(history: History) -> list[Constraint]:
+    choices: dict[tuple[str, str], list[Choice]] = defaultdict(list)
+    for record in history.choices:
+        time = history.since_start(record.time)
+        choices[record.step, record.storage].append(
+            Choice(time=time, constraint=record.constraint, reason=record.reason)
+        )
+    fixed: dict[tuple[str, str], list[Choice]] = {}
+    for job in history.jobs:
+        if job.storage is not None and job.constraint is not None and job.admitted is not None:
+            first = Choice(time=job.admitted, constraint=job.constraint, reason="static")
+            fixed.setdefault((job.step, job.storage), [first])
+    # What was chosen holds, where a step has both.
+    return [
+        Constraint(step=step, storage=storage, choices=thinned(items, POINTS))
+        for (step, storage), items in (choices | fixed | choices).items()
+    ]
+
+
+def _admitted(history: History) -> list[AdmittedBandwidth]:
+    storages = {storage.name: storage for storage in history.run.storages}
+    changes: dict[tuple[str, str | None, Way], list[tuple[float, float]]] = defaultdict(list)
+    moved: dict[tuple[str, str | None, Way], list[tuple[float, float, float]]] = defaultdict(list)
+    for job in history.jobs:
+        if job.admitted is None or job.constraint is None or job.storage is None:
+            continue
+        storage = storages.get(job.storage)
+        location = None if storage is None or storage.scope == "shared" else job.location
+        for direction in WAYS:
+            if history.direction(job.step) in (direction, "both"):
+                sums = changes[job.storage, location, direction]
+                sums.append((job.admitted, job.constraint))
+                sums.append((history.seconds if job.ended is None else job.ended, -job.constraint))
+                if job.usage is not None and (measured := history.measured(job)) is not None:
+                    moved[job.storage, location, direction].append((*measured, job.usage.moved(direction) / MB))
+    return [
+        AdmittedBandwidth(
+            storage=name,
+            location=location,
+            direction=direction,
+            limit=getattr(storages.get(name), direction, None),
+            levels=levels(sums, POINTS),
+            measured=rates(moved[name, location, direction], history.seconds, BINS),
+        )
+        for (name, location, direction), sums in changes.items()
+    ]

@@ -1,0 +1,206 @@
+"""A run in a sentence or a few lines, and what decided its time, in words."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.records.files import OFF, CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
+from streamflow_io.records.history import History
+from streamflow_io.records.jobs import CAUSES, EndedRecord, StartedRecord, SubmittedRecord
+from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
+from streamflow_io.wording import counted, size_text
+
+from .critical_path import PathSpan
+from .early_delivery import Otherwise, at_termination
+
+_MOST = 5
+
+
+def verdict(history: History) -> str:
+    """The run in a sentence: its time, the time without early delivery, and why they differ."""
+    took = f"{history.seconds:,.1f} s"
+    jobs = [job for job in history.jobs if job.status == "completed"]
+    if not history.ended:
+        return (
+            f"Killed, or still going on: nothing is known after {took}; {counted(len(jobs), 'job')} succeeded by then"
+        )
+    if history.status in ("failed", "cancelled"):
+        what = "Failed" if history.status == "failed" else "Cancelled"
+        text = f"{what} after {took}: {len(jobs):,} of {counted(len(history.jobs), 'job')} succeeded"
+        failed = [job for job in history.jobs if job.status == "failed" and job.ended is not None]
+        if failed:
+            first = min(failed, key=lambda job: job.ended or 0.0)
+            text += f"; the first to fail was {first.name}, {first.ended or 0.0:,.1f} s after the start"
+        return text
+    told = ", ".join(early_parts(history))
+    if told:
+        return f"{took}{_instead(history, at_termination(history))}: {told}"
+    if is_off(history):
+        return f"{took} with {OFF}: nothing was to be delivered before its job had ended"
+    if any(edge.delivery is not Delivery.TERMINATION or edge.fallback for edge in history.edges):
+        return f"{took}; nothing was delivered before its job had ended"
+    if history.edges or history.steps:
+        return f"{took}, for {counted(len(history.jobs), 'job')}"
+    return f"{took}, for {counted(len(history.jobs), 'job')}; nothing was to be delivered before its job had ended"
+
+
+def is_off(history: History) -> bool:
+    """Whether a run with hints was to be a baseline."""
+    return any(edge.fallback == OFF for edge in history.edges)
+
+
+def _instead(history: History, otherwise: Otherwise) -> str:
+    if otherwise.seconds is None:
+        return f" (what early delivery saved is not known: {otherwise.unknown})"
+    if not is_to_speak_of(history, otherwise):
+        return ", and next to no time was saved" + (", as far as is known" if otherwise.is_least else "")
+    return f" instead of {'at least' if otherwise.is_least else 'about'} {otherwise.seconds:,.1f} s"
+
+
+def path_text(path: Sequence[PathSpan]) -> str:
+    """The parts of a critical path, the longest first."""
+    if not path:
+        return ""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for span in path:
+        seconds[span_text(span)] += span.seconds
+    whole = path[-1].end - path[0].begin
+    longest = sorted(seconds.items(), key=lambda item: -item[1])
+    parts = [f"{what} {time:,.1f} s" for what, time in longest[:_MOST] if time >= 0.05]
+    if rest := sum(time for _, time in longest[len(parts) :]):
+        parts += [f"other {rest:,.1f} s"] if rest >= 0.05 else []
+    return f"Of the {whole:,.1f} s: {', '.join(parts)}." if parts else ""
+
+
+def span_text(span: PathSpan) -> str:
+    """The kind of a span of the path, without its job."""
+    if span.what == "ran":
+        return f"{span.step} ran"
+    if span.what == "tail":
+        return f"{span.step} after its last byte"
+    if span.what == "waited":
+        if span.cause is not None:
+            return f"{span.step} waited for {CAUSES[span.cause]}"
+        return "StreamFlow" if span.is_overhead else f"{span.step} waited to be started"
+    return "StreamFlow"
+
+
+def span_name(span: PathSpan) -> str:
+    """The job that ran in a span of the path, or else what the span is."""
+    return span.job if span.what in ("ran", "tail") and span.job is not None else span_text(span)
+
+
+_KEPT = (
+    RunRecord,
+    StepRecord,
+    EdgeRecord,
+    SubmittedRecord,
+    StartedRecord,
+    EndedRecord,
+    ReadingRecord,
+    StreamedRecord,
+    CommittedRecord,
+    FallbackRecord,
+    EndRecord,
+)
+# Less than that is nothing to speak of: seconds, and of the time of the run.
+_LEAST, _LEAST_SHARE = 0.05, 0.01
+_LONGEST = 200
+
+
+def matters_at_the_end(record: Record) -> bool:
+    """Whether a record is needed for :func:`ending_lines`: the others are many."""
+    return isinstance(record, _KEPT)
+
+
+def ending_lines(history: History) -> list[str]:
+    """The lines that end a run: its time, early deliveries and their savings, and fallbacks. Empty: the run had no
+    hints.
+
+    :param history: of the records for which :func:`matters_at_the_end` is true
+    """
+    if not history.edges and not history.steps:
+        return []
+    return [_time_line(history), *_early_lines(history), *_fallback_lines(history)]
+
+
+def _time_line(history: History) -> str:
+    done = sum(job.status == "completed" for job in history.jobs)
+    took = f"{history.seconds:,.1f} s"
+    if history.status in ("failed", "cancelled"):
+        what = "has failed" if history.status == "failed" else "was cancelled"
+        return f"This run {what} after {took}: {done:,} of {counted(len(history.jobs), 'job')} succeeded"
+    return f"This run has taken {took}, for {counted(len(history.jobs), 'job')}"
+
+
+def _early_lines(history: History) -> Iterator[str]:
+    told = list(early_parts(history))
+    if not told:
+        if any(edge.delivery is not Delivery.TERMINATION for edge in history.edges):
+            yield "Nothing was delivered before its job had ended"
+        return
+    text = ", ".join(told)
+    text = text[0].upper() + text[1:]
+    otherwise = at_termination(history)
+    if otherwise.seconds is None:
+        yield text if history.status != "completed" else f"{text}; what that saved is not known: {otherwise.unknown}"
+        return
+    about = "at least" if otherwise.is_least else "about"
+    if not is_to_speak_of(history, otherwise):
+        which = "no time, as far as is known" if otherwise.is_least else "next to no time"
+        yield f"{text}; that saved {which}"
+    else:
+        yield (
+            f"{text}; with each file delivered when its job ended, the run would have taken {about} "
+            f"{otherwise.seconds:,.1f} s, {otherwise.seconds - history.seconds:,.1f} s more"
+        )
+
+
+def is_to_speak_of(history: History, otherwise: Otherwise) -> bool:
+    """Whether early delivery has saved enough time to be worth a word."""
+    if otherwise.seconds is None:
+        return False
+    return otherwise.seconds - history.seconds >= max(_LEAST, _LEAST_SHARE * history.seconds)
+
+
+def early_parts(history: History) -> Iterator[str]:
+    """The data that was delivered before its job had ended, by way of delivery."""
+    if history.streamed:
+        size = sum(stream.bytes for stream in history.streamed)
+        yield f"{counted(len(history.streamed), 'byte stream')} carried {size_text(size)}"
+    if gated := {reading.job for reading in history.readings if reading.delivery == "gate"}:
+        yield f"{counted(len(gated), 'job')} started before what {'it opens' if len(gated) == 1 else 'they open'}"
+    if files := sum(commit.files for commit in history.committed):
+        first = max(commit.ended - commit.first for commit in history.committed)
+        if first < _LEAST:
+            return
+        if files == 1:
+            yield f"1 file was committed {first:,.1f} s before its job ended"
+        else:
+            yield f"{files:,} files were committed up to {first:,.1f} s before their jobs ended"
+
+
+def _fallback_lines(history: History) -> Iterator[str]:
+    if (line := fallback_line(history)) is not None:
+        yield line
+    elif history.edges and history.status == "completed":
+        yield "Nothing was delivered later than asked"
+
+
+def fallback_line(history: History) -> str | None:
+    """The files that were delivered later than asked, and why. None: there were none."""
+    found: dict[tuple[str | None, str], None] = {}
+    for edge in history.edges:
+        if edge.fallback is not None:
+            found.setdefault((edge.output, edge.fallback))
+    for fallback in history.fallbacks:
+        found.setdefault((fallback.output or fallback.step, fallback.reason))
+    if not found:
+        return None
+    what, reason = next(iter(found))
+    reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}..."
+    if more := len({name for name, _ in found}) - 1:
+        return f"Not delivered as asked: {what} and {counted(more, 'other')}; {what}: {reason}"
+    return f"Not delivered as asked: {what}: {reason}"

@@ -1,0 +1,214 @@
+"""The use that a job made of its files, from the events of the node runtime."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from streamflow_io.grouping import grouped
+from streamflow_io.runtime.protocol import ClosedEvent, CommittedEvent, Event, JobSpec, OpenedEvent, UsedEvent, readable
+
+from .files import InputRecord, OutputRecord
+
+# Of more files in one output or input there is one record for all of them.
+MOST_RECORDS = 100
+
+Origin = Callable[[str], tuple[str | None, str]]
+
+
+@dataclass(slots=True)
+class _Written:
+    """:ivar number: how often the file was closed"""
+
+    opened: float | None = None
+    closes: list[float] = field(default_factory=list)
+    number: int = 0
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The job, and its step, of some records."""
+
+    job: str
+    step: str
+
+
+@dataclass(frozen=True)
+class PossibleSplit:
+    """Numbered files in an output of type File[] that may be parts of an input. Paths are those at the job's location.
+
+    :ivar of: the name of the input
+    :ivar file: the path of the input
+    :ivar size: bytes of all parts
+    """
+
+    port: str
+    of: str
+    file: str
+    directory: str
+    names: PartNames
+    parts: int
+    size: int
+
+
+class JobFiles:
+    """Follows the files of one attempt of a job.
+
+    What is kept of a file does not grow with the number of its closes.
+
+    :param spec: what the node runtime was told of it
+    """
+
+    def __init__(self, spec: JobSpec) -> None:
+        self._outputs = {output.port: output for output in spec.outputs}
+        self._observed = spec.observed or ()
+        self._written: dict[str, dict[str, _Written]] = defaultdict(dict)
+        self._used: dict[str, list[UsedEvent]] = defaultdict(list)
+
+    def add(self, event: Event) -> None:
+        """Add an event. Events that are not about files are ignored."""
+        if isinstance(event, UsedEvent):
+            self._used[event.name].append(event)
+        elif isinstance(event, OpenedEvent | ClosedEvent | CommittedEvent) and event.port in self._outputs:
+            file = self._written[event.port].setdefault(event.path, _Written())
+            if isinstance(event, OpenedEvent):
+                file.opened = event.time if file.opened is None else file.opened
+            elif isinstance(event, CommittedEvent):
+                file.size = event.size
+            else:
+                file.number = event.closes
+                # The first and the last are all that is told of them.
+                file.closes[1:] = [event.time] if file.closes else []
+                file.closes = file.closes or [event.time]
+
+    def outputs(self, of: Identity, time: float, ended: float) -> Iterator[OutputRecord]:
+        """The use of each output. A Directory, or more files than :data:`MOST_RECORDS`, give one record together.
+
+        :param ended: when the command of the job ended
+        """
+        for port, written in self._written.items():
+            output = self._outputs[port]
+            # What is not committed at the end of a job that succeeded was removed: it is no output.
+            files = {path: file for path, file in written.items() if file.size is not None} or written
+            together = output.kind == "directory" or len(files) > MOST_RECORDS
+            for group in [list(files)] if together else [[path] for path in files]:
+                yield self._output(of, port, group, time, ended)
+
+    def possible_splits(self) -> Iterator[PossibleSplit]:
+        """The outputs that may be parts of an input that the job has opened."""
+        for port, written in self._written.items():
+            output = self._outputs[port]
+            sizes = {path: file.size for path, file in written.items() if file.size is not None}
+            if output.kind != "files" or len(sizes) < 2:
+                continue
+            paths = sorted(sizes)
+            names = names_of_parts([posixpath.basename(path) for path in paths])
+            if names is None or {posixpath.dirname(path) for path in paths} != {str(output.root)}:
+                continue
+            for of, observed in grouped(self._observed, lambda one: one.name).items():
+                opened = {event.path for event in self._used[of] if not event.directory and event.opens}
+                if len(observed) == 1 and opened == {observed[0].path}:
+                    size = sum(sizes.values())
+                    yield PossibleSplit(port, of, observed[0].path, str(output.root), names, len(paths), size)
+
+    def _output(self, of: Identity, port: str, paths: list[str], time: float, ended: float) -> OutputRecord:
+        files = [self._written[port][path] for path in paths]
+        numbers = [file.number for file in files]
+        closes = [close for file in files for close in file.closes]
+        opened = [file.opened for file in files if file.opened is not None]
+        sizes = [file.size for file in files if file.size is not None]
+        root = self._outputs[port].root
+        return OutputRecord(
+            time=time,
+            job=of.job,
+            step=of.step,
+            port=port,
+            path=readable(posixpath.relpath(paths[0] if len(paths) == 1 else posixpath.commonpath(paths), root)),
+            files=len(paths),
+            opened=min(opened, default=None),
+            closes=min(numbers),
+            most_closes=max(numbers),
+            first_close=min(closes, default=None),
+            last_close=max(closes, default=None),
+            size=sum(sizes) if len(sizes) == len(files) else None,
+            ended=ended,
+        )
+
+    def inputs(self, of: Identity, time: float, origin: Origin) -> Iterator[InputRecord]:
+        """The use of each input, with inputs that were never opened.
+
+        :param origin: maps an absolute path to the job that made the file, and to the path relative to that job's
+            output directory; a path of no job maps to None and itself
+        """
+        for name, observed in grouped(self._observed, lambda one: one.name).items():
+            observed_paths = [one.path for one in observed]
+            together = len(observed_paths) > MOST_RECORDS
+            for group in [observed_paths] if together else [[path] for path in observed_paths]:
+                used = [event for event in self._used[name] if together or _is_within(event.path, group[0])]
+                yield self._input(of, name, group, used, time, origin)
+
+    def _input(
+        self, of: Identity, name: str, paths: list[str], used: list[UsedEvent], time: float, origin: Origin
+    ) -> InputRecord:
+        source, path = origin(paths[0]) if len(paths) == 1 else (None, posixpath.commonpath(paths))
+        files = [event for event in used if not event.directory]
+        reads = [event.read for event in files if event.read is not None]
+        return InputRecord(
+            time=time,
+            job=of.job,
+            step=of.step,
+            input=name,
+            path=readable(path),
+            source=source,
+            files=max(len(paths), len(files)),
+            opens=max((event.opens for event in used), default=0),
+            sequential=bool(files) and all(event.sequential for event in files),
+            reasons=tuple(sorted({reason for event in used for reason in event.reasons})),
+            first=min((event.first for event in used), default=None),
+            last=max((event.last for event in used), default=None),
+            touched=min((event.first if event.touched is None else event.touched for event in used), default=None),
+            read=max(reads) if reads and len(reads) == len(files) else None,
+            whole=bool(files) and all(event.whole for event in files),
+        )
+
+
+def _is_within(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+_DIGITS = re.compile(r"[0-9]+")
+# The most that a rule of a read session can have.
+_WIDEST = 18
+
+
+@dataclass(frozen=True)
+class PartNames:
+    """:ivar names: with one `%d`, or `%0Nd`, for the number
+
+    :ivar first: the number of the first one
+    """
+
+    names: str
+    first: int
+
+
+def names_of_parts(found: Sequence[str]) -> PartNames | None:
+    """The pattern that some names share. None: the names are not numbered one after the other.
+
+    :param found: names without a slash, in order
+    """
+    if not found or "%" in found[0] or not all(name.isprintable() for name in found):
+        return None
+    ends = ((start, run.end()) for run in _DIGITS.finditer(found[0]) for start in range(run.start(), run.end()))
+    for start, end in ends:
+        before, digits, after = found[0][:start], found[0][start:end], found[0][end:]
+        first, width = int(digits), len(digits) if digits.startswith("0") and len(digits) > 1 else 0
+        if width <= _WIDEST and all(
+            name == f"{before}{number:0{width}d}{after}" for number, name in enumerate(found, first)
+        ):
+            return PartNames(f"{before}%{f'0{width}' if width else ''}d{after}", first)
+    return None

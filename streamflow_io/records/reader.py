@@ -1,0 +1,157 @@
+"""Reads the records of runs, and lists the runs that there are."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from pydantic import ValidationError
+
+from streamflow_io.hints.errors import HintErrors
+
+from .records import RECORD, VERSION, ProgressRecord, Record, RunRecord
+from .runs import TELEMETRY_FILE, end_record, run_names, runs_directory
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """The records of a telemetry file, in the order in which they were written; the first is a :class:`RunRecord`.
+
+    The last line is ignored if it has no end: the run was killed, or is still writing it. Unknown fields are ignored.
+
+    :raises HintErrors: if the file cannot be read or holds something else; names the line
+    """
+    try:
+        with path.open("rb") as file:
+            whole = (line for line in file if line.endswith(b"\n"))
+            number = 0
+            for number, line in enumerate(whole, 1):
+                record = parse_record(path, number, line)
+                if isinstance(record, RunRecord) is not (number == 1):
+                    raise HintErrors.one(
+                        path, "event", "this is no telemetry of one run", "`run` first, and only there", line=number
+                    )
+                yield record
+            if number == 0:
+                raise HintErrors.one(path, "file", "nothing was recorded yet", "the telemetry file of a run")
+    except OSError as error:
+        raise HintErrors.one(path, "file", f"cannot be read: {error.strerror}", "the telemetry file of a run") from None
+
+
+def parse_record(path: Path, number: int, line: bytes) -> Record:
+    """A line of a telemetry file.
+
+    :raises HintErrors: if it holds something else; names the line
+    """
+    try:
+        return RECORD.validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "line"
+        allowed = f"a record of a telemetry file, version {VERSION}"
+        raise HintErrors.one(path, field, first["msg"], allowed, line=number) from None
+
+
+#: `ended`: well, as far as is known. `killed`: no process writes the records any more, and the last one is missing. A
+#: run on another host, or on a file system without locks, may be called killed while it goes on.
+ListedState = Literal["ended", "failed", "cancelled", "running", "killed"]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """
+    :ivar workflow: the CWL file
+    :ivar began: in seconds since the epoch
+    :ivar seconds: until its last record
+    """
+
+    name: str
+    workflow: str
+    began: float
+    seconds: float
+    state: ListedState
+
+
+def list_runs(most: int | None = None) -> list[RunSummary]:
+    """The runs, the newest telemetry first. Directories that hold no run of this version are left out.
+
+    :param most: how many runs are listed. None: all
+    """
+    found: list[RunSummary] = []
+    for name in run_names():
+        if most is not None and len(found) == most:
+            break
+        with contextlib.suppress(OSError, ValidationError):
+            if (summary := _summary(name)) is not None:
+                found.append(summary)
+    return found
+
+
+def _summary(name: str) -> RunSummary | None:
+    with (runs_directory() / name / TELEMETRY_FILE).open("rb") as file:
+        first = RECORD.validate_json(file.readline())
+        if not isinstance(first, RunRecord):
+            return None
+        seconds = max(0.0, os.fstat(file.fileno()).st_mtime - first.time)
+        return RunSummary(name, first.workflow, first.time, seconds, _state(file))
+
+
+def _state(file: BinaryIO) -> ListedState:
+    if (end := end_record(file)) is not None:
+        status = end.get("status")
+        return "failed" if status == "failed" else "cancelled" if status == "cancelled" else "ended"
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return "running"
+    return "killed"
+
+
+def running_run() -> Path:
+    """The telemetry file of the newest run that goes on.
+
+    :raises HintErrors: if none does
+    """
+    found = [run for run in list_runs() if run.state == "running"]
+    if not found:
+        near = run_names()[:3]
+        allowed = f"the name of a run that has ended, as {', '.join(near)}" if near else "a run with hints"
+        raise HintErrors.one("streamflow-io watch", "RUN", "no run goes on", allowed)
+    newest = max(found, key=lambda run: run.began)
+    return runs_directory() / newest.name / TELEMETRY_FILE
+
+
+def last_seconds(telemetry: Path) -> float | None:
+    """The time that the last successful run of the same workflow took. None: no earlier run succeeded.
+
+    :param telemetry: the telemetry file of a run, which is not compared with itself
+    """
+    with contextlib.suppress(OSError, ValidationError, StopIteration):
+        with telemetry.open("rb") as file:
+            own = RECORD.validate_json(file.readline())
+        if isinstance(own, RunRecord):
+            return next(_seconds_of_others(own))
+    return None
+
+
+def _seconds_of_others(own: RunRecord) -> Iterator[float]:
+    for name in run_names():
+        with contextlib.suppress(OSError, ValueError), (runs_directory() / name / TELEMETRY_FILE).open("rb") as file:
+            first = json.loads(file.readline())
+            if first.get("workflow") == own.workflow and first.get("time", own.time) < own.time:
+                end = end_record(file)
+                if end is not None and end.get("status") == "completed":
+                    yield float(str(end["time"])) - float(first["time"])
+
+
+def read_latest(path: Path) -> ProgressRecord | None:
+    """The progress of a run that was written last. None: no progress can be read."""
+    try:
+        return ProgressRecord.model_validate_json(path.read_bytes())
+    except (OSError, ValueError):
+        return None

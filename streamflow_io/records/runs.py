@@ -1,0 +1,187 @@
+"""Where runs keep their files: one directory for each run, in the user's data directory; removes those of old runs."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import fcntl
+import json
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+from streamflow_io.files import stranger
+from streamflow_io.hints.errors import HintErrors
+from streamflow_io.wording import shortened
+
+#: The directory below that of the run.
+LOGS_DIRECTORY = "jobs"
+
+
+TELEMETRY_FILE = "telemetry.jsonl"
+COORDINATION_FILE = "coordination.json"
+#: There while the run goes on.
+PROGRESS_FILE = "progress.json"
+LAST = "last"
+
+
+def runs_directory() -> Path:
+    """The parent of all run directories; it may not exist."""
+    return data_directory() / "runs"
+
+
+def create_run_directory(name: str) -> Path:
+    """A new directory, of mode 0700, for a run.
+
+    The second run of a name gets `NAME-2`, the third `NAME-3`: an earlier run is never touched. What cannot be part of
+    a file name becomes `_`. Two processes at once get two directories.
+
+    :raises OSError: if it cannot be created
+    """
+    runs_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
+    base = _file_name(name)
+    # `last` means another run.
+    number = 2 if base == LAST else 1
+    while True:
+        directory = runs_directory() / (base if number == 1 else f"{base}-{number}")
+        try:
+            directory.mkdir(mode=0o700)
+        except FileExistsError:
+            number += 1
+        else:
+            return directory
+
+
+def find_run(text: str) -> Path:
+    """The telemetry file of a run.
+
+    :param text: the path of a telemetry file or of its directory, the name of a run, or `last` for the newest telemetry
+    :raises HintErrors: if there is no such run; names similar runs
+    """
+    names = run_names()
+    if text == LAST and names:
+        return runs_directory() / names[0] / TELEMETRY_FILE
+    if text in names:
+        return runs_directory() / text / TELEMETRY_FILE
+    path = Path(text).expanduser()
+    # A text that cannot be a path is no path.
+    with contextlib.suppress(OSError, ValueError):
+        if path.is_dir() and (path / TELEMETRY_FILE).is_file():
+            return path / TELEMETRY_FILE
+        if path.is_file():
+            return path
+    near = difflib.get_close_matches(text, names, n=3, cutoff=0.4) or names[:3]
+    known = [f"`{LAST}`", *near] if names else []
+    allowed = f"{', '.join(known)}, or the path of a telemetry file" if known else "the path of a telemetry file"
+    missing = "there is no such run" if names else f"there is no run in {runs_directory()}"
+    raise HintErrors.one(shortened(text), "RUN", missing, allowed)
+
+
+def run_names() -> list[str]:
+    """The names of the run directories that have telemetry, the one written last first."""
+    files = [(file.stat().st_mtime_ns, file.parent.name) for file in runs_directory().glob(f"*/{TELEMETRY_FILE}")]
+    return [name for _, name in sorted(files, reverse=True)]
+
+
+def run_label(telemetry: Path) -> str:
+    """The name under which the run of a telemetry file is shown."""
+    telemetry = telemetry.absolute()
+    return telemetry.parent.name if telemetry.name == TELEMETRY_FILE else telemetry.stem
+
+
+def _file_name(name: str) -> str:
+    # At most 200 bytes, to leave room for a number.
+    name = re.sub(r"[/\x00-\x1f\x7f]", "_", name).encode(errors="replace")[:200].decode(errors="ignore").strip()
+    return "run" if name in ("", ".", "..") else name
+
+
+def data_directory() -> Path:
+    """`$XDG_DATA_HOME/streamflow-io`, by default `~/.local/share/streamflow-io`; it may not exist.
+
+    A relative `XDG_DATA_HOME` is ignored, as its specification asks.
+    """
+    base = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path("~/.local/share").expanduser()) / "streamflow-io"
+
+
+KEPT_RUNS = 100
+# Locks of other hosts are not seen on every file system, and a run may be silent while its jobs wait in a queue.
+SILENT_SECONDS = 30 * 24 * 3600
+_LONGEST_END = 4096
+_TRIES = 50
+
+
+def remove_old_runs(keep: int = KEPT_RUNS) -> None:
+    """Remove all runs except those with the newest telemetry. Raises nothing: a run that cannot be removed stays.
+
+    Only directories that hold nothing but files of a run that is over are removed. A run is over when its last record
+    is written, or when it was killed: for :data:`SILENT_SECONDS` nothing was written, and no process holds the lock.
+    """
+    with contextlib.suppress(OSError):
+        for name in run_names()[keep:] if stranger(runs_directory()) is None else ():
+            with contextlib.suppress(OSError, ValueError):
+                _remove(runs_directory() / name)
+
+
+def lock(descriptor: int) -> None:
+    """Show other processes that a run goes on while its telemetry file is open. Raises nothing: some disks have no
+    locks.
+    """
+    with contextlib.suppress(OSError):
+        for _ in range(_TRIES):
+            # A process that tests the lock holds it for a moment.
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            time.sleep(0.01)
+
+
+def _remove(directory: Path) -> None:
+    """:raises OSError, ValueError: if it holds something else"""
+    telemetry = directory / TELEMETRY_FILE
+    ours = {TELEMETRY_FILE, COORDINATION_FILE, PROGRESS_FILE, f".{PROGRESS_FILE}", LOGS_DIRECTORY}
+    others = set(os.listdir(directory)) - ours
+    if directory.is_symlink() or not telemetry.is_file() or others:
+        return
+    # For writing, without which NFS gives no lock.
+    with os.fdopen(os.open(telemetry, os.O_RDWR | os.O_NOFOLLOW), "rb") as file:
+        if _event(file.readline()) == "run" and (has_ended(file) or _was_killed(file)):
+            # The telemetry last: without it this is no run any more, and would never be looked at again.
+            if (directory / LOGS_DIRECTORY).exists():
+                shutil.rmtree(directory / LOGS_DIRECTORY)
+            for name in (COORDINATION_FILE, PROGRESS_FILE, f".{PROGRESS_FILE}"):
+                (directory / name).unlink(missing_ok=True)
+            telemetry.unlink()
+            directory.rmdir()
+
+
+def has_ended(file: BinaryIO) -> bool:
+    """Whether a telemetry file has its last record."""
+    return end_record(file) is not None
+
+
+def end_record(file: BinaryIO) -> dict[str, object] | None:
+    """The last record of a telemetry file, if it has it."""
+    file.seek(max(0, os.fstat(file.fileno()).st_size - _LONGEST_END))
+    try:
+        record = json.loads(file.readlines()[-1])
+    except (IndexError, ValueError):  # a line that was not written to its end
+        return None
+    return record if isinstance(record, dict) and record.get("event") == "end" else None
+
+
+def _was_killed(file: BinaryIO) -> bool:
+    """:raises OSError: if it goes on"""
+    if time.time() - os.fstat(file.fileno()).st_mtime < SILENT_SECONDS:
+        return False
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return True
+
+
+def _event(line: bytes) -> object:
+    """:raises ValueError: if it is no JSON"""
+    record = json.loads(line)
+    return record.get("event") if isinstance(record, dict) else None

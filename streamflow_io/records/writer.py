@@ -1,0 +1,197 @@
+"""Writes the records of a run, without ever making the run wait or fail."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import BinaryIO
+
+from streamflow.log_handler import logger
+from typing_extensions import Self
+
+from streamflow_io.files import stranger
+from streamflow_io.messages import Code, coded
+
+from .records import ProgressRecord, Record
+from .runs import lock
+
+# A full second is what a killed run may lose; the rest is for a slow disk.
+INTERVAL = 0.5
+_CLOSE_TIMEOUT = 10.0
+
+
+class TelemetryWriter:
+    """Appends records, one JSON object per line, in the order of :meth:`write`, and puts files beside them.
+
+    A thread of its own serialises and writes twice a second: the caller never waits for the disk, which may be the one
+    that the run congests. A run that is killed loses at most its last second and leaves whole lines, but perhaps for
+    the last. If the file cannot be written, one warning says so and all further records are dropped.
+
+    The file is created with the first record, mode 0600; it must not exist: two runs never share one.
+
+    :param locate: gives the path of the file; called once, with the first record, in the writer's thread. It may
+        create directories.
+    """
+
+    def __init__(self, locate: Callable[[], Path], interval: float = INTERVAL) -> None:
+        self._locate = locate
+        self._interval = interval
+        self._path: Path | None = None
+        self._records: SimpleQueue[Record | tuple[str, bytes] | None] = SimpleQueue()
+        self._closing = threading.Event()
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def write(self, record: Record | tuple[str, bytes]) -> None:
+        """Append a record. Raises nothing; returns at once; does nothing after :meth:`close`.
+
+        :param record: or a new file beside the telemetry, by its relative path, with its content: it is there before
+            the records that come after it
+        """
+        if self._stopped:
+            return
+        self._records.put(record)
+        if self._thread is None:
+            self._start()
+
+    def close(self) -> None:
+        """Write what is pending and end. Waits for the disk, but not for ever; may be called again."""
+        self._stopped = True
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        atexit.unregister(self.close)
+        self._records.put(None)
+        self._closing.set()
+        thread.join(_CLOSE_TIMEOUT)
+        if thread.is_alive():
+            late = f"The telemetry of this run is not complete: its disk did not answer for {_CLOSE_TIMEOUT} s"
+            logger.warning(coded(late, Code.TELEMETRY_ENDS))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # no more threads
+            self._thread = None
+            self._give_up(error)
+        else:
+            atexit.register(self.close)
+
+    def _run(self) -> None:
+        # RuntimeError: the user has no home directory. ValueError: a record has no JSON.
+        try:
+            self._path = self._locate()
+            with _create(self._path) as file:
+                lock(file.fileno())
+                while self._write_batch(file):
+                    pass
+        except (OSError, RuntimeError, ValueError) as error:
+            self._give_up(error)
+
+    def _write_batch(self, file: BinaryIO) -> bool:
+        """Wait for records, let some gather, write them.
+
+        :return: whether there may be more
+        """
+        batch = [self._records.get()]
+        self._closing.wait(self._interval)
+        try:
+            while batch[-1] is not None:
+                batch.append(self._records.get_nowait())
+        except Empty:
+            pass
+        lines = ""
+        for record in batch:
+            if isinstance(record, tuple):
+                self._write_file(*record)
+            elif record is not None:
+                lines += record.model_dump_json(by_alias=True, exclude_none=True) + "\n"
+        file.write(lines.encode())
+        file.flush()
+        return batch[-1] is not None
+
+    def _write_file(self, name: str, content: bytes) -> None:
+        assert self._path is not None
+        path = self._path.parent / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(content)
+
+    def _give_up(self, error: Exception) -> None:
+        self._stopped = True
+        logger.warning(coded(f"The telemetry of this run ends here, the run goes on: {error}", Code.TELEMETRY_ENDS))
+
+
+def _create(path: Path) -> BinaryIO:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (why := stranger(path.parent)) is not None:
+        raise OSError(f"another user could change it: {why}")
+    return open(path, "xb", opener=lambda name, flags: os.open(name, flags | os.O_APPEND, 0o600))
+
+
+class LatestWriter:
+    """Writes the newest progress of a run in a thread of its own, so that the run never waits for the disk.
+
+    Readers see a whole record, or none. A record that cannot be written is left out: the run can still be watched,
+    without its byte streams and the causes for which its jobs wait.
+
+    :param locate: gives the path of the file, as soon as its directory exists
+    """
+
+    def __init__(self, locate: Callable[[], Path | None]) -> None:
+        self._locate = locate
+        self._latest: ProgressRecord | None = None
+        self._changed = threading.Event()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def write(self, record: ProgressRecord) -> None:
+        """Raises nothing; returns at once; does nothing after :meth:`close`."""
+        if self._closed:
+            return
+        self._latest = record
+        self._changed.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # no more threads
+                self._closed = True
+
+    def close(self, seconds: float = 1.0) -> None:
+        """Remove the file. Waits for the disk, but not for ever."""
+        self._closed = True
+        self._changed.set()
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._changed.wait()
+            self._changed.clear()
+            path, latest = self._locate(), self._latest
+            if path is not None and latest is not None:
+                with contextlib.suppress(OSError):
+                    _replace(path, latest.model_dump_json(by_alias=True, exclude_none=True).encode())
+        if (path := self._locate()) is not None:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    beside = path.with_name(f".{path.name}")
+    with open(beside, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600)) as file:
+        file.write(content)
+    os.replace(beside, path)

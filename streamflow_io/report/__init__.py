@@ -1,0 +1,1 @@
+"""How the results of runs are shown: figures, pages, tables, and the live view."""

@@ -1,0 +1,310 @@
+"""The report as one HTML file that needs no other file; its template is `report.html`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from streamflow_io.analysis.comparison import RunComparison
+from streamflow_io.analysis.critical_path import PathSpan
+from streamflow_io.analysis.edges import EdgeResult
+from streamflow_io.analysis.lease_results import LeaseResult
+from streamflow_io.analysis.model import MB, Advice
+from streamflow_io.analysis.results import RunResult, StepResult
+from streamflow_io.analysis.session_results import SessionResult
+from streamflow_io.analysis.verdict import path_text, span_text
+from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.hints.reasons import SessionReason
+from streamflow_io.records.files import SessionForm
+from streamflow_io.wording import displayed
+
+from .chart import Figure, draw_figure, numbers
+from .graph_drawing import draw_graph, draw_legend
+from .timeline_data import timeline_data
+
+# Seconds that a job has waited: to ask for something takes a moment, too.
+_TO_SPEAK_OF = 0.1
+_NUMBER = re.compile(r"[-+0-9.,%e]*")
+# Of a critical path: seconds, and how many spans have a row.
+_SHORTEST, _SPANS = 0.01, 25
+_RUN_HEADER = ("run", "workflow", "total time (s)", "jobs", "mean I/O throughput (MB/s)", "bytes of I/O tasks (MB)")
+STEP_HEADER = (
+    "step",
+    "kind",
+    "storageBW",
+    "jobs",
+    "failed",
+    "mean time (s)",
+    "mean wait (s)",
+    "of it for (s)",
+    "read (MB)",
+    "written (MB)",
+    "MB/s of a job",
+    "pauses of a job",
+    "paused (s)",
+)
+SESSION_HEADER = (
+    "step",
+    "file",
+    "form",
+    "end",
+    "size (MB)",
+    "readers",
+    "storageBW",
+    "mean wait (s)",
+    "chunk (MB)",
+    "window (MB)",
+    "from storage (MB)",
+    "cached (MB)",
+    "read / size",
+    "peak of window (MB)",
+    "reading (s)",
+    "overlap",
+    "parts",
+    "arrived",
+    "consumed",
+)
+LEASE_HEADER = (
+    "storage",
+    "direction",
+    "waited for other runs (s)",
+    "slowed down, at most",
+    "bursts held for a slot",
+    "begun at it",
+    "held (s)",
+)
+PATH_HEADER = ("from (s)", "to (s)", "took (s)", "job", "what")
+EDGE_HEADER = ("edge", "delivered", "byte streams", "MB", "before end (s)", "waited (s)", "why not as asked")
+_DELIVERY = {
+    Delivery.STREAM: "as a byte stream",
+    Delivery.GATE: "at the gate",
+    Delivery.COMMIT: "at commit",
+    Delivery.PART: "as parts",
+    Delivery.TERMINATION: "at termination",
+}
+_FORMS: dict[SessionForm, str] = {
+    "said": "parts of a virtual split",
+    "selected": "parts that jobs select",
+    "whole": "whole file, ahead of its checksum",
+}
+_REASONS: dict[SessionReason | None, str] = {
+    "done": "all was read",
+    "cached": "it was in the page cache before",
+    "not kept": "its file system keeps nothing in the page cache",
+    "window": "the window was full, and no job would make room",
+    "stalled": "nothing came for 10 s: jobs read it themselves",
+    "lost": "broken off: the reader or the run ended",
+    None: "not recorded",
+}
+
+
+def render(
+    runs: Sequence[RunResult],
+    figures: Sequence[Figure],
+    advice: Sequence[Sequence[Advice]] = (),
+    comparisons: Sequence[RunComparison] = (),
+) -> str:
+    """The page.
+
+    :param advice: for each run what to do next
+    :param comparisons: of runs with the first
+    """
+    templates = environment(__package__)
+    templates.policies["json.dumps_kwargs"] = {
+        "allow_nan": False,
+        "ensure_ascii": False,
+        "separators": (",", ":"),
+    }
+    templates.filters |= {
+        "run_row": _run_row,
+        "step_row": step_row,
+        "session_row": session_row,
+        "edge_row": edge_row,
+        "lease_row": lease_row,
+        "path_row": path_row,
+        "path_text": path_text,
+        "shown_path": shown_path,
+        "notes": notes,
+        "columns": shown_columns,
+        "code": _code,
+        "remarks": remarks,
+        "graph": lambda graph: Markup(draw_graph(graph)),
+        "legend": lambda graph: Markup(draw_legend(graph)),
+        "chart": lambda figure: Markup(draw_figure(figure)),
+        "numbers": numbers,
+    }
+    page = templates.get_template("report.html").render(
+        runs=runs,
+        figures=figures,
+        advice=advice or [()] * len(runs),
+        comparisons=comparisons,
+        timeline=timeline_data(runs),
+        run_header=_RUN_HEADER,
+        step_header=STEP_HEADER,
+        session_header=SESSION_HEADER,
+        edge_header=EDGE_HEADER,
+        lease_header=LEASE_HEADER,
+        path_header=PATH_HEADER,
+    )
+    return displayed(page)
+
+
+def _code(text: str) -> Markup:
+    """A text with what is to be written, as `observe: true`, told apart."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+def shown_columns(
+    header: Sequence[str], rows: Iterable[Sequence[str]]
+) -> tuple[list[list[str]], list[int], list[bool]]:
+    """The rows of a table, which columns are shown, as any row has something there, and which hold numbers."""
+    found = [list(row) for row in rows]
+    shown = [index for index in range(len(header)) if any(row[index] for row in found)]
+    numeric = [all(_NUMBER.fullmatch(row[index]) for row in found) for index in range(len(header))]
+    return found, shown, numeric
+
+
+def environment(package: str) -> Environment:
+    """The templates of pages in a package."""
+    loader = PackageLoader(package, ".")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+
+def _run_row(run: RunResult) -> tuple[str, ...]:
+    """A row of the table of runs."""
+    throughput = run.throughput
+    moved = ("", "") if throughput is None else (number(throughput.mean), megabytes(throughput.bytes))
+    return (run.run, run.workflow, number(run.seconds), f"{run.jobs:,}", *moved)
+
+
+def shown_path(path: Sequence[PathSpan]) -> list[PathSpan]:
+    """The longest spans of a critical path, in its order."""
+    longest = sorted((span for span in path if span.seconds >= _SHORTEST), key=lambda span: -span.seconds)[:_SPANS]
+    return sorted(longest, key=lambda span: span.begin)
+
+
+def path_row(span: PathSpan) -> tuple[str, ...]:
+    """A row of the table of the critical path."""
+    what = span_text(span)
+    if span.what == "ran":
+        what = "ran"
+    elif span.what == "tail":
+        what = f"ran after it had all of {span.source}, for which it had waited"
+    elif span.what == "waited":
+        what = "was started by StreamFlow" if span.is_overhead else what.removeprefix(f"{span.step} ")
+    elif span.what == "between":
+        what = "StreamFlow prepared it: what it reads was there"
+    else:
+        what = "StreamFlow, before the first job" if span.what == "begin" else "StreamFlow, after the last job"
+    return f"{span.begin:,.2f}", f"{span.end:,.2f}", f"{span.seconds:,.2f}", span.job or "", what
+
+
+def notes(run: RunResult) -> list[str]:
+    """Remarks about results that are missing in the report, and why."""
+    result = []
+    if not run.ended:
+        result.append(f"{run.run}: its end was not recorded. It was killed, or goes on.")
+    if run.throughput is None and any(step.io_task for step in run.steps):
+        result.append(f"{run.run}: no I/O task was measured, hence no I/O throughput.")
+    if run.sessions and all(session.nothing_to_gain for session in run.sessions):
+        result.append(
+            f"{run.run}: what its read sessions were to read was in the page cache before: there was nothing to gain."
+        )
+    return result
+
+
+def remarks(run: RunResult) -> list[str]:
+    """Remarks about a run that no table shows."""
+    return [
+        f"{run.run}: {lent.jobs:,} jobs of {lent.step} ran on cores that {' and '.join(lent.lenders)} "
+        "held and did not use."
+        for lent in run.lent
+    ]
+
+
+def step_row(step: StepResult) -> tuple[str, ...]:
+    """A row of the table of steps."""
+    return (
+        step.step,
+        "I/O task" if step.io_task else "compute",
+        step.storage_bw or "",
+        f"{step.jobs:,}",
+        f"{step.failed:,}" if step.failed else "",
+        number(step.mean_seconds),
+        number(step.mean_wait),
+        waits(step),
+        megabytes(step.bytes_read),
+        megabytes(step.bytes_written),
+        number(step.throughput),
+        number(step.pauses),
+        number(step.paused_seconds),
+    )
+
+
+def waits(step: StepResult) -> str:
+    """The mean seconds of a step's jobs by cause, where they are long enough to matter."""
+    return ", ".join(f"{cause} {number(seconds)}" for cause, seconds in step.waited.items() if seconds >= _TO_SPEAK_OF)
+
+
+def edge_row(edge: EdgeResult) -> tuple[str, ...]:
+    """A row of the table of stream edges."""
+    return (
+        f"{edge.output} -> {edge.input or 'workflow output'}",
+        _DELIVERY[edge.delivery],
+        f"{edge.streamed:,}" if edge.streamed else "",
+        megabytes(edge.bytes) if edge.streamed and edge.bytes is not None else "",
+        number(edge.before_end),
+        number(edge.waited),
+        "; ".join(edge.remarks),
+    )
+
+
+def lease_row(lease: LeaseResult) -> tuple[str, ...]:
+    """A row of the table of shared storages."""
+    held = [one.seconds for one in lease.held]
+    at_slot = sum(one.is_at_slot for one in lease.held)
+    shown = (f"{len(held):,}", f"{at_slot:,}", number(sum(held))) if held else ("", "", "")
+    return lease.storage, lease.direction, number(lease.waited), f"{lease.slowdown:.2f} times", *shown
+
+
+def session_row(session: SessionResult) -> tuple[str, ...]:
+    """A row of the table of read sessions."""
+    return (
+        session.step,
+        PurePath(session.file).name,
+        _FORMS[session.form],
+        _REASONS[session.reason],
+        megabytes(session.size),
+        f"{session.most_readers} of {session.readers}",
+        session.constraint or "",
+        number(session.mean_wait),
+        megabytes(session.chunk),
+        megabytes(session.window),
+        number(session.storage_bytes / MB),
+        number(session.cached_bytes / MB),
+        f"{session.read_ratio:.2f}",
+        number(session.peak_window / MB),
+        number(session.read_seconds),
+        "" if session.overlap is None else f"{session.overlap:.0%}",
+        f"{session.parts:,}",
+        f"{session.arrived:,}",
+        f"{session.consumed:,}",
+    )
+
+
+def number(value: float | None) -> str:
+    """A number for people."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def megabytes(count: int) -> str:
+    """Bytes in MB, for people."""
+    if 0 < count < 10_000:
+        return "< 0.01"
+    return number(count / 1e6) if count else ""

@@ -1,0 +1,135 @@
+"""The data from which the page draws timelines: short lists of numbers and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from streamflow_io.analysis.results import AdmittedBandwidth, RunResult
+from streamflow_io.analysis.timeline import TimelineJob, TimelineStream
+from streamflow_io.analysis.verdict import span_name
+from streamflow_io.records.jobs import CAUSES
+from streamflow_io.wording import size_text
+
+# Of a storage, the most points of a line.
+_POINTS = 400
+
+#: What is in each list for a job; `report.js` reads them by this order.
+JOB_FIELDS = ("step", "tag", "submitted", "started", "ended", "status", "onPath", "spent", "said", "streams", "commits")
+#: The shares of the time of a job that are drawn at its lower edge, in this order.
+SPENT = ("waits for bytes", "waits at the gate", "waits for a device", "is paused", "computes")
+
+
+def timeline_data(runs: Sequence[RunResult]) -> dict[str, Any]:
+    """All runs, for `report.js`."""
+    return {"spent": SPENT, "runs": [_run(run) for run in runs]}
+
+
+def _run(run: RunResult) -> dict[str, Any]:
+    began = {job.step: None for job in run.timeline}
+    steps = {step: index for index, step in enumerate(began)}
+    io_tasks = {job.step for job in run.timeline if job.io_task}
+    return {
+        "name": run.run,
+        "seconds": _short(run.seconds),
+        "steps": [[step, step in io_tasks] for step in steps],
+        "jobs": [_job(job, steps[job.step]) for job in run.timeline],
+        "path": [[_short(span.begin), _short(span.end), span_name(span)] for span in run.path],
+        "storages": [_storage(run, one) for one in run.admitted],
+    }
+
+
+def _job(job: TimelineJob, step: int) -> list[Any]:
+    submitted = None if job.waiting is None else job.waiting[0]
+    started, ended = job.running or (None, None)
+    if ended is None and job.waiting is not None:
+        ended = job.waiting[1]
+    return [
+        step,
+        job.job.rpartition("/")[2],
+        _short(submitted),
+        _short(started),
+        _short(ended),
+        "" if job.status == "completed" else job.status or "not ended",
+        _short(job.on_path),
+        _spent(job),
+        _said(job),
+        [_stream(stream) for stream in job.streams],
+        [[_short(one.time), f"{one.output}: {one.files:,} committed, {size_text(one.bytes)}"] for one in job.commits],
+    ]
+
+
+def _spent(job: TimelineJob) -> list[float] | int:
+    """Seconds of the time of a job, by what it did; 0: not known."""
+    if job.running is None:
+        return 0
+    took = job.running[1] - job.running[0]
+    seconds = [
+        max((stream.waited or 0.0 for stream in job.streams), default=0.0),
+        job.held_seconds or 0.0,
+        job.io_seconds or 0.0,
+        job.paused_seconds or 0.0,
+        job.cpu_seconds or 0.0,
+    ]
+    if took <= 0 or not any(seconds):
+        return 0
+    # Jobs with several threads compute longer than they take; what is waited for comes first.
+    left, parts = took, []
+    for one in seconds:
+        parts.append(_short(min(one, left)) or 0.0)
+        left -= min(one, left)
+    return parts
+
+
+def _said(job: TimelineJob) -> str:
+    """The facts of a job that no bar shows, in a line."""
+    told = [f"waited for {CAUSES[cause]} {seconds:.2f} s" for cause, seconds in job.waited.items() if seconds >= 0.005]
+    for name, seconds in (
+        ("CPU time", job.cpu_seconds),
+        ("waited for devices", job.io_seconds),
+        ("held at the gate", job.held_seconds),
+    ):
+        if seconds:
+            told.append(f"{name} {seconds:.2f} s")
+    if job.pauses:
+        told.append(f"paused {job.pauses:,} times, {job.paused_seconds or 0.0:.2f} s")
+    if job.bytes_read or job.bytes_written:
+        told.append(f"read {size_text(job.bytes_read or 0)}, wrote {size_text(job.bytes_written or 0)}")
+    if job.location is not None:
+        told.append(f"on {job.location}")
+    return "; ".join(told)
+
+
+def _stream(stream: TimelineStream) -> list[Any]:
+    """When it moved, what it is, and how fast."""
+    rate = ""
+    if stream.begin is not None and stream.end is not None and stream.end > stream.begin:
+        rate = f"{size_text(stream.bytes / (stream.end - stream.begin))}/s"
+    port = "" if stream.input is None else f" into {stream.input.rpartition('/')[2]}"
+    told = f"{stream.output} of {stream.source or 'a job'}{port}: {size_text(stream.bytes)}"
+    told += f", {rate}" if rate else ""
+    if stream.waited is not None:
+        told += f"; waited {stream.waited:.2f} s for bytes"
+    if stream.behind:
+        told += f", {stream.behind:.2f} s behind"
+    return [_short(stream.begin), _short(stream.end), rate or size_text(stream.bytes), told]
+
+
+def _storage(run: RunResult, admitted: AdmittedBandwidth) -> dict[str, Any]:
+    where = "" if admitted.location is None else f" on {admitted.location}"
+    stride = -(-len(admitted.levels) // _POINTS) or 1
+    levels = [
+        (admitted.levels[at][0], max(level for _, level in admitted.levels[at : at + stride]))
+        for at in range(0, len(admitted.levels), stride)
+    ]
+    return {
+        "name": f"{admitted.storage}{where}, {admitted.direction}",
+        "limit": admitted.limit,
+        "admitted": [[_short(time), _short(level)] for time, level in levels],
+        "measured": [_short(value) for value in admitted.measured],
+    }
+
+
+def _short(value: float | None) -> float | None:
+    """A number with three decimals: further digits would not be seen, and make the page larger."""
+    return None if value is None else round(value, 3)

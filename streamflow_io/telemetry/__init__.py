@@ -1,1 +1,0 @@
-"""What was measured: the records of a run, its telemetry file, the report."""

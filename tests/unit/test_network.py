@@ -1,0 +1,111 @@
+"""Which job fed which: compared with the definition, written down without an index."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamflow_io.analysis.network import Network, step_of
+from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.records.files import EdgeRecord, ReadingRecord
+from streamflow_io.records.history import History, Job
+from streamflow_io.records.records import RunRecord
+from tests.telemetry import BEGIN
+
+STEPS = ("/a", "/b", "/b/inner", "/c")
+TAGS = ("0", "0.0", "0.1", "0.1.0", "0.10", "0.1.0.2")
+
+steps = st.sampled_from(STEPS)
+names = st.tuples(steps, st.sampled_from(TAGS)).map("/".join)
+jobs = names.map(lambda name: Job(name, step_of(name)))
+readings = st.builds(
+    ReadingRecord,
+    time=st.just(BEGIN),
+    job=names,
+    step=steps,
+    input=st.just("/b/in"),
+    output=st.just("/a/out"),
+    delivery=st.sampled_from(("stream", "gate")),
+    sources=st.lists(names, max_size=3).map(tuple),
+)
+edges = st.builds(
+    EdgeRecord,
+    time=st.just(BEGIN),
+    output=steps.map(lambda step: f"{step}/out"),
+    input=st.none() | steps.map(lambda step: f"{step}/in"),
+    delivery=st.sampled_from(Delivery),
+)
+runs = st.builds(
+    RunRecord,
+    time=st.just(BEGIN),
+    name=st.just("run"),
+    workflow=st.just("w.cwl"),
+    steps=st.dictionaries(steps, st.lists(steps, max_size=3).map(tuple)),
+)
+histories = st.builds(
+    History,
+    st.just("run"),
+    runs,
+    jobs=st.lists(jobs, max_size=12),
+    edges=st.lists(edges, max_size=6),
+    readings=st.lists(readings, max_size=8),
+)
+
+
+def fits(one: str, other: str) -> bool:
+    """Whether one tag is the other, or continues it."""
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+
+
+def tag(job: Job) -> str:
+    return job.name.rpartition("/")[2]
+
+
+@given(histories)
+def test_a_job_is_fed_by_the_steps_before_with_a_fitting_tag(history: History) -> None:
+    network = Network(history, history.jobs)
+    for index, job in enumerate(history.jobs):
+        before = history.run.steps.get(job.step, ())
+        assert network.upstream(index) == {
+            other
+            for other, candidate in enumerate(history.jobs)
+            if other != index and candidate.step in before and fits(tag(candidate), tag(job))
+        }
+
+
+@given(histories)
+def test_what_is_read_early_comes_from_the_last_attempt_of_another_job(history: History) -> None:
+    network = Network(history, history.jobs)
+    for index, job in enumerate(history.jobs):
+        sources = {name for reading in history.readings if reading.job == job.name for name in reading.sources}
+        attempts = [[one for one, j in enumerate(history.jobs) if j.name == name and one != index] for name in sources]
+        assert network.read_early(index) == {found[-1] for found in attempts if found}
+
+
+@given(histories)
+def test_outputs_are_early_between_steps_unless_delivered_at_the_end(history: History) -> None:
+    network = Network(history, history.jobs)
+    early = {
+        (step_of(edge.output), step_of(edge.input), edge.output)
+        for edge in history.edges
+        if edge.input is not None and edge.delivery is not Delivery.TERMINATION
+    }
+    assert {(*pair, output) for pair, outputs in network.early.items() for output in outputs} == early
+
+
+def test_the_tag_of_an_element_fits_that_of_its_list_and_no_neighbour() -> None:
+    run = RunRecord(time=BEGIN, name="run", workflow="w.cwl", steps={"/b": ("/a",)})
+    some = [Job(f"/a/{tag}", "/a") for tag in ("0", "0.1", "0.1.5", "0.10", "0.2")]
+    network = Network(History("run", run), [*some, Job("/b/0.1", "/b")])
+    assert network.upstream(5) == {0, 1, 2}
+
+
+def test_a_job_that_ran_again_reads_the_last_attempt_and_never_itself() -> None:
+    run = RunRecord(time=BEGIN, name="run", workflow="w.cwl")
+    reading = ReadingRecord(
+        time=BEGIN, job="/b/0", step="/b", input="/b/in", output="/a/out", delivery="stream", sources=("/a/0", "/b/0")
+    )
+    some = [Job("/a/0", "/a"), Job("/a/0", "/a"), Job("/b/0", "/b")]
+    network = Network(History("run", run, readings=[reading]), some)
+    assert network.read_early(2) == {1}
+    assert network.attempts("/a/0") == [0, 1]
