@@ -6,9 +6,25 @@ A feature is a package here, with a module `feature` in which `FEATURE` is an in
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
+
+
+@dataclass(frozen=True)
+class Subcommand:
+    """A subcommand of `streamflow-io`, as `--help` shows it.
+
+    :ivar text: what the subcommand does, in one line of a narrow terminal
+    :ivar examples: of its arguments
+    :ivar package: has a module with the name of the subcommand, which is imported when needed
+    """
+
+    text: str
+    examples: tuple[str, ...] = ()
+    package: str = "streamflow_io.commands"
 
 
 class Feature:
@@ -17,6 +33,10 @@ class Feature:
     A method that is called before a run, or for `--help`, imports what it needs when it is called: the module `feature`
     itself imports nothing that takes time.
     """
+
+    def commands(self) -> Mapping[str, Subcommand]:
+        """The subcommands of the feature, by name. `--help` shows them in the group "with other programs"."""
+        return {}
 
 
 @cache
