@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from streamflow_io.commands.schedule_runs import ProfiledRun, periodic_run, seen_curve
-from streamflow_io.periodic import jobs
-from streamflow_io.periodic.curve import StorageCurve
+from streamflow_io.features.schedules import jobs
+from streamflow_io.features.schedules.commands.runs import ProfiledRun, periodic_run, seen_curve
+from streamflow_io.features.schedules.curve import StorageCurve
+from streamflow_io.features.schedules.profile import NotPeriodic, profiles
 from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.profile import NotPeriodic, profiles
 from streamflow_io.telemetry.reader import read_records
 from streamflow_io.telemetry.runs import TELEMETRY_FILE
 

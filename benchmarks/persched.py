@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from streamflow_io.periodic.check import check
-from streamflow_io.periodic.files import PAPER_SETS, paper_set, published
-from streamflow_io.periodic.model import Algorithm, ApplicationSet, Goal, Pattern, Schedule, figures
-from streamflow_io.periodic.persched import Sweep, persched
-from streamflow_io.periodic.search import search
+from streamflow_io.features.schedules.check import check
+from streamflow_io.features.schedules.files import PAPER_SETS, paper_set, published
+from streamflow_io.features.schedules.model import Algorithm, ApplicationSet, Goal, Pattern, Schedule, figures
+from streamflow_io.features.schedules.persched import Sweep, persched
+from streamflow_io.features.schedules.search import search
 
 from .model import Comparison, Sample
 from .processes import CommandError

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamflow_io.periodic.files import paper_set
-from streamflow_io.periodic.fluid import simulate
-from streamflow_io.periodic.play import Perturbation, seconds_of, staggered
-from streamflow_io.periodic.policies import policy
+from streamflow_io.features.schedules.files import paper_set
+from streamflow_io.features.schedules.fluid import simulate
+from streamflow_io.features.schedules.play import Perturbation, seconds_of, staggered
+from streamflow_io.features.schedules.policies import policy
 
 from .model import Comparison, Sample
 from .workload import Outcome, Variant, Workload

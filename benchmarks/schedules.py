@@ -1,8 +1,8 @@
 """Whether it pays that runs follow a schedule of their bursts: simulated, on random sets of runs.
 
 Nothing is measured but the time: the figures are the same on every machine, but for what the planner finds in its time.
-The schedule is made and judged as in a run (:mod:`streamflow_io.periodic.plan_program`); what the runs really do
-differs from their profiles by what the variant says.
+The schedule is made and judged as in a run (:mod:`streamflow_io.features.schedules.plan_program`); what the runs
+really do differs from their profiles by what the variant says.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from streamflow_io.periodic.curve import StorageCurve
-from streamflow_io.periodic.jobs import PeriodicRun, alone, play
-from streamflow_io.periodic.plan_program import PlanRequest, application_set, find_pattern, judge
-from streamflow_io.periodic.slots import slots_of
-from streamflow_io.sharing.burst_profile import BurstProfile, SeenRate
-from streamflow_io.sharing.slots import Slots
+from streamflow_io.features.schedules.burst_profile import BurstProfile, SeenRate
+from streamflow_io.features.schedules.curve import StorageCurve
+from streamflow_io.features.schedules.jobs import PeriodicRun, alone, play
+from streamflow_io.features.schedules.plan_program import PlanRequest, application_set, find_pattern, judge
+from streamflow_io.features.schedules.slots import Slots, slots_of
 
 from .model import Comparison, Sample
 from .workload import Outcome, Variant, Workload

@@ -57,9 +57,6 @@ GROUPS = {
             "write an annotations file from a CAPIO-CL file", ("streamflow.yml --from capio.json -o annotations.yml",)
         ),
         "trace": Subcommand("write what I/O tasks moved as a trace, for FTIO", ("last -o traces",)),
-        "schedule": Subcommand(
-            "schedules of applications that compute and transfer by turns", ("compute paper:1", "show schedule.json")
-        ),
         "completion": Subcommand("print what completes commands in a shell", ("bash",)),
         **{name: entry for feature in features() for name, entry in feature.commands().items()},
     },

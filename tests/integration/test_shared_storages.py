@@ -870,22 +870,6 @@ def test_a_directory_that_no_run_has_used_says_so(tmp_path: Path, runs: Runs) ->
     assert "no run uses it; the last run was there " in command("status", group, data=tmp_path).stdout
 
 
-def test_a_shared_directory_has_the_curve_of_its_storage(tmp_path: Path) -> None:
-    def said(*words: str) -> str:
-        made = command("share", tmp_path / "bad", "--write", "9", *words, data=tmp_path)
-        assert made.returncode == 1
-        return made.stdout + made.stderr
-
-    words = ("--write", "9", "--holds", "auto", "--curve", "1:5.5,4:12.3")
-    assert command("share", tmp_path / "group", *words, data=tmp_path).returncode == 0
-    ledger = LedgerFile.model_validate_json((tmp_path / "group" / "ledger.json").read_text())
-    assert ledger.curve == {"write": ((1, 5.5), (4, 12.3)), "read": ((1, 5.5), (4, 12.3))}
-    assert "allowed: with --holds auto" in said("--curve", "1:5")
-    assert "'x' is no file, and no point" in said("--holds", "auto", "--curve", "x")
-    assert "it is too large: 1 points, up to 2000000 jobs" in said("--holds", "auto", "--curve", "2000000:5")
-    assert not (tmp_path / "bad").exists()
-
-
 def test_the_status_shows_what_is_live_or_recent(runs: Runs, tmp_path: Path) -> None:
     def shown(*words: str) -> str:
         return command("status", *words, data=tmp_path, columns=80).stdout
