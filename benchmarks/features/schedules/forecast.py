@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.model import Comparison
+from benchmarks.processes import CommandError
+from benchmarks.shared_runs import CURVE, OWN, SHARED, SMALL, STORAGE_MB, TURNS, Bursts, Several, Way, several_bursts
+from benchmarks.workload import Outcome, Variant, Workload
 from streamflow_io.features.schedules import jobs
 from streamflow_io.features.schedules.commands.runs import ProfiledRun, periodic_run, seen_curve
 from streamflow_io.features.schedules.curve import StorageCurve
@@ -15,11 +19,6 @@ from streamflow_io.features.schedules.profile import NotPeriodic, profiles
 from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.reader import read_records
 from streamflow_io.telemetry.runs import TELEMETRY_FILE
-
-from .model import Comparison
-from .processes import CommandError
-from .shared_runs import CURVE, OWN, SHARED, SMALL, STORAGE_MB, TURNS, Bursts, Several, Way, several_bursts
-from .workload import Outcome, Variant, Workload
 
 GOAL = 0.10
 LARGE = Bursts(4, 8.0, 16)

@@ -15,14 +15,13 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
+from benchmarks.model import Comparison, Sample
+from benchmarks.workload import Outcome, Variant, Workload
 from streamflow_io.features.schedules.burst_profile import BurstProfile, SeenRate
 from streamflow_io.features.schedules.curve import StorageCurve
 from streamflow_io.features.schedules.jobs import PeriodicRun, alone, play
 from streamflow_io.features.schedules.plan_program import PlanRequest, application_set, find_pattern, judge
 from streamflow_io.features.schedules.slots import Slots, slots_of
-
-from .model import Comparison, Sample
-from .workload import Outcome, Variant, Workload
 
 _SETS, _BURSTS, _DRAWS = 14, 24, 5
 _BANDWIDTH = 16.0
