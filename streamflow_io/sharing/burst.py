@@ -1,4 +1,4 @@
-"""How long a run's burst of jobs takes if the storage is theirs alone: when it is due follows from that. Pure."""
+"""How long a run's burst of jobs takes if the storage is theirs alone: when it is due follows from that."""
 
 from __future__ import annotations
 

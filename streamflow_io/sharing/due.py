@@ -1,4 +1,4 @@
-"""When a burst should have had its turn. Pure.
+"""When a burst should have had its turn.
 
 A burst is all that a run does with a storage until it neither uses it nor waits for it. Small bursts are due soon, so
 that a run with little I/O is not slowed down by one with much; each is due at some time, so that none starves.

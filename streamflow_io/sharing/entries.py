@@ -1,4 +1,4 @@
-"""What stands in the files of a shared directory, as models. Pure.
+"""What stands in the files of a shared directory, as models.
 
 Whoever may write there may write anything: nothing is believed that is not of the right form and within bounds.
 """

@@ -1,4 +1,4 @@
-"""How long an owner may have more than its fair share of a storage while another waits. Pure.
+"""How long an owner may have more than its fair share of a storage while another waits.
 
 An owner is a user: the runs of one user count as one, however many they are, and one cannot write in the name of
 another. The fair share of an owner is the bandwidth through the number of owners that use the storage or wait for it.

@@ -1,4 +1,4 @@
-"""What a run holds of a shared storage, and what it wishes next. Pure."""
+"""What a run holds of a shared storage, and what it wishes next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of whom nothing has been heard for how long. Pure."""
+"""Of whom nothing has been heard for how long."""
 
 from __future__ import annotations
 

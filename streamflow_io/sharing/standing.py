@@ -1,4 +1,4 @@
-"""What a run holds and wants of a storage, from look to look. Pure."""
+"""What a run holds and wants of a storage, from look to look."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who of those that use a storage may have what he wants. Pure."""
+"""Who of those that use a storage may have what he wants."""
 
 from __future__ import annotations
 

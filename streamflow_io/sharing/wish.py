@@ -1,4 +1,4 @@
-"""What a run asks of a storage that several runs share, and what it has of it. Pure.
+"""What a run asks of a storage that several runs share, and what it has of it.
 
 Amounts are whole numbers of bytes per second.
 """

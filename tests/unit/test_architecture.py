@@ -106,7 +106,6 @@ NOT_PURE = {
     "features.schedules.plans": "has files, and starts a program",
     "features.schedules.policy": "opens plans",
     "features.schedules.schedule_file": "reads schedule files",
-    "features.schedules.schedule_page": "reads a template",
     "features.schedules.search": "has a clock",
 }
 # Where what a pure module must not import belongs.

@@ -1,4 +1,4 @@
-"""What others are told of a run's periodic bursts, as a model. Pure."""
+"""What others are told of a run's periodic bursts, as a model."""
 
 from __future__ import annotations
 

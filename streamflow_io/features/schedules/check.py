@@ -1,4 +1,4 @@
-"""Whether a schedule can be kept, and whether what it says of itself is true. Pure.
+"""Whether a schedule can be kept, and whether what it says of itself is true.
 
 It shares no code with what makes schedules: it takes the schedule alone, and the definitions of the model.
 """

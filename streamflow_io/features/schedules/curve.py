@@ -1,4 +1,4 @@
-"""How fast a storage is, by the number of jobs that use it at once. Pure."""
+"""How fast a storage is, by the number of jobs that use it at once."""
 
 from __future__ import annotations
 

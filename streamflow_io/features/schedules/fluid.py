@@ -1,4 +1,4 @@
-"""What happens when applications compute and transfer by turns, and a policy says who may transfer. Pure.
+"""What happens when applications compute and transfer by turns, and a policy says who may transfer.
 
 A transfer is a fluid: it may be interrupted, and moves at any rate up to what its application can. Between events (a
 compute ends, a transfer ends, a slot opens, something changes) nothing changes: the state is exact at each of them.

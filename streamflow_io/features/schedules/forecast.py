@@ -1,4 +1,4 @@
-"""What happens if runs that use one storage run together, or one of them does not, or starts later. Pure."""
+"""What happens if runs that use one storage run together, or one of them does not, or starts later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is drawn of a schedule: who computes and transfers when, and how much the storage bears. Pure."""
+"""What is drawn of a schedule: who computes and transfers when, and how much the storage bears."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which runs follow a schedule of their bursts together, and when each holds back a burst. Pure.
+"""Which runs follow a schedule of their bursts together, and when each holds back a burst.
 
 Only the beginnings of bursts are held, by the slots of a schedule for just the runs that are there; a burst that is
-late is never held, and comes first. See :mod:`streamflow_io.features.schedules.worth` for when that pays.
+late is never held, and comes first. See :mod:`streamflow_io.features.schedules.plan_program` for when that pays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What happens when runs that use one storage in bursts of jobs share it, in one way or another. Pure.
+"""What happens when runs that use one storage in bursts of jobs share it, in one way or another.
 
 A job is admitted as a whole and never interrupted, as by the scheduler `io-aware`; those that have been admitted share
 what the storage can do with so many of them, evenly. The ledger that the runs share decides with the code of the

@@ -1,4 +1,4 @@
-"""Applications that compute and transfer by turns, on a platform with one storage; patterns; what is reachable. Pure.
+"""Applications that compute and transfer by turns, on a platform with one storage; patterns; what is reachable.
 
 Source: the paper, section 2; its numbers of equations are given. Units: seconds, MB and MB/s.
 """

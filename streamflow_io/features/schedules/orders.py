@@ -1,4 +1,4 @@
-"""The order in which transfers may begin and end, without times; of a pattern, or of a simulation. Pure."""
+"""The order in which transfers may begin and end, without times; of a pattern, or of a simulation."""
 
 from __future__ import annotations
 

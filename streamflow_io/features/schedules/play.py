@@ -1,4 +1,4 @@
-"""What a simulation of applications is told, and what it tells: policies, perturbations, outcomes. Pure.
+"""What a simulation of applications is told, and what it tells: policies, perturbations, outcomes.
 
 Seconds, MB and MB/s.
 """

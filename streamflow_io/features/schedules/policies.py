@@ -1,4 +1,4 @@
-"""Who may transfer: online policies of the paper, of others, and ours. Pure.
+"""Who may transfer: online policies of the paper, of others, and ours.
 
 `fairshare` is what happens without a scheduler. Sources: the paper, section 4 (`mindilation`, `maxsyseff`, `minmax`,
 `roundrobin`); Boito, Pallez, Teylo, Vidal, *IO-Sets: simple and efficient approaches for I/O bandwidth management*

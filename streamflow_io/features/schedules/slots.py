@@ -1,4 +1,4 @@
-"""The slots of a pattern: when each application may begin to transfer, at the earliest. Pure."""
+"""The slots of a pattern: when each application may begin to transfer, at the earliest."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from streamflow_io.commands.console import say, table
 from streamflow_io.features.schedules.curve import StorageCurve
 from streamflow_io.features.schedules.forecast import Forecast, forecast
 from streamflow_io.features.schedules.jobs import WAYS, PeriodicRun, Way
-from streamflow_io.features.schedules.seen_rates import SeenRate
+from streamflow_io.features.schedules.profile import SeenRate
 from streamflow_io.wording import counted
 
 from .curve import CURVE_ALLOWED, read_curve

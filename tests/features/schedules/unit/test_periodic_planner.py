@@ -10,9 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamflow_io.features.schedules.check import check
-from streamflow_io.features.schedules.counts import candidates, reachable
 from streamflow_io.features.schedules.files import paper_set
-from streamflow_io.features.schedules.merit import merit
 from streamflow_io.features.schedules.model import (
     Algorithm,
     Application,
@@ -24,8 +22,8 @@ from streamflow_io.features.schedules.model import (
     figures,
 )
 from streamflow_io.features.schedules.orders import Turn, counts_of, order_of, paced_order
-from streamflow_io.features.schedules.persched import Sweep, pattern, persched
-from streamflow_io.features.schedules.planner import Plan, most_instances, plan
+from streamflow_io.features.schedules.persched import Sweep, merit, pattern, persched
+from streamflow_io.features.schedules.planner import Plan, candidates, most_instances, plan, reachable
 from streamflow_io.features.schedules.polish import Program
 from tests.features.schedules.periodic_sets import application_sets
 

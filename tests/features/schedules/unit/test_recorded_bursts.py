@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streamflow_io.features.schedules import recorded_bursts
-from streamflow_io.features.schedules.recorded_bursts import RecordedBursts
+from streamflow_io.features.schedules import policy
+from streamflow_io.features.schedules.policy import RecordedBursts
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.telemetry.records import (
     AdmittedRecord,
@@ -52,7 +52,7 @@ def lease(bursts: RecordedBursts, time: float, others: float) -> None:
 
 @pytest.mark.parametrize("most", [2_000, 20])
 def test_the_bursts_on_each_storage_are_told_apart(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded_bursts, "_MOST_JOBS", most)
+    monkeypatch.setattr(policy, "_MOST_JOBS", most)
     bursts = RecordedBursts()
     assert bursts.profile(DISK) is None
     for number in range(12):
@@ -72,7 +72,7 @@ def test_the_bursts_on_each_storage_are_told_apart(most: int, monkeypatch: pytes
 def test_others_are_told_how_fast_the_storage_was_while_the_run_had_it_for_itself(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorded_bursts, "_MOST_JOBS", most)
+    monkeypatch.setattr(policy, "_MOST_JOBS", most)
     bursts = RecordedBursts()
     lease(bursts, 0.0, 0.0)
     for number in range(11):
