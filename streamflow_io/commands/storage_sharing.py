@@ -18,9 +18,9 @@ from streamflow_io.features import subclass_of
 from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.models import WAYS
+from streamflow_io.sharing.directory import make_shared
 from streamflow_io.sharing.entries import MOST_OF_PATH, LedgerFile
 from streamflow_io.sharing.locking import SharingError
-from streamflow_io.sharing.making import make_shared
 from streamflow_io.wording import counted
 
 from .console import say

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from streamflow_io.admission.storages import Amounts
 from streamflow_io.hints.models import Way
 
-from .due import takes
-from .table import LAST_TICKET, Claim
+from .allocation import LAST_TICKET, Tenant, takes
 
 # One block: it is written at once, and always has its place on the disk.
 ENTRY_BYTES = 4096
@@ -60,7 +59,7 @@ class Entry(_Model):
     asked: _Seconds = 0.0
     due: _Seconds = 0.0
 
-    def claim(self, identifier: str, bandwidth: Amounts, silent: bool = False, owner: int = 0) -> Claim:
+    def tenant(self, identifier: str, bandwidth: Amounts, silent: bool = False, owner: int = 0) -> Tenant:
         """What the table knows of it: nobody holds, or wants, more than there is.
 
         :param identifier: of its file
@@ -68,7 +67,7 @@ class Entry(_Model):
         """
         held, wanted = _within(self.held, bandwidth), _within(self.wanted, bandwidth)
         seconds = takes(self.asked, self.due)
-        return Claim(identifier, held, wanted, self.due, self.ticket, silent, owner=owner, seconds=seconds)
+        return Tenant(identifier, held, wanted, self.due, self.ticket, silent, owner=owner, seconds=seconds)
 
     def to_bytes(self) -> bytes:
         """As it is written: always of the same length."""

@@ -18,7 +18,7 @@ NO_TURNS = "its ledger says `holds: auto`, which needs the feature `schedules` o
 
 
 @dataclass(frozen=True)
-class Hold:
+class BurstDelay:
     """A burst that begins.
 
     :ivar until: the burst asks for nothing before this time, by the wall clock
@@ -33,7 +33,7 @@ class Turns(Protocol):
     """The turns of one run in one directory. The thread of the directory calls all methods but :meth:`over`."""
 
     @property
-    def hold(self) -> Hold | None:
+    def hold(self) -> BurstDelay | None:
         """The turn of the burst that has begun; None: the burst asks for bandwidth at once."""
 
     def fields(self) -> Mapping[str, object]:

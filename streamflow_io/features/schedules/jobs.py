@@ -15,9 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
-from streamflow_io.sharing.burst import LAST_JOBS, expected_seconds
-from streamflow_io.sharing.due import due
-from streamflow_io.sharing.table import Claim, decide
+from streamflow_io.sharing.allocation import Tenant, decide, due
+from streamflow_io.sharing.lease_holder import LAST_JOBS, expected_seconds
 
 from .curve import StorageCurve
 from .slots import Slots
@@ -296,8 +295,8 @@ class _Storage:
         """What the first in order is given. Nobody is before it: so of the others only what they hold counts."""
         run = self._runs[index]
         own = run.running * run.amount
-        mine = Claim("mine", {"write": own}, {"write": run.amount}, run.due)
-        others = Claim("others", {"write": self._held - own})
+        mine = Tenant("mine", {"write": own}, {"write": run.amount}, run.due)
+        others = Tenant("others", {"write": self._held - own})
         return decide(mine, (others,), {"write": self._bandwidth}).get("write", 0)
 
     def _start(self, index: int) -> None:

@@ -21,7 +21,7 @@ from streamflow_io.hints.models import Way
 
 from .burst_profile import BurstProfile
 from .check import check
-from .holds import Plan
+from .followed import Plan
 from .plan_program import PlanRequest
 from .schedule_file import ScheduleFile
 from .slots import slots_of
@@ -51,7 +51,7 @@ class SharedPlans:
         self._read: dict[str, Plan | None] = {}
 
     def of(self, name: str, profiles: Mapping[str, BurstProfile], own: str) -> Plan | None:
-        """See :class:`streamflow_io.features.schedules.holds.Plans`."""
+        """See :class:`streamflow_io.features.schedules.followed.Plans`."""
         if self._making is not None and self._making.is_over():
             if not self._making.has_made:
                 self._read = {self._making.name: None}  # and it is not tried again
@@ -66,7 +66,7 @@ class SharedPlans:
         return self._read.get(name)
 
     def make(self, name: str, profiles: Mapping[str, BurstProfile], bandwidth: float) -> None:
-        """See :class:`streamflow_io.features.schedules.holds.Plans`."""
+        """See :class:`streamflow_io.features.schedules.followed.Plans`."""
         if self._making is None and name not in self._read:
             with suppress(OSError):
                 if self._mine:
@@ -76,7 +76,7 @@ class SharedPlans:
                 self._making = _Making.begin(self._plans, name, request, 0o600 if self._mine else 0o640)
 
     def close(self) -> None:
-        """See :class:`streamflow_io.features.schedules.holds.Plans`."""
+        """See :class:`streamflow_io.features.schedules.followed.Plans`."""
         if self._making is not None:
             self._making.stop()
             self._making = None

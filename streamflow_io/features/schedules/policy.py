@@ -19,10 +19,10 @@ from streamflow_io.telemetry.history import HistoryReader
 from streamflow_io.telemetry.records import JobRecord, LeaseRecord, Record, RunRecord, StepRecord, Storage
 
 from .burst_profile import BurstProfile, SeenRate, profile_of
-from .holds import STILL_SECONDS, unsteady
+from .followed import STILL_SECONDS, unsteady
 from .plans import SharedPlans
 from .profile import Profile, profiles
-from .turns import Follower, state_of
+from .turns import ScheduleTurns, state_of
 
 # Of the last so many jobs, and once more as many: what a run did long ago says little of what it does next.
 _MOST_JOBS = 2_000
@@ -100,7 +100,7 @@ class SchedulePolicy(TurnPolicy):
     def join(self, storage: StorageConfig, directory: PurePath, mine: bool, ledger: LedgerFile, own: str) -> Turns:
         plans = SharedPlans(Path(directory), mine, _curve(directory, ledger))
         self._has_turns = True
-        return Follower(own, plans, partial(self._bursts.profile, storage))
+        return ScheduleTurns(own, plans, partial(self._bursts.profile, storage))
 
     def status(self, directory: PurePath, entries: Mapping[str, Entry]) -> TurnStatus:
         states = {name: state_of(entry) for name, entry in entries.items()}

@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from streamflow_io.hints.models import Way
 from streamflow_io.sharing.entries import Entry
-from streamflow_io.sharing.turns import Hold
+from streamflow_io.sharing.turns import BurstDelay
 
 from .burst_profile import BurstProfile, profile_of
-from .holds import STILL_SECONDS, Following, Plan, Plans, are_steady, digest, is_another
+from .followed import STILL_SECONDS, FollowedSchedule, Plan, Plans, are_steady, digest, is_another
 
 # Bursts after which a run that did not fit its schedule any more says again what its bursts are like.
 _NEW_BURSTS = 4
@@ -34,7 +34,7 @@ class ScheduleState(BaseModel):
     reason: Annotated[str, StringConstraints(max_length=MOST_OF_REASON)]
 
 
-class Follower:
+class ScheduleTurns:
     """A run in a directory with `holds: auto`: its :class:`streamflow_io.sharing.turns.Turns`.
 
     :param own: the name of its entry
@@ -49,9 +49,9 @@ class Follower:
         # As of the last burst.
         self._found: BurstProfile | None = None
         #: The schedule that the run follows; None: it follows none.
-        self.following: Following | None = None
+        self.following: FollowedSchedule | None = None
         #: The slot of the burst that has begun; None: the burst is not held back.
-        self.hold: Hold | None = None
+        self.hold: BurstDelay | None = None
         #: What others are told of the bursts of this run.
         self.published: BurstProfile | None = None
         #: What others are told of the schedule for those that are there; none: there is none yet.
@@ -117,7 +117,7 @@ class Follower:
         """The run ends."""
         self._plans.close()
 
-    def _follow(self, following: Following | None) -> None:
+    def _follow(self, following: FollowedSchedule | None) -> None:
         """Follow a schedule from the next burst on; None: what is held back is not held back from now on."""
         self.following = following
         if following is None:
@@ -126,7 +126,7 @@ class Follower:
     def _decide(self, name: str, plan: Plan, apart: float, now: float) -> None:
         since, reason = None, plan.reason
         if plan.slots is not None:
-            following = Following(plan.slots, plan.start)
+            following = FollowedSchedule(plan.slots, plan.start)
             if following.suits(apart):
                 self._follow(following)
                 since = now

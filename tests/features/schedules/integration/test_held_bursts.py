@@ -11,15 +11,14 @@ import pytest
 
 from streamflow_io.features.schedules import turns
 from streamflow_io.features.schedules.burst_profile import BurstProfile
-from streamflow_io.features.schedules.holds import Plan
+from streamflow_io.features.schedules.followed import Plan
 from streamflow_io.features.schedules.slots import Slots
-from streamflow_io.features.schedules.turns import Follower
-from streamflow_io.sharing.directory import SharedDirectory
+from streamflow_io.features.schedules.turns import ScheduleTurns
+from streamflow_io.sharing.client import LeaseClient
+from streamflow_io.sharing.directory import SharedDirectory, make_own
 from streamflow_io.sharing.entries import LedgerFile
-from streamflow_io.sharing.making import make_own
-from streamflow_io.sharing.member import Member
-from streamflow_io.sharing.turns import Hold
-from streamflow_io.sharing.wish import Lease, Wish
+from streamflow_io.sharing.lease import Lease, LeaseRequest
+from streamflow_io.sharing.turns import BurstDelay
 
 PROFILE = BurstProfile(direction="write", bursts=8, jobs=1, storage_bw=4, volume=8, rate=4, work=8, error=0.01)
 PERIOD = 4.0
@@ -43,27 +42,27 @@ class Run:
         self, directory: SharedDirectory, name: str, start: float, profile: BurstProfile | None = PROFILE
     ) -> None:
         self.leases: queue.Queue[Lease] = queue.Queue()
-        self.held: queue.Queue[Hold] = queue.Queue()
+        self.held: queue.Queue[BurstDelay] = queue.Queue()
         self.failures: list[str] = []
         self.seen = 0
         self.profile = profile
-        self.member = Member(
+        self.client = LeaseClient(
             directory, name, {"write": 10, "read": 10}, self.leases.put, self.failures.append,
             join=lambda _, own: self.join(own, start), held=self.held.put,
         )  # fmt: skip
 
-    def join(self, own: str, start: float) -> Follower:
-        follower = Follower(own, OneSchedule(start), lambda: self.profile)
+    def join(self, own: str, start: float) -> ScheduleTurns:
+        follower = ScheduleTurns(own, OneSchedule(start), lambda: self.profile)
         follower.over()
         return follower
 
-    def last_hold(self) -> Hold:
+    def last_hold(self) -> BurstDelay:
         return [self.held.get(timeout=1) for _ in range(max(1, self.held.qsize()))][-1]
 
     def burst(self, seconds: float = 10) -> float:
         """Have a burst; return when it was given something."""
         lacks: Mapping = {"write": 5}
-        self.member.wish(Wish({}, lacks, useful=lacks, seconds=1.0, seen=self.seen, began=time.time()))
+        self.client.request(LeaseRequest({}, lacks, useful=lacks, seconds=1.0, seen=self.seen, began=time.time()))
         deadline = time.monotonic() + seconds
         while True:
             lease = self.leases.get(timeout=max(0.01, deadline - time.monotonic()))
@@ -71,7 +70,7 @@ class Run:
             if lease.given:
                 break
         given = time.time()
-        self.member.wish(Wish(seen=self.seen))
+        self.client.request(LeaseRequest(seen=self.seen))
         return given
 
 
@@ -89,7 +88,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
 
     yield make_run
     for run in runs:
-        run.member.close()
+        run.client.close()
         assert run.failures == []
 
 
@@ -114,7 +113,9 @@ def test_who_comes_ends_the_schedule(make: Callable[..., Run]) -> None:
     one, other = make("one", start), make("other", start)
     for run in (one, other, one, other):
         run.burst()
-    one.member.wish(Wish({}, {"write": 5}, useful={"write": 5}, seconds=1.0, seen=one.seen, began=time.time()))
+    one.client.request(
+        LeaseRequest({}, {"write": 5}, useful={"write": 5}, seconds=1.0, seen=one.seen, began=time.time())
+    )
     time.sleep(0.5)
     assert one.last_hold().until > time.time() + PERIOD / 2
     third = make("third", start, None)

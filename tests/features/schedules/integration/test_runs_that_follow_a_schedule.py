@@ -19,14 +19,13 @@ import pytest
 
 from streamflow_io.features.schedules.burst_profile import BurstProfile, profile_of
 from streamflow_io.features.schedules.check import check
-from streamflow_io.features.schedules.holds import are_steady, digest
+from streamflow_io.features.schedules.followed import are_steady, digest
 from streamflow_io.features.schedules.model import Algorithm, Instance, Pattern, Schedule, Transfer, figures
 from streamflow_io.features.schedules.plan_program import PlanRequest, application_set
 from streamflow_io.features.schedules.schedule_file import schedule_to_json
 from streamflow_io.features.schedules.turns import ScheduleState, state_of
-from streamflow_io.sharing.directory import SharedDirectory
+from streamflow_io.sharing.directory import SharedDirectory, make_shared
 from streamflow_io.sharing.entries import Entry, LedgerFile
-from streamflow_io.sharing.making import make_shared
 from tests.cwl import Bench, Document, found, kill_group, tool, workflow
 from tests.forked import Driver
 

@@ -12,7 +12,7 @@ import pytest
 
 from streamflow_io.features.schedules import plans as plans_module
 from streamflow_io.features.schedules.burst_profile import BurstProfile
-from streamflow_io.features.schedules.holds import Plan, digest
+from streamflow_io.features.schedules.followed import Plan, digest
 from streamflow_io.features.schedules.plans import SharedPlans
 
 PROFILES = {

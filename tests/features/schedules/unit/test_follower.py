@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from streamflow_io.features.schedules.burst_profile import BurstProfile
-from streamflow_io.features.schedules.holds import STILL_SECONDS, Plan
+from streamflow_io.features.schedules.followed import STILL_SECONDS, Plan
 from streamflow_io.features.schedules.slots import Slots
-from streamflow_io.features.schedules.turns import Follower
+from streamflow_io.features.schedules.turns import ScheduleTurns
 from streamflow_io.sharing.entries import Entry
-from streamflow_io.sharing.standing import Standing
-from streamflow_io.sharing.wish import Wish
+from streamflow_io.sharing.lease import LeaseRequest
+from streamflow_io.sharing.participant import Participant
 
 ONE = BurstProfile(direction="write", bursts=8, jobs=1, storage_bw=4, volume=8, rate=4, work=8, error=0.01)
 OTHER = ONE.model_copy(update={"work": 3.0})
 BANDWIDTH = {"write": 16.0, "read": 16.0}
-WISH = Wish({}, {"write": 5}, False, {"write": 5}, 1.0, began=1.0)
+REQUEST = LeaseRequest({}, {"write": 5}, False, {"write": 5}, 1.0, began=1.0)
 
 
 class MadePlans:
@@ -47,9 +47,9 @@ def entry(profile: BurstProfile | None) -> Entry:
 class Driver:
     def __init__(self, is_followed: bool = True) -> None:
         self.plans = MadePlans(is_followed)
-        self.standing = Standing("me")
-        self.follower = Follower("me", self.plans, lambda: self.profile)
-        self.standing.turns = self.follower
+        self.participant = Participant("me")
+        self.follower = ScheduleTurns("me", self.plans, lambda: self.profile)
+        self.participant.turns = self.follower
         self.publish(ONE)
 
     def look(self, now: float, apart: float = 0.0, **others: BurstProfile | None) -> None:
@@ -121,9 +121,9 @@ def test_a_run_that_does_not_fit_its_slots_any_more_says_so() -> None:
     driver = Driver()
     driver.follow()
     for number in range(4, 9):
-        driver.standing.wish(replace(WISH, began=10.0 * number + (0 if number < 7 else 3)))
-        driver.standing.wish(Wish())
-    driver.standing.wish(replace(WISH, began=93.0))
+        driver.participant.request(replace(REQUEST, began=10.0 * number + (0 if number < 7 else 3)))
+        driver.participant.request(LeaseRequest())
+    driver.participant.request(replace(REQUEST, began=93.0))
     driver.look(94.0, you=OTHER)
     assert driver.follower.published is None
     assert driver.follower.following is None

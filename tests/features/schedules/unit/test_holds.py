@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamflow_io.features.schedules.burst_profile import BurstProfile
-from streamflow_io.features.schedules.holds import Following, are_steady, digest, is_another
+from streamflow_io.features.schedules.followed import FollowedSchedule, are_steady, digest, is_another
 from streamflow_io.features.schedules.slots import Slots
-from streamflow_io.features.schedules.turns import Follower
-from streamflow_io.sharing.standing import Standing
-from streamflow_io.sharing.wish import Wish
+from streamflow_io.features.schedules.turns import ScheduleTurns
+from streamflow_io.sharing.lease import LeaseRequest
+from streamflow_io.sharing.participant import Participant
 
 SLOTS = Slots(10.0, (2.0, 7.0))
-WISH = Wish({}, {"write": 5}, False, {"write": 5}, 1.0, began=1.0)
+REQUEST = LeaseRequest({}, {"write": 5}, False, {"write": 5}, 1.0, began=1.0)
 
 
 class NoPlans:
@@ -32,18 +32,18 @@ def profile(work: float = 8.0, error: float = 0.01, **fields: object) -> BurstPr
 
 
 def test_a_burst_that_is_early_is_held_until_its_slot() -> None:
-    following = Following(SLOTS, 100.0)
+    following = FollowedSchedule(SLOTS, 100.0)
     holds = [following.begin(now) for now in (104.0, 111.0, 118.5)]
     assert [(hold.until, hold.due) for hold in holds] == [(107.0, 107.0), (112.0, 112.0), (118.5, 117.0)]
 
 
 def test_nobody_is_held_for_longer_than_a_period() -> None:
-    assert Following(SLOTS, 1_000.0).begin(0.0).until == 10.0
+    assert FollowedSchedule(SLOTS, 1_000.0).begin(0.0).until == 10.0
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.lists(st.floats(0.1, 50), min_size=1, max_size=30))
 def test_slots_come_one_after_the_other(start: float, now: float, pauses: list[float]) -> None:
-    following = Following(SLOTS, start)
+    following = FollowedSchedule(SLOTS, start)
     dues = []
     for pause in pauses:
         hold = following.begin(now)
@@ -58,12 +58,12 @@ def test_slots_come_one_after_the_other(start: float, now: float, pauses: list[f
 def test_the_first_burst_is_not_late() -> None:
     """Where the period is what the run needs, it would be late for ever."""
     for now in (99.0, 105.0, 1_234.5, 1_237.0):
-        hold = Following(SLOTS, 100.0).begin(now)
+        hold = FollowedSchedule(SLOTS, 100.0).begin(now)
         assert now <= hold.due < now + SLOTS.period
 
 
 def test_bursts_that_move_do_not_follow_any_more() -> None:
-    following = Following(Slots(10.0, (0.0,)), 0.0)
+    following = FollowedSchedule(Slots(10.0, (0.0,)), 0.0)
     for number in range(5):
         following.begin(10.0 * number - 1)
     assert not following.has_drifted
@@ -74,7 +74,7 @@ def test_bursts_that_move_do_not_follow_any_more() -> None:
 
 def test_who_comes_nearer_to_its_slots_has_not_drifted() -> None:
     """A run begins to follow where it happens to be; from then on it is early, and held."""
-    following = Following(Slots(10.0, (0.0,)), 0.0)
+    following = FollowedSchedule(Slots(10.0, (0.0,)), 0.0)
     for number, late in enumerate((9.0, 5.0, 1.0, -3.0, -4.0, -4.0, -4.0)):
         following.begin(10.0 * number + late)
         assert not following.has_drifted
@@ -83,33 +83,33 @@ def test_who_comes_nearer_to_its_slots_has_not_drifted() -> None:
     assert following.has_drifted
 
 
-def following_standing() -> tuple[Standing, Follower]:
-    standing, follower = Standing("one"), Follower("one", NoPlans(), lambda: None)
-    follower.following, standing.turns = Following(SLOTS, 0.0), follower
-    standing.wish(WISH)
-    return standing, follower
+def following_participant() -> tuple[Participant, ScheduleTurns]:
+    participant, follower = Participant("one"), ScheduleTurns("one", NoPlans(), lambda: None)
+    follower.following, participant.turns = FollowedSchedule(SLOTS, 0.0), follower
+    participant.request(REQUEST)
+    return participant, follower
 
 
 def test_what_is_held_back_is_not_wanted() -> None:
-    standing, _ = following_standing()
-    told = standing.look([], {"write": 10}, 1.5)
+    participant, _ = following_participant()
+    told = participant.look([], {"write": 10}, 1.5)
     assert told is not None
     assert told.given == {}
-    assert standing.claim.wanted == {}
-    lease = standing.look([], {"write": 10}, 2.0)
+    assert participant.tenant.wanted == {}
+    lease = participant.look([], {"write": 10}, 2.0)
     assert lease is not None
     assert lease.given == {"write": 5}
-    assert standing.due == 2.0
+    assert participant.due == 2.0
 
 
 def test_without_a_schedule_nothing_is_held_any_more() -> None:
-    standing, follower = following_standing()
-    assert standing.due == 2.0
+    participant, follower = following_participant()
+    assert participant.due == 2.0
     follower.look({}, {"write": 10.0}, 0.0, 1.5, 1.5)
-    lease = standing.look([], {"write": 10}, 1.5)
+    lease = participant.look([], {"write": 10}, 1.5)
     assert lease is not None
     assert lease.given == {"write": 5}
-    assert standing.due == standing.claim.due == 4.0
+    assert participant.due == participant.tenant.due == 4.0
 
 
 def test_who_is_steady() -> None:

@@ -15,7 +15,7 @@ from benchmarks.io_tasks import CURVE as SLOW
 from streamflow_io.features.schedules.curve import StorageCurve
 from streamflow_io.features.schedules.forecast import forecast, later_start
 from streamflow_io.features.schedules.jobs import WAYS, PeriodicRun, Way, alone, play
-from streamflow_io.sharing.table import Claim, decide
+from streamflow_io.sharing.allocation import Tenant, decide
 
 CONGESTED = StorageCurve.of((count, SLOW.total(count) / 1e6) for count in range(1, 200))
 BANDWIDTH = 16.0
@@ -68,13 +68,13 @@ def test_of_the_others_only_what_they_hold_counts_for_the_first(
     entries: list[tuple[int, int, int]], bandwidth: int
 ) -> None:
     """That is how the simulation asks `decide`."""
-    claims = [
-        Claim(f"{index}", {"write": held}, {"write": wanted}, due, index)
+    tenants = [
+        Tenant(f"{index}", {"write": held}, {"write": wanted}, due, index)
         for index, (wanted, held, due) in enumerate(entries)
     ]
-    first = min(claims, key=lambda claim: claim.order)
-    others = [claim for claim in claims if claim is not first]
-    together = Claim("others", {"write": sum(claim.held.get("write", 0) for claim in others)})
+    first = min(tenants, key=lambda tenant: tenant.order)
+    others = [tenant for tenant in tenants if tenant is not first]
+    together = Tenant("others", {"write": sum(tenant.held.get("write", 0) for tenant in others)})
     assert decide(first, others, {"write": bandwidth}) == decide(first, [together], {"write": bandwidth})
 
 

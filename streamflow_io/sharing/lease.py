@@ -27,8 +27,8 @@ def positive(amounts: Amounts) -> dict[Way, int]:
 
 
 @dataclass(frozen=True)
-class Wish:
-    """All that a run wants of a storage at one moment; it replaces the wish before.
+class LeaseRequest:
+    """All that a run wants of a storage at one moment; it replaces the request before.
 
     :ivar kept: what it keeps of what it was told that it holds, at least what its running jobs use. It is never taken
         away. What it held beyond goes back; what it was given by leases after `seen` is still held, too
@@ -62,8 +62,8 @@ class Lease:
     """What a run may use of a storage from now on.
 
     :ivar number: from 1, one more with each
-    :ivar given: what it may use beyond what it kept. The run adds it to what it thinks that it holds, which may be
-        less by now than when it wished. For a single job it may be above the bandwidth; empty: only what others do has
+    :ivar given: what the run may use beyond what it kept. The run adds it to what it thinks that it holds, which may be
+        less by now than at its request. For a single job it may be above the bandwidth; empty: only what others do has
         changed
     :ivar others: what other runs hold
     :ivar bandwidth: of the storage, for all runs

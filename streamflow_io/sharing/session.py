@@ -13,13 +13,39 @@ from streamflow_io.admission.storages import Amounts
 from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.messages import Code, coded
 
+from .allocation import Tenant
 from .directory import News, OpenDirectory
 from .entries import Entry, shortened
+from .lease import Lease, amount, positive
 from .other_entries import Other, owner_of, user_name
-from .silence import HOLDS_BACK_NOBODY, HOLDS_NOTHING, Silence
-from .standing import Standing
-from .table import Claim
-from .wish import Lease, amount, positive
+from .participant import Participant
+
+HOLDS_BACK_NOBODY = 10.0
+HOLDS_NOTHING = 60.0
+# Between two looks of the observer no more is counted: it may have been stopped, and everybody with it.
+_MOST_BETWEEN_LOOKS = 3.0
+
+
+class Silence:
+    """How long the beat of each run has not changed, on the clock of the observer: those of other hosts differ."""
+
+    def __init__(self) -> None:
+        self._beats: dict[str, tuple[int, float]] = {}
+        self._last = 0.0
+
+    def look(self, beats: dict[str, int], now: float) -> dict[str, float]:
+        """Look at all runs.
+
+        :param beats: of those that there are
+        :param now: of a clock that never goes back
+        :return: for how many seconds each has been silent
+        """
+        passed, self._last = min(now - self._last, _MOST_BETWEEN_LOOKS), now
+        before, self._beats = self._beats, {}
+        for run, beat in beats.items():
+            last, seconds = before.get(run, (beat, -passed))
+            self._beats[run] = beat, seconds + passed if beat == last else 0.0
+        return {run: seconds for run, (_, seconds) in self._beats.items()}
 
 
 @dataclass(frozen=True)
@@ -62,11 +88,11 @@ class _Living:
 _LOOKS = 0.2
 
 
-class Seat:
+class LeaseSession:
     """What a run does in a directory that is open."""
 
     def __init__(self, directory: OpenDirectory, run: str, bandwidth: Amounts, warn: Callable[[str], None]) -> None:
-        self.standing = Standing(directory.identifier, owner_of(os.geteuid()))
+        self.participant = Participant(directory.identifier, owner_of(os.geteuid()))
         self._is_held_back = False
         self._directory = directory
         self._pace = _NETWORK if directory.is_network else _LOCAL
@@ -76,12 +102,12 @@ class Seat:
         self.others: tuple[Entry, ...] = ()
         self._silence = Silence()
         self._last_known: dict[str, Entry] = {}
-        self._claims: dict[str, tuple[tuple[Entry, dict[Way, int], bool], Claim]] = {}
+        self._tenants: dict[str, tuple[tuple[Entry, dict[Way, int], bool], Tenant]] = {}
         self._overstayed: set[int] = set()
         # How long the last look took.
         self._took = 0.0
         self._news = News(b"", b"")
-        self._written: tuple[float, Claim | None] = 0.0, None
+        self._written: tuple[float, Tenant | None] = 0.0, None
         self._fields: Mapping[str, object] = {}
         self._entry = Entry(
             run=shortened(run),
@@ -100,52 +126,52 @@ class Seat:
 
     @property
     def pause(self) -> float | None:
-        """For how long nothing is looked at; None: until the run wishes something."""
+        """For how long nothing is looked at; None: until the run requests something."""
         if self._is_held_back:
-            hold = self.standing.hold
+            hold = self.participant.hold
             return 0.0 if hold is None else min(self._pace.beat, max(0.0, hold.until - time.time()))
-        claim = self.standing.claim
-        if claim.wanted:
+        tenant = self.participant.tenant
+        if tenant.wanted:
             return self._pace.waiting
-        return self._pace.holding if claim.held or self.standing.watches else None
+        return self._pace.holding if tenant.held or self.participant.watches else None
 
     def should_look(self, passed: float) -> bool:
         """Whether it is time for a look.
 
         :param passed: seconds since the last one
         """
-        claim = self.standing.claim
+        tenant = self.participant.tenant
         if passed < self._took * (1 / _LOOKS - 1):
             return False
         if self._is_held_back:
-            hold = self.standing.hold
+            hold = self.participant.hold
             return hold is None or passed >= self._pace.beat or time.time() >= hold.until
-        if not claim.wanted and not claim.held and not self.standing.watches:
+        if not tenant.wanted and not tenant.held and not self.participant.watches:
             return False
-        if passed >= (self._pace.look if claim.wanted else self._pace.beat):
+        if passed >= (self._pace.look if tenant.wanted else self._pace.beat):
             return True
         news = self._directory.news()
-        if self.standing.watches:
+        if self.participant.watches:
             return news != self._news
-        return news.returned != self._news.returned if claim.wanted else news.asked != self._news.asked
+        return news.returned != self._news.returned if tenant.wanted else news.asked != self._news.asked
 
     def look(self) -> Lease | None:
         """See what others hold and want, take what there is, and write it down."""
-        turns = self.standing.turns
-        now, hold, before = time.time(), self.standing.hold, self.standing.claim
+        turns = self.participant.turns
+        now, hold, before = time.time(), self.participant.hold, self.participant.tenant
         with self._directory.locked():
             began = time.monotonic()
-            if turns is None and self.standing.leave():
+            if turns is None and self.participant.leave():
                 lease = None
             else:
                 found = self._directory.others()
                 others = self._living(found, time.monotonic())
                 self.others = tuple(one.entry for one in others)
                 bandwidth = self._shared_bandwidth(others)
-                lease = self.standing.look(self._claims_of(others, bandwidth), bandwidth, now, time.monotonic())
+                lease = self.participant.look(self._tenants_of(others, bandwidth), bandwidth, now, time.monotonic())
                 self._say_overstayed(others)
             self._write()
-            self._tell(before, self.standing.claim)
+            self._tell(before, self.participant.tenant)
             self._took = time.monotonic() - began
         if turns is not None:
             entries = {_name(one.identifier): one.entry for one in others}
@@ -155,7 +181,7 @@ class Seat:
         self._is_held_back = hold is not None and now < hold.until
         return lease
 
-    def _tell(self, before: Claim, after: Claim) -> None:
+    def _tell(self, before: Tenant, after: Tenant) -> None:
         """Tell others what has changed. Under the lock."""
         self._directory.tell(
             returned=any(amount(after.held, way) < amount(before.held, way) for way in WAYS)
@@ -169,22 +195,22 @@ class Seat:
         own = self._directory.written() - self._entry.now
         return max((abs(one.written - one.entry.now - own) for one in found if one.entry is not None), default=0.0)
 
-    def _claims_of(self, others: list[_Living], bandwidth: dict[Way, int]) -> list[Claim]:
-        """The claims of others; of an entry that is the same as at the last look it is made once."""
-        before, self._claims = self._claims, {}
+    def _tenants_of(self, others: list[_Living], bandwidth: dict[Way, int]) -> list[Tenant]:
+        """The tenants of others; of an entry that is the same as at the last look it is made once."""
+        before, self._tenants = self._tenants, {}
         for one in others:
             if not one.entry.held and not one.entry.wanted:
                 continue  # it is in nobody's way
             made = one.entry, bandwidth, one.seconds >= HOLDS_BACK_NOBODY
             known = before.get(one.identifier)
             if known is None or known[0][0] is not one.entry or known[0] != made:
-                known = made, one.entry.claim(one.identifier, bandwidth, made[2], owner_of(one.owner))
-            self._claims[one.identifier] = known
-        return [claim for _, claim in self._claims.values()]
+                known = made, one.entry.tenant(one.identifier, bandwidth, made[2], owner_of(one.owner))
+            self._tenants[one.identifier] = known
+        return [tenant for _, tenant in self._tenants.values()]
 
     def _say_overstayed(self, others: list[_Living]) -> None:
         """Say once of each owner that it counts no more beyond its share, with the entry that has most."""
-        for owner in self.standing.overstayed - self._overstayed:
+        for owner in self.participant.overstayed - self._overstayed:
             self._overstayed.add(owner)
             of_owner = [one for one in others if owner_of(one.owner) == owner]
             most = max(of_owner, key=lambda one: sum(one.entry.held.values()), default=None)
@@ -192,28 +218,28 @@ class Seat:
                 self._warn(overstays(most, len(of_owner), self._directory.path))
 
     def _write(self) -> None:
-        claim, now = self.standing.claim, time.monotonic()
+        tenant, now = self.participant.tenant, time.monotonic()
         written, last = self._written
-        turns = self.standing.turns
+        turns = self.participant.turns
         fields = {} if turns is None else turns.fields()
-        if (claim, fields) == (last, self._fields) and now - written < min(self._pace.beat, HOLDS_BACK_NOBODY / 4):
+        if (tenant, fields) == (last, self._fields) and now - written < min(self._pace.beat, HOLDS_BACK_NOBODY / 4):
             return
-        standing = self.standing
+        participant = self.participant
         self._entry = self._entry.model_copy(
             update={
                 "now": time.time(),
                 "beat": self._entry.beat + 1,
-                "held": dict(claim.held),
-                "wanted": dict(claim.wanted),
-                "useful": dict(standing.useful),
-                "ticket": claim.ticket,
-                "asked": standing.asked,
-                "due": claim.due,
+                "held": dict(tenant.held),
+                "wanted": dict(tenant.wanted),
+                "useful": dict(participant.useful),
+                "ticket": tenant.ticket,
+                "asked": participant.asked,
+                "due": tenant.due,
                 **fields,
             }
         )
         self._directory.write(self._entry)
-        self._written, self._fields = (now, claim), fields
+        self._written, self._fields = (now, tenant), fields
 
     def _living(self, found: list[Other], now: float) -> list[_Living]:
         """Those of whom something was heard, and for how long nothing was."""

@@ -15,7 +15,7 @@ from math import inf
 from statistics import median
 from typing import Protocol
 
-from streamflow_io.sharing.turns import Hold
+from streamflow_io.sharing.turns import BurstDelay
 
 from .burst_profile import BurstProfile
 from .slots import Slots
@@ -75,7 +75,7 @@ def is_another(before: BurstProfile | None, now: BurstProfile) -> bool:
     return before.error > MOST_ERROR >= now.error or any(abs(a - b) > other for a, b in zip(*times, strict=True))
 
 
-class Following:
+class FollowedSchedule:
     """A run that follows a schedule.
 
     :param slots: of this run
@@ -91,7 +91,7 @@ class Following:
         self._last: deque[float] = deque(maxlen=_SOME)
         self._least = inf
 
-    def begin(self, now: float) -> Hold:
+    def begin(self, now: float) -> BurstDelay:
         """A burst of the run begins; nobody waits for longer than a period."""
         number = self._first(now) if self._next is None else self._next
         slot = self._start + self._slots.at(number)
@@ -99,7 +99,7 @@ class Following:
         self._last.append(now - slot)
         if len(self._last) == _SOME:
             self._least = min(self._least, median(self._last))
-        return Hold(max(now, min(slot, now + self._slots.period)), slot)
+        return BurstDelay(max(now, min(slot, now + self._slots.period)), slot)
 
     def _first(self, now: float) -> int:
         cycles = max(0, int((now - self._start) / self._slots.period) - 1)

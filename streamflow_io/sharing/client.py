@@ -1,4 +1,4 @@
-"""A run's side of a shared storage: a thread that asks for what the run wishes, and tells what it has."""
+"""A run's side of a shared storage: a thread that asks for what the run requests, and tells what it has."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from contextlib import ExitStack, suppress
 from streamflow_io.admission.storages import Amounts
 from streamflow_io.hints.models import WAYS
 
-from .directory import OpenDirectory, SharedDirectory
+from .directory import OpenDirectory, SharedDirectory, make_own
 from .entries import Entry, LedgerFile
+from .lease import Lease, LeaseRequest, amount
 from .locking import SharingError
-from .making import make_own
-from .seat import Seat, who
-from .standing import Standing
-from .turns import NO_TURNS, Hold, Turns
-from .wish import Lease, Wish, amount
+from .participant import Participant
+from .session import LeaseSession, who
+from .turns import NO_TURNS, BurstDelay, Turns
 
 # How long a run that has ended waits for a file system that does not answer.
 _CLOSE_SECONDS = 2.0
 
 
-class Member:
+class LeaseClient:
     """A run among those that use a storage.
 
     All that touches files happens in a thread of its own, so that a slow file system never stops the run. Nothing is
-    opened before the first wish that is not empty, or :meth:`watch`.
+    opened before the first request that is not empty, or :meth:`watch`.
 
     :param run: what the run is called, for people
     :param bandwidth: of the storage, as the run's StreamFlow file has it
@@ -49,7 +48,7 @@ class Member:
         failed: Callable[[str], None],
         warn: Callable[[str], None] = lambda _: None,
         join: Callable[[LedgerFile, str], Turns | None] = lambda *_: None,
-        held: Callable[[Hold], None] = lambda _: None,
+        held: Callable[[BurstDelay], None] = lambda _: None,
     ) -> None:
         #: None: there are no turns in the directory, or the directory is not open yet.
         self.turns: Turns | None = None
@@ -62,7 +61,7 @@ class Member:
         self._others: tuple[Entry, ...] = ()
         self._changed = threading.Condition()
         # That nobody has looked at yet.
-        self._wish: Wish | None = None
+        self._request: LeaseRequest | None = None
         self._watches = False
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=f"sharing {directory.storage}", daemon=True)
@@ -74,18 +73,18 @@ class Member:
         others = self._others
         return who(others, "holds", lambda entry: entry.held) or who(others, "waits for", lambda entry: entry.wanted)
 
-    def wish(self, wish: Wish) -> None:
+    def request(self, request: LeaseRequest) -> None:
         """Say what the run wants from now on; never blocks."""
         with self._changed:
-            self._wish = wish
+            self._request = request
             self._changed.notify()
 
     def watch(self) -> None:
-        """From now on be told what others hold, also while the run wishes nothing; never blocks."""
+        """From now on be told what others hold, also while the run requests nothing; never blocks."""
         with self._changed:
             if not self._watches:
                 self._watches = True
-                self._wish = self._wish or Wish()
+                self._request = self._request or LeaseRequest()
                 self._changed.notify()
 
     def close(self) -> None:
@@ -108,53 +107,53 @@ class Member:
                 with suppress(Exception):
                     self._failed(_reason(error))
 
-    def _wait(self, seconds: float | None) -> Wish | None:
-        """The last wish since the last call; waits for one, or for the end."""
+    def _wait(self, seconds: float | None) -> LeaseRequest | None:
+        """The last request since the last call; waits for one, or for the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._wish is not None, seconds)
-            wish, self._wish = self._wish, None
-            return None if self._closed else wish
+            self._changed.wait_for(lambda: self._closed or self._request is not None, seconds)
+            request, self._request = self._request, None
+            return None if self._closed else request
 
-    def _take_part(self, wish: Wish | None) -> None:
+    def _take_part(self, request: LeaseRequest | None) -> None:
         if self._directory.mine:
             make_own(self._directory)
         with ExitStack() as closing:
             directory = OpenDirectory.open(self._directory)
             closing.callback(directory.close)
-            seat = Seat(directory, self._run, self._bandwidth, self._warn)
+            session = LeaseSession(directory, self._run, self._bandwidth, self._warn)
             if directory.ledger.holds == "auto":
-                self._take_turns(seat, directory.ledger, closing)
+                self._take_turns(session, directory.ledger, closing)
             while not self._closed:
-                if wish is not None:
-                    self._wished(seat.standing, wish)
-                seat.standing.watches = self._watches
-                lease = seat.look()
-                self._others = seat.others
+                if request is not None:
+                    self._requested(session.participant, request)
+                session.participant.watches = self._watches
+                lease = session.look()
+                self._others = session.others
                 if lease is not None and not self._closed:
                     self._tell(lease)
-                wish = self._until_a_look(seat)
+                request = self._until_a_look(session)
 
-    def _take_turns(self, seat: Seat, ledger: LedgerFile, closing: ExitStack) -> None:
-        self.turns = seat.standing.turns = self._join(ledger, seat.name)
+    def _take_turns(self, session: LeaseSession, ledger: LedgerFile, closing: ExitStack) -> None:
+        self.turns = session.participant.turns = self._join(ledger, session.name)
         if self.turns is None:
             self._warn(f"the bursts of this run take no turns in {self._directory.path}: {NO_TURNS}")
         else:
             closing.callback(self.turns.close)
 
-    def _wished(self, standing: Standing, wish: Wish) -> None:
-        before = standing.hold
-        standing.wish(wish)
-        hold = standing.hold
-        if hold is not None and hold is not before and hold.until > wish.began:
+    def _requested(self, participant: Participant, request: LeaseRequest) -> None:
+        before = participant.hold
+        participant.request(request)
+        hold = participant.hold
+        if hold is not None and hold is not before and hold.until > request.began:
             self._hold_told(hold)
 
-    def _until_a_look(self, seat: Seat) -> Wish | None:
+    def _until_a_look(self, session: LeaseSession) -> LeaseRequest | None:
         """Wait until there is a reason to look."""
         since = time.monotonic()
         while True:
-            wish = self._wait(seat.pause)
-            if wish is not None or self._closed or seat.should_look(time.monotonic() - since):
-                return wish
+            request = self._wait(session.pause)
+            if request is not None or self._closed or session.should_look(time.monotonic() - since):
+                return request
 
 
 def _reason(error: Exception) -> str:

@@ -8,19 +8,17 @@ from math import inf
 from streamflow_io.admission.storages import Amounts
 from streamflow_io.hints.models import Way
 
-from .due import due
-from .fairness import Patience
-from .table import LAST_TICKET, Claim, contended, decide, total
-from .turns import Hold, Turns
-from .wish import Lease, Wish, plus, positive
+from .allocation import LAST_TICKET, Patience, Tenant, contended, decide, due, total
+from .lease import Lease, LeaseRequest, plus, positive
+from .turns import BurstDelay, Turns
 
 
-class Standing:
+class Participant:
     """A run among those that use a storage.
 
     Guarantee: if each calls :meth:`look` with what all others hold at that moment, and uses no more than it keeps and
-    is given, all use no more than the bandwidth together; see :func:`.table.decide` for a want that is above it, and
-    :mod:`.fairness` for owners that keep others from their share.
+    is given, all use no more than the bandwidth together. See :func:`.allocation.decide` for a want that is above it,
+    and :class:`.allocation.Patience` for owners that keep others from their share.
 
     :param run: what tells runs apart
     :param owner: whose run it is
@@ -34,43 +32,43 @@ class Standing:
         self.turns: Turns | None = None
         #: Whether the run is told whenever others hold more or less: else only when they begin or end to.
         self.watches = False
-        self._wish = Wish()
+        self._request = LeaseRequest()
         self._asked: float | None = None
         self._lease: Lease | None = None
-        # By the number of the lease, what it was given since it wished.
+        # By the number of the lease, what it was given since it requested.
         self._untold: dict[int, Amounts] = {}
         self._ticket = 0
         self._held: dict[Way, int] = {}
         self._wanted: dict[Way, int] = {}
         # None: something of it has changed.
-        self._claim: Claim | None = None
+        self._tenant: Tenant | None = None
 
-    def wish(self, wish: Wish) -> None:
+    def request(self, request: LeaseRequest) -> None:
         """The run wants something else from now on."""
-        self._wish, self._claim = wish, None
-        if wish.is_empty:
+        self._request, self._tenant = request, None
+        if request.is_empty:
             self._asked = None
             if self.turns is not None:
                 self.turns.end()
-        elif wish.lacks and self._asked != wish.began:
-            self._asked = wish.began
+        elif request.lacks and self._asked != request.began:
+            self._asked = request.began
             if self.turns is not None:
-                self.turns.begin(wish.began)
+                self.turns.begin(request.began)
 
     @property
-    def hold(self) -> Hold | None:
+    def hold(self) -> BurstDelay | None:
         """The turn of the burst that has begun; None: the burst asks for bandwidth at once."""
         return None if self.turns is None else self.turns.hold
 
     @property
-    def claim(self) -> Claim:
+    def tenant(self) -> Tenant:
         """What it held and wanted after the last look."""
-        if self._claim is None or self._claim.due != self.due:
-            together = self._wish.together
-            self._claim = Claim(
+        if self._tenant is None or self._tenant.due != self.due:
+            together = self._request.together
+            self._tenant = Tenant(
                 self._run, self._held, self._wanted, self.due, self._ticket, together=together, owner=self._owner
             )
-        return self._claim
+        return self._tenant
 
     @property
     def overstayed(self) -> frozenset[int]:
@@ -87,14 +85,14 @@ class Standing:
         """When its burst should have had its turn; 0: there is none."""
         if self._asked is None:
             return 0.0
-        return due(self._asked, self._wish.seconds) if self.hold is None else self.hold.due
+        return due(self._asked, self._request.seconds) if self.hold is None else self.hold.due
 
     @property
     def useful(self) -> Amounts:
         """What else it could use beyond what it holds."""
-        return positive(self._wish.useful) if self._wanted else {}
+        return positive(self._request.useful) if self._wanted else {}
 
-    def look(self, others: Sequence[Claim], bandwidth: Amounts, now: float = inf, passed: float = 0.0) -> Lease | None:
+    def look(self, others: Sequence[Tenant], bandwidth: Amounts, now: float = inf, passed: float = 0.0) -> Lease | None:
         """Return what is not kept, and take what there is.
 
         :param others: all other runs
@@ -103,23 +101,23 @@ class Standing:
         :param passed: seconds, on a clock that never goes back
         :return: what the run may use from now on; none: nothing has changed for it
         """
-        wish, last = self._wish, 0 if self._lease is None else self._lease.number
-        self._untold = {number: given for number, given in self._untold.items() if number > wish.seen}
+        request, last = self._request, 0 if self._lease is None else self._lease.number
+        self._untold = {number: given for number, given in self._untold.items() if number > request.seen}
         untold: dict[Way, int] = {}
         for given in self._untold.values():
             untold = plus(untold, given)
-        self._held = plus(wish.kept, untold)
+        self._held = plus(request.kept, untold)
         is_held_back = self.hold is not None and now < self.hold.until
-        lacks = {} if is_held_back else positive(wish.lacks)
+        lacks = {} if is_held_back else positive(request.lacks)
         self._wanted = {way: lacked for way, lacked in lacks.items() if way not in untold}
         if not self._wanted:
             self._ticket = 0
         elif self._ticket == 0:
             self._ticket = min(LAST_TICKET, 1 + max((other.ticket for other in others), default=0))
-        self._claim = None
-        self._patience.look(self.claim, others, bandwidth, wish.seconds, passed)
-        if given := decide(self.claim, others, bandwidth, {} if untold else wish.useful, self.overstayed):
-            self._claim = None
+        self._tenant = None
+        self._patience.look(self.tenant, others, bandwidth, request.seconds, passed)
+        if given := decide(self.tenant, others, bandwidth, {} if untold else request.useful, self.overstayed):
+            self._tenant = None
             self._held = plus(self._held, given)
             self._wanted = {way: lacked for way, lacked in self._wanted.items() if way not in given}
             self._ticket = self._ticket if self._wanted else 0
@@ -127,14 +125,14 @@ class Standing:
         return self._tell(Lease(last + 1, given, total(others), bandwidth, contended(others)))
 
     def leave(self) -> bool:
-        """Return all, if nothing is wished any more: for that nobody needs to know what others hold.
+        """Return all, if nothing is requested any more: for that nobody needs to know what others hold.
 
-        What the run was given since it wished is still its own; then it has to look.
+        What the run was given since it requested is still its own; then it has to look.
         """
-        if not self._wish.is_empty or self.watches or any(number > self._wish.seen for number in self._untold):
+        if not self._request.is_empty or self.watches or any(number > self._request.seen for number in self._untold):
             return False
         self._untold.clear()
-        self._held, self._wanted, self._ticket, self._claim = {}, {}, 0, None
+        self._held, self._wanted, self._ticket, self._tenant = {}, {}, 0, None
         return True
 
     def _tell(self, lease: Lease) -> Lease | None:
