@@ -21,10 +21,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from streamflow_io.sharing import seat as seats
+from streamflow_io.sharing import session as sessions
+from streamflow_io.sharing.client import LeaseClient
 from streamflow_io.sharing.directory import SharedDirectory
-from streamflow_io.sharing.member import Member
-from streamflow_io.sharing.wish import Lease, Wish
+from streamflow_io.sharing.lease import Lease, LeaseRequest
 
 from .model import Comparison, Sample
 from .processes import CommandError
@@ -161,7 +161,7 @@ class _Run:
         self.looks: list[float] = []
         self._measure()
         directory = SharedDirectory(shared, "disk", True, "/disk")
-        self._member = Member(directory, f"{os.getpid()}", {"write": _BANDWIDTH}, self._tell, self._fail)
+        self._member = LeaseClient(directory, f"{os.getpid()}", {"write": _BANDWIDTH}, self._tell, self._fail)
 
     def run(self) -> None:
         """Until standard input ends."""
@@ -179,14 +179,14 @@ class _Run:
     def _job(self) -> None:
         with self._told:
             seen = self._leases[-1].number if self._leases else 0
-            self._member.wish(Wish({}, {"write": _JOB}, True, {"write": _JOB}, 0.1, seen, time.time()))
+            self._member.request(LeaseRequest({}, {"write": _JOB}, True, {"write": _JOB}, 0.1, seen, time.time()))
             self._told.wait_for(lambda: self._failed is not None or self._is_given(seen))
             if self._failed is not None:
                 sys.exit(self._failed)
             seen = self._leases[-1].number
             self._leases = self._leases[-1:]
         time.sleep(random.expovariate(1 / _JOB_SECONDS))
-        self._member.wish(Wish(seen=seen))
+        self._member.request(LeaseRequest(seen=seen))
 
     def _is_given(self, seen: int) -> bool:
         return any(each.given for each in self._leases if each.number > seen)
@@ -202,16 +202,16 @@ class _Run:
             self._told.notify()
 
     def _measure(self) -> None:
-        look = seats.Seat.look
+        look = sessions.LeaseSession.look
 
-        def measured(seat: seats.Seat) -> Lease | None:
+        def measured(session: sessions.LeaseSession) -> Lease | None:
             began = time.perf_counter()
             try:
-                return look(seat)
+                return look(session)
             finally:
                 self.looks.append(time.perf_counter() - began)
 
-        setattr(seats.Seat, "look", measured)  # noqa: B010
+        setattr(sessions.LeaseSession, "look", measured)  # noqa: B010
 
 
 LEDGER = Workload(

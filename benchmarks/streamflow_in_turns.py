@@ -9,12 +9,12 @@ import sys
 
 from streamflow.main import run
 
-from streamflow_io.sharing import standing
+from streamflow_io.sharing import participant
 
 
 def main() -> None:
     """The command line of StreamFlow; all bursts are due at the same time, so that their tickets decide."""
-    vars(standing)["due"] = lambda asked, seconds: 0.0
+    vars(participant)["due"] = lambda asked, seconds: 0.0
     sys.exit(run())
 
 

@@ -35,7 +35,7 @@ def command_line() -> str:
         lines += ["", f"## {title[0].upper()}{title[1:]}"]
         for name, entry in group.items():
             parser = argparse.ArgumentParser(prog=f"streamflow-io {name}", add_help=False)
-            import_module(f"streamflow_io.commands.{name}").add_arguments(parser)
+            import_module(f"{entry.package}.{name}").add_arguments(parser)
             lines += ["", f"### streamflow-io {name}", "", f"{_sentence(entry.text)}.", *_arguments(parser)]
             if entry.examples:
                 examples = (f"streamflow-io {name} {example}".rstrip() for example in entry.examples)

@@ -1,6 +1,6 @@
 """The `streamflow-io` command.
 
-A subcommand is a module with `add_arguments` and `run`, and an entry in `GROUPS`.
+A subcommand is a module with `add_arguments` and `run`, and an entry in `GROUPS` or in `Feature.commands`.
 """
 
 from __future__ import annotations
@@ -12,67 +12,53 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, cast
 
 from rich.console import Console
 
 from streamflow_io.commands.console import Command, CommandResult, SafeConsole, show_errors
+from streamflow_io.features import Subcommand, features
 from streamflow_io.hints.errors import HintError, HintErrors
 
-
-@dataclass(frozen=True)
-class _Entry:
-    """A subcommand, as `--help` shows it.
-
-    :ivar text: what it does, in one line of a narrow terminal
-    :ivar examples: of its arguments
-    """
-
-    text: str
-    examples: tuple[str, ...] = ()
-
-
-# By what they are for. The module of each in `commands` has its name, and is imported when needed: no command waits for
-# another's.
+# By what they are for.
 GROUPS = {
     "before a run": {
-        "validate": _Entry("check a CWL workflow and its hints, without running it", ("workflow.cwl job.yml",)),
-        "plan": _Entry("show what will stream, and why something will not", ("streamflow.yml",)),
-        "doctor": _Entry(
+        "validate": Subcommand("check a CWL workflow and its hints, without running it", ("workflow.cwl job.yml",)),
+        "plan": Subcommand("show what will stream, and why something will not", ("streamflow.yml",)),
+        "doctor": Subcommand(
             "show what works on this machine, what does not, and why", ("", "--location hpc streamflow.yml")
         ),
-        "partition": _Entry("show where declared splits cut, and whether that is true", ("streamflow.yml --verify",)),
-        "storage": _Entry(
+        "partition": Subcommand(
+            "show where declared splits cut, and whether that is true", ("streamflow.yml --verify",)
+        ),
+        "storage": Subcommand(
             "measure a storage; see and set up which runs share it",
             ("probe /scratch", "status", "share /scratch/runs"),
         ),
     },
     "a run, and what it has shown": {
-        "watch": _Entry("show a run while it goes on", ("", "last --web")),
-        "runs": _Entry("list the runs that have telemetry", ("",)),
-        "logs": _Entry(
+        "watch": Subcommand("show a run while it goes on", ("", "last --web")),
+        "runs": Subcommand("list the runs that have telemetry", ("",)),
+        "logs": Subcommand(
             "show what jobs said, and how they ended", ("last", "last /align", "last /align 0.1", "last /align --list")
         ),
-        "report": _Entry(
+        "report": Subcommand(
             "show where the time of runs went", ("last", "plain auto -o compared.html", "last --format perfetto")
         ),
-        "suggest": _Entry("propose hints from an observed run", ("last", "last -o annotations.yml")),
-        "bandwidth": _Entry("show how fast the data of a run had to move, and did", ("last",)),
-        "learned": _Entry("what earlier runs have learned: list, show, forget", ("list", "forget --step /save")),
-        "explain": _Entry("what a message means that ends in a code", ("SFIO-S001", "")),
+        "suggest": Subcommand("propose hints from an observed run", ("last", "last -o annotations.yml")),
+        "bandwidth": Subcommand("show how fast the data of a run had to move, and did", ("last",)),
+        "learned": Subcommand("what earlier runs have learned: list, show, forget", ("list", "forget --step /save")),
+        "explain": Subcommand("what a message means that ends in a code", ("SFIO-S001", "")),
     },
     "with other programs": {
-        "coordination": _Entry("write what a StreamFlow file coordinates, in CAPIO-CL", ("streamflow.yml",)),
-        "annotate": _Entry(
+        "coordination": Subcommand("write what a StreamFlow file coordinates, in CAPIO-CL", ("streamflow.yml",)),
+        "annotate": Subcommand(
             "write an annotations file from a CAPIO-CL file", ("streamflow.yml --from capio.json -o annotations.yml",)
         ),
-        "trace": _Entry("write what I/O tasks moved as a trace, for FTIO", ("last -o traces",)),
-        "schedule": _Entry(
-            "schedules of applications that compute and transfer by turns", ("compute paper:1", "show schedule.json")
-        ),
-        "completion": _Entry("print what completes commands in a shell", ("bash",)),
+        "trace": Subcommand("write what I/O tasks moved as a trace, for FTIO", ("last -o traces",)),
+        "completion": Subcommand("print what completes commands in a shell", ("bash",)),
+        **{name: entry for feature in features() for name, entry in feature.commands().items()},
     },
 }
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
@@ -164,12 +150,12 @@ def parser_of(argv: Sequence[str]) -> tuple[argparse.ArgumentParser, dict[str, C
         )
         subparser.add_argument("--json", action="store_true", help="print JSON for programs")
         if name in argv[:1]:
-            modules[name] = cast(Command, import_module(f"streamflow_io.commands.{name}"))
+            modules[name] = cast(Command, import_module(f"{entry.package}.{name}"))
             modules[name].add_arguments(subparser)
     return parser, modules
 
 
-def _examples(name: str, entry: _Entry) -> str | None:
+def _examples(name: str, entry: Subcommand) -> str | None:
     lines = [f"  streamflow-io {name} {each}".rstrip() for each in entry.examples]
     return "\n".join(["examples:", *lines]) if lines else None
 

@@ -25,7 +25,7 @@ from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.self_test import self_test
 from streamflow_io.runtime.tried_location import Finding, ThisMachine
-from streamflow_io.sharing.making import locks_keep_out
+from streamflow_io.sharing.directory import locks_keep_out
 
 from .console import PlainResult, table
 from .javascript import find_engine

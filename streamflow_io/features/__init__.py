@@ -1,14 +1,34 @@
 """Features beside the core: nothing in the core imports one, and the core works where the folder of one is missing.
 
 A feature is a package here, with a module `feature` in which `FEATURE` is an instance of a subclass of
-:class:`Feature`. The core asks each feature through the methods of that class alone.
+:class:`Feature`. The core asks each feature through the methods of that class alone. Where the core has a class whose
+methods do nothing, a feature can have a subclass of that class; the core asks for the subclass by :func:`subclass_of`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import TypeVar
+
+_Class = TypeVar("_Class")
+
+
+@dataclass(frozen=True)
+class Subcommand:
+    """A subcommand of `streamflow-io`, as `--help` shows it.
+
+    :ivar text: what the subcommand does, in one line of a narrow terminal
+    :ivar examples: of its arguments
+    :ivar package: has a module with the name of the subcommand, which is imported when needed
+    """
+
+    text: str
+    examples: tuple[str, ...] = ()
+    package: str = "streamflow_io.commands"
 
 
 class Feature:
@@ -18,9 +38,27 @@ class Feature:
     itself imports nothing that takes time.
     """
 
+    def commands(self) -> Mapping[str, Subcommand]:
+        """The subcommands of the feature, by name. `--help` shows them in the group "with other programs"."""
+        return {}
+
+    def subclasses(self) -> Mapping[str, str]:
+        """The classes of the feature by the classes of the core that they extend, each as `module:name`."""
+        return {}
+
 
 @cache
 def features() -> tuple[Feature, ...]:
     """All features that are installed, in the order of their names."""
     names = sorted(module.name for module in iter_modules(__path__) if module.ispkg)
     return tuple(import_module(f"{__name__}.{name}.feature").FEATURE for name in names)
+
+
+def subclass_of(core: type[_Class]) -> type[_Class]:
+    """The class that extends a class of the core; the class of the core itself if no feature has one."""
+    for feature in features():
+        if (found := feature.subclasses().get(f"{core.__module__}:{core.__qualname__}")) is not None:
+            module, _, name = found.partition(":")
+            extended: type[_Class] = getattr(import_module(module), name)
+            return extended
+    return core

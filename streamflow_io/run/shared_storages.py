@@ -1,7 +1,7 @@
 """Adapter: what this run was given of storages that other runs use, too.
 
 Decides nothing: what is asked for follows from :mod:`streamflow_io.admission.leases` and
-:mod:`streamflow_io.sharing.holding`, and who is given it is decided by all runs alike, in threads of their own.
+:mod:`streamflow_io.sharing.lease_holder`, and who is given it is decided by all runs alike, in threads of their own.
 """
 
 from __future__ import annotations
@@ -18,20 +18,17 @@ from streamflow.log_handler import logger
 from streamflow_io.admission.demand import Grant, Queued
 from streamflow_io.admission.leases import Leases, Need
 from streamflow_io.admission.storages import Amounts, bytes_per_second
+from streamflow_io.features import subclass_of
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.messages import Code, coded
-from streamflow_io.records.records import HeldRecord, LeaseRecord, Record, StepRecord
-from streamflow_io.sharing.burst import Burst
+from streamflow_io.records.records import HeldRecord, LeaseRecord, Record
+from streamflow_io.sharing.client import LeaseClient
 from streamflow_io.sharing.directory import SharedDirectory
-from streamflow_io.sharing.entries import LedgerFile
-from streamflow_io.sharing.holding import UNUSED_SECONDS, Holding
-from streamflow_io.sharing.holds import Hold, Plans
 from streamflow_io.sharing.identity import shared_directories
-from streamflow_io.sharing.member import Member
-from streamflow_io.sharing.wish import Lease
-
-from .recorded_bursts import RecordedBursts
+from streamflow_io.sharing.lease import Lease
+from streamflow_io.sharing.lease_holder import UNUSED_SECONDS, Burst, LeaseHolder
+from streamflow_io.sharing.turns import BurstDelay, TurnPolicy
 
 _MB = 10**6
 # Who waits longer for other runs is told for whom.
@@ -49,8 +46,8 @@ class _Shared:
     """
 
     storage: StorageConfig
-    member: Member
-    holding: Holding = field(default_factory=Holding)
+    client: LeaseClient
+    holding: LeaseHolder = field(default_factory=LeaseHolder)
     burst: Burst = field(default_factory=Burst)
     others: Amounts = field(default_factory=dict)
     disturbed: float = float("-inf")
@@ -119,7 +116,7 @@ class SharedStorages:
         self._queued = queued
         self._changed = changed
         self._record = record
-        self._bursts = RecordedBursts()
+        self._policy = subclass_of(TurnPolicy)()
         self._known: set[str] = set()
         self._shared: dict[str, _Shared] = {}
 
@@ -141,9 +138,9 @@ class SharedStorages:
         """A job is about to use what nobody has of a storage, and takes no bandwidth of it."""
         self.use(storage)
         if (one := self._shared.get(storage.name)) is not None:
-            one.member.watch()
+            one.client.watch()
 
-    def _join(self, storage: StorageConfig, run: str, directory: SharedDirectory) -> Member:
+    def _join(self, storage: StorageConfig, run: str, directory: SharedDirectory) -> LeaseClient:
         loop, name = asyncio.get_running_loop(), storage.name
 
         def call(callback: Callable[[], None]) -> None:
@@ -151,21 +148,20 @@ class SharedStorages:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(callback)
 
-        return Member(
+        return LeaseClient(
             directory,
             run,
             {way: bytes_per_second(storage.bandwidth(way)) for way in WAYS},
             tell=lambda lease: call(partial(self._told, name, lease)),
             failed=lambda reason: call(partial(self._failed, name, reason)),
             warn=lambda text: call(partial(logger.warning, f"Storage {name!r}: {text}")),
-            plans=_plans,
+            join=partial(self._policy.join, storage, directory.path, directory.mine),
             held=lambda hold: call(partial(self._held, name, hold)),
         )
 
     def told(self, record: Record) -> None:
         """Something was recorded of a step or a job of this run."""
-        if isinstance(record, StepRecord) or any(one.member.wants_profile for one in self._shared.values()):
-            self._bursts.told(record)
+        self._policy.recorded(record)
 
     def started(self, grant: Grant, now: float) -> None:
         """A job has been admitted."""
@@ -195,7 +191,7 @@ class SharedStorages:
             self._leases.give(one.storage, one.holding.held, one.others)
 
     def settle(self, now: float) -> None:
-        """All that can start has started: wish what the others need."""
+        """All that can start has started: request what the others need."""
         for one in self._shared.values():
             self._settle(one, now)
 
@@ -204,7 +200,7 @@ class SharedStorages:
         for one in self._shared.values():
             one.cancel()
             self._tell_returned(one)
-        await asyncio.gather(*(asyncio.to_thread(one.member.close) for one in self._shared.values()))
+        await asyncio.gather(*(asyncio.to_thread(one.client.close) for one in self._shared.values()))
 
     def _settle(self, one: _Shared, now: float) -> None:
         storage, needs, used = one.storage, self._leases.needs(one.storage), self._leases.used(one.storage)
@@ -216,19 +212,19 @@ class SharedStorages:
         seconds = round(one.burst.seconds(queued, max(one.bandwidth.values())), 1) if needs else 0.0
         together = any(len(need.amounts) > 1 for need in needs)
         began = one.burst.began(bool(needs), now)
-        wish = one.holding.settle(used, needed, useful, together, seconds, now, began)
+        request = one.holding.settle(used, needed, useful, together, seconds, now, began)
         self._leases.give(storage, one.holding.held, one.others)
-        if wish is not None:
-            one.member.wish(wish)
+        if request is not None:
+            one.client.request(request)
         self._tell(one, needed, now)
         self._set_timers(one, needs)
 
     def _burst_is_over(self, one: _Shared) -> None:
         had_jobs = one.burst.over()
-        if one.member.wants_profile:
+        if one.client.turns is not None:
             one.holding.over()
             if had_jobs:
-                one.member.profile(self._bursts.profile(one.storage))
+                one.client.turns.over()
 
     def _set_timers(self, one: _Shared, needs: Sequence[Need]) -> None:
         loop = asyncio.get_running_loop()
@@ -243,9 +239,9 @@ class SharedStorages:
 
     def _say_who_holds(self, one: _Shared, steps: Sequence[str]) -> None:
         """Tell people, once for each wait, why nothing happens."""
-        if one.member.holders:
+        if one.client.holders:
             what = f"{', '.join(steps)} waits" if len(steps) == 1 else f"{', '.join(steps)} wait"
-            logger.info(f"{what} for storage {one.storage.name!r}: {'; '.join(one.member.holders)}")
+            logger.info(f"{what} for storage {one.storage.name!r}: {'; '.join(one.client.holders)}")
 
     def _look_again(self, one: _Shared) -> None:
         one.looking = None
@@ -260,7 +256,7 @@ class SharedStorages:
         self._leases.give(one.storage, one.holding.held, one.others)
         self._changed()
 
-    def _held(self, name: str, hold: Hold) -> None:
+    def _held(self, name: str, hold: BurstDelay) -> None:
         self._record(HeldRecord(time=time.time(), storage=name, slot=hold.due, until=hold.until))
 
     def _failed(self, name: str, reason: str) -> None:
@@ -281,8 +277,7 @@ class SharedStorages:
                 amounts = dict(zip(("held", "used", "others", "wanted"), (each / _MB for each in found), strict=True))
                 record = LeaseRecord(time=now, storage=one.storage.name, direction=way, **amounts)
                 self._record(record)
-                if one.member.wants_profile:
-                    self._bursts.told(record)
+                self._policy.recorded(record)
 
     def _tell_returned(self, one: _Shared) -> None:
         """Tell telemetry that the run holds nothing any more."""
@@ -307,10 +302,3 @@ def _amounts(needs: Sequence[Need], queued: Sequence[Queued]) -> tuple[dict[Way,
         needed |= need.amounts
         useful |= {way: amount + more for way, amount in need.amounts.items()}
     return needed, useful
-
-
-def _plans(shared: SharedDirectory, ledger: LedgerFile) -> Plans:
-    # Where nobody follows a schedule, nobody waits for what makes them.
-    from streamflow_io.periodic.plans import SharedPlans
-
-    return SharedPlans(shared.path, shared.mine, ledger.curve)

@@ -34,15 +34,15 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
 from streamflow_io.run.jobs import JobState
 from streamflow_io.run.shared_storages import Meeting
+from streamflow_io.sharing import allocation, other_entries, status
 from streamflow_io.sharing import directory as files
-from streamflow_io.sharing import fairness, other_entries
-from streamflow_io.sharing import seat as seats
-from streamflow_io.sharing.directory import SharedDirectory
+from streamflow_io.sharing import session as sessions
+from streamflow_io.sharing.client import LeaseClient
+from streamflow_io.sharing.directory import SharedDirectory, make_own, make_shared
 from streamflow_io.sharing.entries import LedgerFile
 from streamflow_io.sharing.identity import shared_directories
+from streamflow_io.sharing.lease import Lease, LeaseRequest, amount
 from streamflow_io.sharing.locking import SharingError
-from streamflow_io.sharing.making import make_shared
-from streamflow_io.sharing.member import Member
 from streamflow_io.sharing.other_entries import (
     MOST_ENTRIES,
     MOST_OF_OWNER,
@@ -51,7 +51,6 @@ from streamflow_io.sharing.other_entries import (
     owner_of,
     user_name,
 )
-from streamflow_io.sharing.wish import Lease, Wish, amount
 from tests import admission_support
 from tests.cwl import Bench, found, tool, workflow
 
@@ -73,15 +72,15 @@ class Run:
         self.failures: list[str] = []
         self.warnings: list[str] = []
         tell, failed, warn = self.leases.append, self.failures.append, self.warnings.append
-        self.member = Member(shared, name, bandwidth, tell, failed, warn)
+        self.client = LeaseClient(shared, name, bandwidth, tell, failed, warn)
         self.name = name
         self._began = 0.0
 
-    def wish(self, kept: int = 0, lacks: int = 0, useful: int = 0, seconds: float = 1.0) -> None:
+    def request(self, kept: int = 0, lacks: int = 0, useful: int = 0, seconds: float = 1.0) -> None:
         seen = self.leases[-1].number if self.leases else 0
         self._began = (self._began or time.time()) if kept or lacks else 0.0
         useful = max(lacks, useful)
-        self.member.wish(Wish(writes(kept), writes(lacks), True, writes(useful), seconds, seen, self._began))
+        self.client.request(LeaseRequest(writes(kept), writes(lacks), True, writes(useful), seconds, seen, self._began))
 
     @property
     def given(self) -> int:
@@ -106,7 +105,7 @@ def runs(shared: SharedDirectory) -> Iterator[Callable[..., Run]]:
 
         def make(name: str = "run", **others: Any) -> Run:
             run = Run(others.pop("shared", shared), name, **others)
-            opened.callback(run.member.close)
+            opened.callback(run.client.close)
             return run
 
         yield make
@@ -168,10 +167,10 @@ def holding(shared: SharedDirectory, much: int, lacks: int = 0, die: bool = Fals
 
             files.OpenDirectory.write = write_and_die  # type: ignore[method-assign]
         run = Run(shared, f"process {os.getpid()}")
-        run.wish(lacks=much)
+        run.request(lacks=much)
         run.wait_for(lambda run: run.given or run.failures)
         if lacks:
-            run.wish(kept=much, lacks=lacks)
+            run.request(kept=much, lacks=lacks)
             run.wait_for(lambda _: entries(shared)[run.name]["wanted"])
         pipe.send(run.failures or run.given)
         pipe.recv()
@@ -202,25 +201,25 @@ def test_a_run_that_is_alone_has_all_that_it_can_use_at_once(runs: Runs, shared:
     run = runs()
     time.sleep(0.05)
     assert not shared.path.exists()  # nothing is opened before something is wanted
-    run.wish(lacks=30, useful=250)
+    run.request(lacks=30, useful=250)
     run.wait_for(lambda run: run.given == 100, 1)
     assert run.leases[0].bandwidth == BANDWIDTH
     assert not run.leases[0].contended
-    run.member.close()
+    run.client.close()
     assert not entries(shared)
     assert stat.S_IMODE(shared.path.stat().st_mode) == 0o700
-    run.member.close()
+    run.client.close()
 
 
 def test_two_runs_have_no_more_than_there_is(runs: Runs, shared: SharedDirectory) -> None:
     one, two = runs("one"), runs("two")
-    one.wish(lacks=60, useful=100)
+    one.request(lacks=60, useful=100)
     one.wait_for(lambda run: run.given == 100)
-    one.wish(kept=100, lacks=60, useful=60)
-    two.wish(lacks=60)
+    one.request(kept=100, lacks=60, useful=60)
+    two.request(lacks=60)
     one.wait_for(lambda run: run.leases[-1].contended == {"write"})
     assert two.given == 0
-    one.wish(kept=40)
+    one.request(kept=40)
     began = time.monotonic()
     two.wait_for(lambda run: run.given == 60)
     assert time.monotonic() - began < 8, "it was taken for stopped"
@@ -234,64 +233,64 @@ def test_on_a_network_file_system_runs_look_again_and_again(runs: Runs, monkeypa
     monkeypatch.setattr(files, "_is_network", lambda path: True)
     monkeypatch.setattr(files.OpenDirectory, "tell", lambda *_, **__: None)
     one, two = runs("one"), runs("two")
-    one.wish(lacks=100)
+    one.request(lacks=100)
     one.wait_for(lambda run: run.given)
-    one.wish(kept=100)
-    two.wish(lacks=60)
+    one.request(kept=100)
+    two.request(lacks=60)
     one.wait_for(lambda run: run.leases[-1].contended, 3)
-    one.wish()
+    one.request()
     two.wait_for(lambda run: run.given == 60, 2)
 
 
 def test_a_run_is_told_when_others_begin_and_end_to_use_the_storage(runs: Runs) -> None:
     one, two = runs("one"), runs("two")
-    one.wish(lacks=20)
+    one.request(lacks=20)
     one.wait_for(lambda run: run.given)
-    one.wish(kept=20)
-    two.wish(lacks=30)
+    one.request(kept=20)
+    two.request(lacks=30)
     one.wait_for(lambda run: run.leases[-1].others == writes(30), 1)
     two.wait_for(lambda run: run.given)
-    two.wish()
+    two.request()
     one.wait_for(lambda run: not run.leases[-1].others)
 
 
 def test_who_is_due_first_is_first(runs: Runs) -> None:
     holder, long, short = runs("holder"), runs("long"), runs("short")
-    holder.wish(lacks=100)
+    holder.request(lacks=100)
     holder.wait_for(lambda run: run.given)
-    holder.wish(kept=100)
-    long.wish(lacks=60, seconds=100)
+    holder.request(kept=100)
+    long.request(lacks=60, seconds=100)
     long.wait_for(lambda run: run.leases)
-    short.wish(lacks=60, seconds=0.1)
+    short.request(lacks=60, seconds=0.1)
     short.wait_for(lambda run: run.leases)
-    holder.wish()
+    holder.request()
     short.wait_for(lambda run: run.given == 60)
     time.sleep(0.1)
     assert not long.given
-    short.wish()
+    short.request()
     long.wait_for(lambda run: run.given)
 
 
 def test_a_job_that_wants_more_than_there_is_has_the_storage_for_itself(runs: Runs) -> None:
     one, two = runs("one"), runs("two")
-    two.wish(lacks=20)
+    two.request(lacks=20)
     two.wait_for(lambda run: run.given)
-    two.wish(kept=20)
-    one.wish(lacks=300)
+    two.request(kept=20)
+    one.request(lacks=300)
     one.wait_for(lambda run: run.leases)
     assert not one.given
-    two.wish()
+    two.request()
     one.wait_for(lambda run: run.given == 300)
-    two.wish(lacks=1)
+    two.request(lacks=1)
     two.wait_for(lambda run: run.leases[-1].others == writes(100))
     assert two.given == 20
 
 
 def test_the_least_bandwidth_that_a_run_says_holds(runs: Runs) -> None:
     one, two = runs("one", bandwidth={"read": 100, "write": 40}), runs("two")
-    one.wish(lacks=10)
+    one.request(lacks=10)
     one.wait_for(lambda run: run.given)
-    two.wish(lacks=10, useful=100)
+    two.request(lacks=10, useful=100)
     two.wait_for(lambda run: run.given == 30)
     assert len(two.warnings) == 1
     assert "the least holds" in two.warnings[0]
@@ -304,7 +303,7 @@ def test_what_killed_runs_held_is_free(runs: Runs, processes: Processes, shared:
     killed = processes(holding(shared, 100))
     assert killed.answer() == 100
     run = runs()
-    run.wish(lacks=100)
+    run.request(lacks=100)
     run.wait_for(lambda run: run.leases)
     assert not run.given
     killed.kill()
@@ -320,7 +319,7 @@ def test_a_run_that_is_killed_inside_the_lock(runs: Runs, processes: Processes, 
     assert killed.process.exitcode == -signal.SIGKILL
     assert [each["held"] for each in entries(shared).values()] == [{"write": 100}]
     run = runs()
-    run.wish(lacks=100)
+    run.request(lacks=100)
     run.wait_for(lambda run: run.given == 100)
 
 
@@ -331,18 +330,18 @@ def test_a_run_that_is_stopped(
     stopped = processes(holding(shared, 50, lacks=90))
     assert stopped.answer() == 50
     stopped.kill(signal.SIGSTOP)
-    monkeypatch.setattr(seats, "_LOCAL", replace(seats._LOCAL, beat=0.2))
-    monkeypatch.setattr(seats, "HOLDS_BACK_NOBODY", 1.0)
-    monkeypatch.setattr(seats, "HOLDS_NOTHING", 2.0)
+    monkeypatch.setattr(sessions, "_LOCAL", replace(sessions._LOCAL, beat=0.2))
+    monkeypatch.setattr(sessions, "HOLDS_BACK_NOBODY", 1.0)
+    monkeypatch.setattr(sessions, "HOLDS_NOTHING", 2.0)
     first, second = runs("first"), runs("second")
-    first.wish(lacks=30, seconds=1000)
+    first.request(lacks=30, seconds=1000)
     first.wait_for(lambda run: run.leases)
     assert first.leases[0].contended == {"write"}
     assert not first.given
     first.wait_for(lambda run: run.given == 30)
     assert first.leases[-1].others == writes(50)
-    first.wish(kept=30)
-    second.wish(lacks=70)
+    first.request(kept=30)
+    second.request(lacks=70)
     second.wait_for(lambda run: run.leases)
     assert not second.given
     second.wait_for(lambda run: run.given == 70)
@@ -359,7 +358,7 @@ def test_a_lock_that_somebody_keeps(
 ) -> None:
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.3)
     run = runs()
-    run.wish(lacks=100)
+    run.request(lacks=100)
     run.wait_for(lambda run: run.given)
 
     def keeps(pipe: Connection) -> None:
@@ -369,9 +368,9 @@ def test_a_lock_that_somebody_keeps(
             os.kill(os.getpid(), signal.SIGSTOP)
 
     assert processes(keeps).answer() == "kept"
-    run.wish(kept=50)
+    run.request(kept=50)
     run.wait_for(lambda run: run.failures)
-    run.wish(lacks=3)
+    run.request(lacks=3)
     time.sleep(0.1)
     assert run.failures == ["its lock is held by somebody else for 0.3 s"]
 
@@ -387,7 +386,7 @@ def test_an_entry_that_cannot_be_read_counts_as_before_while_its_run_lives(
     other = processes(holding(shared, 70))
     assert other.answer() == 70
     run = runs()
-    run.wish(lacks=20)
+    run.request(lacks=20)
     run.wait_for(lambda run: run.given)
     (path,) = [path for path in (shared.path / "runs").iterdir() if b"process" in path.read_bytes()]
     whole = path.read_bytes()
@@ -396,11 +395,11 @@ def test_an_entry_that_cannot_be_read_counts_as_before_while_its_run_lives(
     with open(path, "r+b") as file:
         file.truncate(0)
         file.write(damaged.get(damage, os.urandom(100_000)))
-    run.wish(kept=20, lacks=20)
+    run.request(kept=20, lacks=20)
     run.wait_for(lambda _: entries_of(shared, "run")["wanted"])
     assert run.given == 20
     late = runs("late")
-    late.wish(lacks=80)
+    late.request(lacks=80)
     late.wait_for(lambda run: run.given or run.leases)
     other.kill()
     run.wait_for(lambda run: run.given == 40)
@@ -415,7 +414,7 @@ def entries_of(shared: SharedDirectory, name: str) -> dict[str, Any]:
 
 def test_odd_things_among_the_entries_are_no_entries(runs: Runs, shared: SharedDirectory, tmp_path: Path) -> None:
     first = runs("first")
-    first.wish(lacks=10)
+    first.request(lacks=10)
     first.wait_for(lambda run: run.given)
     target = tmp_path / "target"
     target.write_text("untouched")
@@ -426,7 +425,7 @@ def test_odd_things_among_the_entries_are_no_entries(runs: Runs, shared: SharedD
     (shared.path / "runs" / entry_names[3]).symlink_to("/dev/zero")
     (shared.path / "runs" / "notes.txt").write_text("x")
     run = runs()
-    run.wish(lacks=90)
+    run.request(lacks=90)
     run.wait_for(lambda run: run.given == 90)
     assert target.read_text() == "untouched"
     assert (shared.path / "runs" / "notes.txt").exists()
@@ -437,13 +436,13 @@ def test_odd_things_among_the_entries_are_no_entries(runs: Runs, shared: SharedD
 )
 def test_links_are_not_followed(runs: Runs, shared: SharedDirectory, tmp_path: Path, place: str, reason: str) -> None:
     run = runs()
-    run.wish(lacks=1)
+    run.request(lacks=1)
     run.wait_for(lambda run: run.given)
-    run.member.close()
+    run.client.close()
     (shared.path / place).rename(tmp_path / "moved")
     (shared.path / place).symlink_to(tmp_path / "moved")
     run = runs()
-    run.wish(lacks=1)
+    run.request(lacks=1)
     run.wait_for(lambda run: run.failures)
     assert reason in run.failures[0]
     assert not run.given
@@ -452,11 +451,11 @@ def test_links_are_not_followed(runs: Runs, shared: SharedDirectory, tmp_path: P
 @pytest.mark.parametrize("what", ["all", "entry"])
 def test_files_that_somebody_removes(runs: Runs, shared: SharedDirectory, what: str) -> None:
     run = runs()
-    run.wish(lacks=1)
+    run.request(lacks=1)
     run.wait_for(lambda run: run.given)
     for path in [*(shared.path / "runs").iterdir(), *([shared.path / "lock"] if what == "all" else [])]:
         path.unlink()
-    run.wish(lacks=1)
+    run.request(lacks=1)
     run.wait_for(lambda run: run.failures)
     assert "somebody has removed" in run.failures[0]
 
@@ -472,7 +471,7 @@ def test_no_locks(runs: Runs, monkeypatch: pytest.MonkeyPatch, does: str) -> Non
 
     monkeypatch.setattr(fcntl, "flock", flock)
     run = runs()
-    run.wish(lacks=1)
+    run.request(lacks=1)
     run.wait_for(lambda run: run.failures)
     why = "two have the same at once" if does == "nothing" else "No locks available"
     assert run.failures == [f"locks do not work there: {why}"]
@@ -482,16 +481,16 @@ _IN_NAMESPACE = """
 import sys, time
 from pathlib import Path
 from streamflow_io.sharing.directory import SharedDirectory
-from streamflow_io.sharing.member import Member
-from streamflow_io.sharing.wish import Wish
+from streamflow_io.sharing.client import LeaseClient
+from streamflow_io.sharing.lease import LeaseRequest
 done = []
 shared = SharedDirectory(Path(sys.argv[1]), "scratch", True, "/scratch")
-member = Member(shared, "run", {"write": 100}, lambda lease: done.append("given"), lambda why: done.append(why))
-member.wish(Wish({}, {"write": 1}, began=time.time()))
+client = LeaseClient(shared, "run", {"write": 100}, lambda lease: done.append("given"), lambda why: done.append(why))
+client.request(LeaseRequest({}, {"write": 1}, began=time.time()))
 while not done:
     time.sleep(0.01)
 print(done)
-member.close()
+client.close()
 """
 
 
@@ -543,7 +542,7 @@ def test_several_users(of_all: SharedDirectory, processes: Processes) -> None:
             except PermissionError:
                 refused.append(True)
         run = Run(of_all, "second", {"read": 500, "write": 500})
-        run.wish(lacks=50)
+        run.request(lacks=50)
         run.wait_for(lambda run: run.leases)
         pipe.send((len(refused), run.given, run.warnings))
         pipe.recv()
@@ -564,7 +563,7 @@ def test_several_users(of_all: SharedDirectory, processes: Processes) -> None:
 
     def stranger(pipe: Connection) -> None:
         run = Run(of_all, "stranger")
-        run.wish(lacks=50)
+        run.request(lacks=50)
         run.wait_for(lambda run: run.failures)
         pipe.send(run.failures)
 
@@ -608,7 +607,7 @@ def test_a_member_who_writes_what_he_likes(of_all: SharedDirectory, processes: P
 
     def good(pipe: Connection) -> None:
         run = Run(of_all, "good")
-        run.wish(lacks=50)
+        run.request(lacks=50)
         run.wait_for(lambda run: run.leases)
         pipe.send((run.given, run.leases[0].others, run.failures))
         pipe.recv()
@@ -630,7 +629,7 @@ def test_a_member_who_keeps_others_from_their_share(
     of_all: SharedDirectory, processes: Processes, monkeypatch: pytest.MonkeyPatch, number: int, does: dict[str, int]
 ) -> None:
     """The others have at least their share after a while, and are told who it is."""
-    monkeypatch.setattr(fairness, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(allocation, "GRACE_SECONDS", 0.3)
     bad_user, good_user = pwd.getpwnam("daemon").pw_uid, pwd.getpwnam("bin").pw_uid
     amounts = {each: {"write": much} for each, much in does.items()}
 
@@ -656,12 +655,12 @@ def test_a_member_who_keeps_others_from_their_share(
     def good(pipe: Connection) -> None:
         run = Run(of_all, "good")
         began = time.monotonic()
-        run.wish(lacks=25, seconds=0.5)
+        run.request(lacks=25, seconds=0.5)
         run.wait_for(lambda run: run.given == 25 or run.failures)
-        run.wish(kept=25, lacks=25, seconds=0.5)
+        run.request(kept=25, lacks=25, seconds=0.5)
         run.wait_for(lambda run: run.given == 50 or run.failures)
         took = time.monotonic() - began
-        run.wish(kept=50, lacks=25, seconds=0.5)
+        run.request(kept=50, lacks=25, seconds=0.5)
         run.wait_for(lambda run: entries(of_all)["good"]["wanted"])
         pipe.send((run.given, run.failures, run.warnings, took))
         pipe.recv()
@@ -717,7 +716,7 @@ def test_a_lock_that_somebody_keeps_again_and_again(
 ) -> None:
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.5)
     run = runs()
-    run.wish(lacks=100)
+    run.request(lacks=100)
     run.wait_for(lambda run: run.given)
 
     def keeps(pipe: Connection) -> None:
@@ -731,7 +730,7 @@ def test_a_lock_that_somebody_keeps_again_and_again(
     processes(keeps)
     kept = 100
     while not run.failures:
-        run.wish(kept=(kept := 90 if kept == 100 else 100))
+        run.request(kept=(kept := 90 if kept == 100 else 100))
         time.sleep(0.02)
     assert run.failures == ["its lock is held by somebody else for 0.5 s"]
 
@@ -739,7 +738,7 @@ def test_a_lock_that_somebody_keeps_again_and_again(
 def test_directories_that_are_not_safe(of_all: SharedDirectory, runs: Runs) -> None:
     def refused() -> str:
         run = runs(shared=of_all)
-        run.wish(lacks=1)
+        run.request(lacks=1)
         run.wait_for(lambda run: run.failures or run.given)
         return "".join(run.failures)
 
@@ -777,11 +776,11 @@ async def test_what_is_required_is_of_what_other_runs_leave(
     storage = StorageConfig(name="disk", path="/", write=0.0001)
     directory = shared_directories([storage], {})["disk"]
     other = runs(shared=directory)
-    other.wish(lacks=70)
+    other.request(lacks=70)
     other.wait_for(lambda run: run.given)
-    other.wish(kept=70)
+    other.request(kept=70)
     admission = admission_support.io_task_admission(
-        admission_support.Cluster(1), required=Required(), storage=storage,
+        admission_support.Cluster(1), storage_bw="required", required=Required(), storage=storage,
         meeting=Meeting("required", [storage], {}),
     )  # fmt: skip
     place = Place("disk", "cluster/node00000")
@@ -799,10 +798,10 @@ async def test_what_is_required_is_of_what_other_runs_leave(
     )
     try:
         assert await has(30)
-        other.wish(kept=20)
+        other.request(kept=20)
         assert await has(80)
         assert entries(directory)["required"]["held"] == {}
-        other.member.close()
+        other.client.close()
         assert await has(100)
     finally:
         await admission.run_closed()
@@ -828,10 +827,10 @@ def test_what_the_command_line_makes_and_shows(tmp_path: Path, runs: Runs, monke
     assert "is there already" in again.stderr + again.stdout
     shared = SharedDirectory(tmp_path / "group", "scratch", False, "/scratch")
     one, two = runs("one", shared=shared), runs("\x1b[31mtwo", shared=shared)
-    one.wish(lacks=70)
+    one.request(lacks=70)
     one.wait_for(lambda run: run.given)
-    one.wish(kept=70)
-    two.wish(lacks=60)
+    one.request(kept=70)
+    two.request(lacks=60)
     two.wait_for(lambda run: run.leases)
     shown = command("status", tmp_path / "group", data=tmp_path)
     assert shown.returncode == 0, shown.stderr
@@ -866,26 +865,25 @@ def test_a_directory_that_no_run_has_used_says_so(tmp_path: Path, runs: Runs) ->
     text = command("status", group, data=tmp_path).stdout
     assert text == f"/a\\nb: no run uses it ({group})\n"
     run = runs("one", shared=SharedDirectory(group, "scratch", False, "/scratch"))
-    run.wish(lacks=1)
+    run.request(lacks=1)
     run.wait_for(lambda run: run.given)
-    run.member.close()
+    run.client.close()
     assert "no run uses it; the last run was there " in command("status", group, data=tmp_path).stdout
 
 
-def test_a_shared_directory_has_the_curve_of_its_storage(tmp_path: Path) -> None:
-    def said(*words: str) -> str:
-        made = command("share", tmp_path / "bad", "--write", "9", *words, data=tmp_path)
-        assert made.returncode == 1
-        return made.stdout + made.stderr
-
-    words = ("--write", "9", "--holds", "auto", "--curve", "1:5.5,4:12.3")
-    assert command("share", tmp_path / "group", *words, data=tmp_path).returncode == 0
-    ledger = LedgerFile.model_validate_json((tmp_path / "group" / "ledger.json").read_text())
-    assert ledger.curve == {"write": ((1, 5.5), (4, 12.3)), "read": ((1, 5.5), (4, 12.3))}
-    assert "allowed: with --holds auto" in said("--curve", "1:5")
-    assert "'x' is no file, and no point" in said("--holds", "auto", "--curve", "x")
-    assert "it is too large: 1 points, up to 2000000 jobs" in said("--holds", "auto", "--curve", "2000000:5")
-    assert not (tmp_path / "bad").exists()
+def test_a_run_without_the_feature_of_turns_begins_at_once_and_says_so(
+    shared: SharedDirectory, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_own(shared)
+    (shared.path / "ledger.json").write_text(LedgerFile(path="/scratch", holds="auto").model_dump_json())
+    # As `LeaseClient` and `status` are where no feature extends `TurnPolicy`.
+    monkeypatch.setattr(status, "subclass_of", lambda core: core)
+    run = runs()
+    run.request(lacks=70)
+    run.wait_for(lambda run: run.given)
+    missing = "its ledger says `holds: auto`, which needs the feature `schedules` of streamflow-io"
+    assert run.warnings == [f"the bursts of this run take no turns in {shared.path}: {missing}"]
+    assert status.status_of(shared, time.time()).schedule == f"no turns: {missing}"
 
 
 def test_the_status_shows_what_is_live_or_recent(runs: Runs, tmp_path: Path) -> None:
@@ -896,12 +894,12 @@ def test_the_status_shows_what_is_live_or_recent(runs: Runs, tmp_path: Path) -> 
     old, recent, live = (SharedDirectory(place / name, name, True, f"/{name}") for name in ("old", "recent", "live"))
     for shared in (old, recent, live):
         run = runs("a run with a rather long name", shared=shared)
-        run.wish(lacks=70)
+        run.request(lacks=70)
         run.wait_for(lambda run: run.given)
         if shared is not live:
-            run.member.close()
+            run.client.close()
     second = runs("another one", shared=live)
-    second.wish(lacks=60)
+    second.request(lacks=60)
     second.wait_for(lambda run: run.leases)
     hours_ago = time.time() - 3 * 3_600
     os.utime(old.path / "lock", (hours_ago, hours_ago))
@@ -938,7 +936,7 @@ def test_the_plan_says_with_whom_a_storage_is_shared_now(
     assert not (tmp_path / "data").exists()
     place = shared_directories(map(StorageConfig.model_validate, storages), {})["disk"]
     run = runs("another\n", shared=place, bandwidth={"read": 2_000_000, "write": 2_000_000})
-    run.wish(lacks=1_000_000)
+    run.request(lacks=1_000_000)
     run.wait_for(lambda run: run.given)
     said = sharers(plan_file(path).shared["disk"])
     assert re.fullmatch(r"all runs of yours; now with another\\n of \S+ on \S+ \(holds 1 write MB/s\)", said), said

@@ -12,18 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamflow_io.hints.models import Way
-from streamflow_io.sharing.due import takes
-from streamflow_io.sharing.fairness import (
+from streamflow_io.sharing.allocation import (
     GRACE_SECONDS,
     LARGE_SECONDS,
     Patience,
+    Tenant,
+    decide,
+    fair_shares,
     longest_wait,
     stands_in_the_way,
+    takes,
 )
-from streamflow_io.sharing.holding import Holding
-from streamflow_io.sharing.standing import Standing
-from streamflow_io.sharing.table import Claim, decide, fair_shares
-from streamflow_io.sharing.wish import Lease, amount
+from streamflow_io.sharing.lease import Lease, amount
+from streamflow_io.sharing.lease_holder import LeaseHolder
+from streamflow_io.sharing.participant import Participant
 
 BANDWIDTH: dict[Way, int] = {"read": 100, "write": 100}
 ME, OTHER, THIRD = 1, 2, 3
@@ -34,12 +36,12 @@ def writes(much: int) -> dict[Way, int]:
     return {"write": much} if much else {}
 
 
-def mine(held: int = 0, wanted: int = 10, due: float = 10.0) -> Claim:
-    return Claim("me", writes(held), writes(wanted), due, owner=ME)
+def mine(held: int = 0, wanted: int = 10, due: float = 10.0) -> Tenant:
+    return Tenant("me", writes(held), writes(wanted), due, owner=ME)
 
 
-def other(held: int = 0, wanted: int = 0, due: float = 0.0, owner: int = OTHER, seconds: float = 0.0) -> Claim:
-    return Claim(f"other {owner} {held}", writes(held), writes(wanted), due, owner=owner, seconds=seconds)
+def other(held: int = 0, wanted: int = 0, due: float = 0.0, owner: int = OTHER, seconds: float = 0.0) -> Tenant:
+    return Tenant(f"other {owner} {held}", writes(held), writes(wanted), due, owner=owner, seconds=seconds)
 
 
 def test_a_share_is_that_of_an_owner_who_uses_the_storage() -> None:
@@ -50,7 +52,7 @@ def test_a_share_is_that_of_an_owner_who_uses_the_storage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("claim", "others", "expected"),
+    ("tenant", "others", "expected"),
     [
         pytest.param(mine(), [other(50)], set(), id="no more than its share"),
         pytest.param(mine(), [other(51)], {OTHER}, id="more than its share"),
@@ -59,7 +61,7 @@ def test_a_share_is_that_of_an_owner_who_uses_the_storage() -> None:
         pytest.param(mine(50), [other(100)], set(), id="it has its share"),
         pytest.param(mine(), [replace(other(100), owner=ME)], set(), id="its own owner's"),
         pytest.param(mine(wanted=0), [other(100)], set(), id="it waits for nothing"),
-        pytest.param(mine(), [Claim("o", {"read": 100}, owner=OTHER)], set(), id="another way"),
+        pytest.param(mine(), [Tenant("o", {"read": 100}, owner=OTHER)], set(), id="another way"),
         pytest.param(mine(), [other(0, 100, due=9)], {OTHER}, id="wants something before"),
         pytest.param(mine(), [other(0, 100, due=11)], set(), id="wants something after"),
         pytest.param(mine(), [replace(other(0, 100, due=9), silent=True)], set(), id="who is silent"),
@@ -68,12 +70,12 @@ def test_a_share_is_that_of_an_owner_who_uses_the_storage() -> None:
         pytest.param(mine(wanted=60), [other(1)], {OTHER}, id="a job that needs more than the share"),
     ],
 )
-def test_who_stands_in_the_way(claim: Claim, others: list[Claim], expected: set[int]) -> None:
-    assert stands_in_the_way(claim, others, BANDWIDTH) == expected
+def test_who_stands_in_the_way(tenant: Tenant, others: list[Tenant], expected: set[int]) -> None:
+    assert stands_in_the_way(tenant, others, BANDWIDTH) == expected
 
 
 @pytest.mark.parametrize(
-    ("claim", "others", "expected"),
+    ("tenant", "others", "expected"),
     [
         pytest.param(mine(), [other(100)], 10, id="what is held counts up to its share"),
         pytest.param(mine(45), [other(100)], 0, id="up to its own share"),
@@ -87,15 +89,15 @@ def test_who_stands_in_the_way(claim: Claim, others: list[Claim], expected: set[
         pytest.param(mine(), [other(100), other(20, owner=THIRD)], 10, id="a third part of all"),
     ],
 )
-def test_what_is_given_beside_an_owner_that_has_overstayed(claim: Claim, others: list[Claim], expected: int) -> None:
-    assert decide(claim, others, BANDWIDTH, overstayed={OTHER}) == writes(expected)
+def test_what_is_given_beside_an_owner_that_has_overstayed(tenant: Tenant, others: list[Tenant], expected: int) -> None:
+    assert decide(tenant, others, BANDWIDTH, overstayed={OTHER}) == writes(expected)
 
 
-def patient(seconds: float, others: Sequence[Claim], claim: Claim | None = None, looks: float = 0.5) -> float:
+def patient(seconds: float, others: Sequence[Tenant], tenant: Tenant | None = None, looks: float = 0.5) -> float:
     """After how many seconds somebody has overstayed."""
     patience, now = Patience(), 0.0
     while not patience.overstayed:
-        patience.look(claim or mine(), others, BANDWIDTH, seconds, now)
+        patience.look(tenant or mine(), others, BANDWIDTH, seconds, now)
         now += looks
         assert now < 10_000
     return now - looks
@@ -117,10 +119,10 @@ def test_how_long_is_waited() -> None:
 def test_what_an_owner_has_needed_before_it_may_need_again() -> None:
     patience, now = Patience(), 0.0
 
-    def look(claim: Claim, others: list[Claim], looks: int) -> None:
+    def look(tenant: Tenant, others: list[Tenant], looks: int) -> None:
         nonlocal now
         for _ in range(looks):
-            patience.look(claim, others, BANDWIDTH, 1000, now)
+            patience.look(tenant, others, BANDWIDTH, 1000, now)
             now += 1.0
 
     look(mine(), [other(100)], 41)
@@ -138,10 +140,10 @@ def test_what_an_owner_has_needed_before_it_may_need_again() -> None:
 def test_who_never_gives_way_is_waited_for_once_and_for_a_part_of_what_is_used() -> None:
     patience, now, waited, used = Patience(), 0.0, 0, 0
     for _ in range(20):
-        for claim in [mine()] * 5 + [mine(50)] * 3 + [mine(wanted=0)] * 2:
-            patience.look(claim, [other(100)], BANDWIDTH, 1, now)
-            waited += claim == mine() and not patience.overstayed
-            used += claim == mine(50)
+        for tenant in [mine()] * 5 + [mine(50)] * 3 + [mine(wanted=0)] * 2:
+            patience.look(tenant, [other(100)], BANDWIDTH, 1, now)
+            waited += tenant == mine() and not patience.overstayed
+            used += tenant == mine(50)
             now += 1.0
     assert waited <= GRACE_SECONDS + 1 + used / 4
 
@@ -156,13 +158,13 @@ class User:
     :ivar seconds: how long the burst takes if the storage is its alone
     """
 
-    standing: Standing
+    participant: Participant
     owner: int
     jobs: int
     each: int
     took: float
     waiting: int = 0
-    holding: Holding = field(default_factory=Holding)
+    holding: LeaseHolder = field(default_factory=LeaseHolder)
     running: list[float] = field(default_factory=list)
     leases: list[Lease] = field(default_factory=list)
     asked: float = 0.0
@@ -178,11 +180,11 @@ class User:
     def is_over(self) -> bool:
         return not self.waiting and not self.running
 
-    def step(self, others: Sequence[Claim], now: float) -> None:
+    def step(self, others: Sequence[Tenant], now: float) -> None:
         """What has ended returns, what can starts, and the run looks."""
         self.running = [end for end in self.running if end > now]
         self._settle(now)
-        if (lease := self.standing.look(others, BANDWIDTH, now, now)) is not None:
+        if (lease := self.participant.look(others, BANDWIDTH, now, now)) is not None:
             self.holding.told(lease, now)
             self._settle(now)
 
@@ -193,46 +195,46 @@ class User:
             self.waiting -= 1
         needed = writes(self.each if self.waiting else 0)
         useful = writes(self.each * self.waiting)
-        wish = self.holding.settle(self._used, needed, useful, True, self.seconds, now, self.asked or 0.001)
-        if wish is not None:
-            self.standing.wish(wish)
+        request = self.holding.settle(self._used, needed, useful, True, self.seconds, now, self.asked or 0.001)
+        if request is not None:
+            self.participant.request(request)
 
     @property
     def _used(self) -> dict[Way, int]:
         return writes(self.each * len(self.running))
 
-    def seen(self) -> Claim:
-        return replace(self.standing.claim, seconds=self.seconds)
+    def seen(self) -> Tenant:
+        return replace(self.participant.tenant, seconds=self.seconds)
 
 
 def user(owner: int, jobs: int, each: int, took: float) -> User:
-    return User(Standing(f"user {owner}", owner), owner, jobs, each, took)
+    return User(Participant(f"user {owner}", owner), owner, jobs, each, took)
 
 
-Adversary = Callable[[float, Random], list[Claim]]
+Adversary = Callable[[float, Random], list[Tenant]]
 
 
-def holds(now: float, chance: Random) -> list[Claim]:
+def holds(now: float, chance: Random) -> list[Tenant]:
     return [other(100, seconds=1e300)]
 
 
-def wants(now: float, chance: Random) -> list[Claim]:
+def wants(now: float, chance: Random) -> list[Tenant]:
     return [other(0, 100, -1e300, seconds=1e300)]
 
 
-def holds_a_little_and_wants(now: float, chance: Random) -> list[Claim]:
+def holds_a_little_and_wants(now: float, chance: Random) -> list[Tenant]:
     return [other(1), other(0, 100, -1e300, seconds=1e300)]
 
 
-def comes_and_goes(now: float, chance: Random) -> list[Claim]:
+def comes_and_goes(now: float, chance: Random) -> list[Tenant]:
     return [other(100, 100, -1e300, seconds=1e300)] if now % 13 < 8 else []
 
 
-def is_many(now: float, chance: Random) -> list[Claim]:
+def is_many(now: float, chance: Random) -> list[Tenant]:
     return [replace(other(100, 100, -1e300, seconds=1e300), run=f"{number}") for number in range(30)]
 
 
-def does_anything(now: float, chance: Random) -> list[Claim]:
+def does_anything(now: float, chance: Random) -> list[Tenant]:
     return [
         replace(
             other(chance.choice([0, 1, 50, 51, 100]), chance.choice([0, 1, 100]), chance.choice([-1e300, 1e300])),
@@ -257,7 +259,7 @@ def test_a_burst_has_half_of_its_fair_share_beside_any_adversary(
     shared = ceil(jobs * each / 50) * (took + 2 * LOOK)
     while not one.is_over:
         one.step(adversary(now, chance), now)
-        assert amount(one.standing.claim.held, "write") <= 100
+        assert amount(one.participant.tenant.held, "write") <= 100
         now += LOOK
         assert now < GRACE_SECONDS + 2 * shared + jobs * LOOK, (one.waiting, shared)
 
@@ -292,7 +294,7 @@ def together(users: list[User], chance: Random, most: float) -> int:
         chance.shuffle(users)
         for one in users:
             one.step([each.seen() for each in users if each is not one], now)
-        held = max(held, sum(amount(one.standing.claim.held, "write") for one in users))
+        held = max(held, sum(amount(one.participant.tenant.held, "write") for one in users))
         now += LOOK
         assert now < most
     return held

@@ -15,14 +15,12 @@ from pydantic import ValidationError
 
 from streamflow_io.admission.storages import Amounts
 from streamflow_io.hints.models import WAYS, Way
-from streamflow_io.sharing.burst import Burst
-from streamflow_io.sharing.due import due
+from streamflow_io.sharing.allocation import Tenant, contended, decide, due, total
 from streamflow_io.sharing.entries import ENTRY_BYTES, Entry, LedgerFile, shortened
-from streamflow_io.sharing.holding import Holding
-from streamflow_io.sharing.silence import Silence
-from streamflow_io.sharing.standing import Standing
-from streamflow_io.sharing.table import Claim, contended, decide, total
-from streamflow_io.sharing.wish import Lease, Wish, amount, plus
+from streamflow_io.sharing.lease import Lease, LeaseRequest, amount, plus
+from streamflow_io.sharing.lease_holder import Burst, LeaseHolder
+from streamflow_io.sharing.participant import Participant
+from streamflow_io.sharing.session import Silence
 
 BANDWIDTH: dict[Way, int] = {"read": 10, "write": 10}
 
@@ -31,8 +29,10 @@ def writes(much: int) -> dict[Way, int]:
     return {"write": much}
 
 
-def wish(kept: Amounts, lacks: Amounts, useful: Amounts, seconds: float = 1, seen: int = 0, began: float = 1.0) -> Wish:
-    return Wish(kept, lacks, True, useful, seconds, seen, began)
+def request(
+    kept: Amounts, lacks: Amounts, useful: Amounts, seconds: float = 1, seen: int = 0, began: float = 1.0
+) -> LeaseRequest:
+    return LeaseRequest(kept, lacks, True, useful, seconds, seen, began)
 
 
 def both(read: int, write: int) -> dict[Way, int]:
@@ -42,44 +42,44 @@ def both(read: int, write: int) -> dict[Way, int]:
 @pytest.mark.parametrize(
     ("mine", "others", "useful", "expected"),
     [
-        pytest.param(Claim("a", {}, writes(4)), [], None, writes(4), id="alone"),
-        pytest.param(Claim("a", {}, writes(4)), [], writes(20), writes(10), id="alone it gets what it can use"),
-        pytest.param(Claim("a", writes(3), writes(4)), [], writes(20), writes(7), id="beyond what it holds"),
-        pytest.param(Claim("a", {}, writes(4)), [Claim("b", writes(6))], None, writes(4), id="what is free"),
-        pytest.param(Claim("a", {}, writes(5)), [Claim("b", writes(6))], None, {}, id="not what others hold"),
-        pytest.param(Claim("a", writes(3), writes(8)), [], None, {}, id="its own jobs hold it"),
+        pytest.param(Tenant("a", {}, writes(4)), [], None, writes(4), id="alone"),
+        pytest.param(Tenant("a", {}, writes(4)), [], writes(20), writes(10), id="alone it gets what it can use"),
+        pytest.param(Tenant("a", writes(3), writes(4)), [], writes(20), writes(7), id="beyond what it holds"),
+        pytest.param(Tenant("a", {}, writes(4)), [Tenant("b", writes(6))], None, writes(4), id="what is free"),
+        pytest.param(Tenant("a", {}, writes(5)), [Tenant("b", writes(6))], None, {}, id="not what others hold"),
+        pytest.param(Tenant("a", writes(3), writes(8)), [], None, {}, id="its own jobs hold it"),
         pytest.param(
-            Claim("a", {}, writes(2), due=2), [Claim("b", {}, writes(9), due=1)], None, {}, id="who is due first"
+            Tenant("a", {}, writes(2), due=2), [Tenant("b", {}, writes(9), due=1)], None, {}, id="who is due first"
         ),
         pytest.param(
-            Claim("a", {}, writes(2), due=1, ticket=2), [Claim("b", {}, writes(9), due=1, ticket=1)], None, {},
+            Tenant("a", {}, writes(2), due=1, ticket=2), [Tenant("b", {}, writes(9), due=1, ticket=1)], None, {},
             id="of those due at the same time who asked first",
         ),
         pytest.param(
-            Claim("a", {}, writes(2), due=1), [Claim("b", {}, writes(9), due=2)], writes(9), writes(2),
+            Tenant("a", {}, writes(2), due=1), [Tenant("b", {}, writes(9), due=2)], writes(9), writes(2),
             id="no more than wanted if others want something",
         ),
         pytest.param(
-            Claim("a", {}, writes(2), due=2), [Claim("b", {}, writes(9), due=1, silent=True)], writes(9), writes(9),
+            Tenant("a", {}, writes(2), due=2), [Tenant("b", {}, writes(9), due=1, silent=True)], writes(9), writes(9),
             id="who is silent holds back nobody",
         ),
         pytest.param(
-            Claim("a", {}, writes(2), due=2), [Claim("b", {}, {"read": 9}, due=1)], None, writes(2), id="another way"
+            Tenant("a", {}, writes(2), due=2), [Tenant("b", {}, {"read": 9}, due=1)], None, writes(2), id="another way"
         ),
-        pytest.param(Claim("a", {}, both(2, 5)), [Claim("b", writes(6))], None, {}, id="both or nothing"),
+        pytest.param(Tenant("a", {}, both(2, 5)), [Tenant("b", writes(6))], None, {}, id="both or nothing"),
         pytest.param(
-            Claim("a", {}, writes(2), due=2),
-            [Claim("b", {}, both(5, 5), due=1), Claim("c", {"read": 10})],
+            Tenant("a", {}, writes(2), due=2),
+            [Tenant("b", {}, both(5, 5), due=1), Tenant("c", {"read": 10})],
             None,
             {},
             id="who lacks one way keeps both",
         ),
-        pytest.param(Claim("a", {}, writes(30)), [], None, writes(30), id="above the bandwidth, if nobody holds any"),
-        pytest.param(Claim("a", {}, writes(30)), [Claim("b", writes(1))], None, {}, id="above it, somebody does"),
-        pytest.param(Claim("a", {}, {}), [], writes(5), {}, id="wants nothing"),
+        pytest.param(Tenant("a", {}, writes(30)), [], None, writes(30), id="above the bandwidth, if nobody holds any"),
+        pytest.param(Tenant("a", {}, writes(30)), [Tenant("b", writes(1))], None, {}, id="above it, somebody does"),
+        pytest.param(Tenant("a", {}, {}), [], writes(5), {}, id="wants nothing"),
     ],
 )  # fmt: skip
-def test_what_is_given(mine: Claim, others: list[Claim], useful: Amounts | None, expected: dict[Way, int]) -> None:
+def test_what_is_given(mine: Tenant, others: list[Tenant], useful: Amounts | None, expected: dict[Way, int]) -> None:
     assert decide(mine, others, BANDWIDTH, useful) == expected
 
 
@@ -89,25 +89,25 @@ def test_due_is_three_times_as_long_as_it_takes_alone() -> None:
 
 
 def test_a_burst_lasts_until_nothing_is_used_or_wanted() -> None:
-    standing = Standing("a")
-    standing.wish(wish({}, writes(2), writes(2), 1, began=100))
-    assert standing.due == 103
-    standing.wish(wish(writes(2), writes(2), writes(2), 4, 1, began=100))  # more jobs join
-    assert standing.due == 112
-    standing.wish(wish(writes(2), {}, {}, 4, 1, began=100))
-    assert standing.due == 112
-    standing.wish(Wish(seen=1))
-    assert standing.due == 0
-    standing.wish(wish({}, writes(2), writes(2), 1, 1, began=107))
-    assert standing.due == 110
+    participant = Participant("a")
+    participant.request(request({}, writes(2), writes(2), 1, began=100))
+    assert participant.due == 103
+    participant.request(request(writes(2), writes(2), writes(2), 4, 1, began=100))  # more jobs join
+    assert participant.due == 112
+    participant.request(request(writes(2), {}, {}, 4, 1, began=100))
+    assert participant.due == 112
+    participant.request(LeaseRequest(seen=1))
+    assert participant.due == 0
+    participant.request(request({}, writes(2), writes(2), 1, 1, began=107))
+    assert participant.due == 110
 
 
 def test_a_lease_that_is_kept_through_a_pause_does_not_make_the_next_burst_due_early() -> None:
-    standing = Standing("a")
-    standing.wish(wish({}, writes(2), writes(2), 1, began=100))
-    standing.wish(wish(writes(2), {}, {}, 1, 1, began=0))  # of which nobody uses anything
-    standing.wish(wish(writes(2), writes(2), writes(2), 1, 1, began=100.5))
-    assert standing.due == 103.5
+    participant = Participant("a")
+    participant.request(request({}, writes(2), writes(2), 1, began=100))
+    participant.request(request(writes(2), {}, {}, 1, 1, began=0))  # of which nobody uses anything
+    participant.request(request(writes(2), writes(2), writes(2), 1, 1, began=100.5))
+    assert participant.due == 103.5
 
 
 def test_a_burst_begins_anew_when_nothing_is_used_or_lacked() -> None:
@@ -124,68 +124,68 @@ def test_a_burst_begins_anew_when_nothing_is_used_or_lacked() -> None:
 
 def test_what_is_kept_is_asked_for_anew_behind_who_is_due_first() -> None:
     """A long queue does not keep the storage: what a job held is returned first."""
-    standing = Standing("a")
-    standing.wish(wish({}, writes(5), writes(50), 100))
-    lease = standing.look([], BANDWIDTH)
+    participant = Participant("a")
+    participant.request(request({}, writes(5), writes(50), 100))
+    lease = participant.look([], BANDWIDTH)
     assert lease is not None
     assert lease.given == writes(10)
-    other = Claim("b", {}, writes(5), due=10, ticket=1)
-    standing.wish(wish(writes(5), writes(5), writes(45), 100, lease.number))
-    lease = standing.look([other], BANDWIDTH)
-    assert standing.claim.held == writes(5)
-    assert standing.claim.wanted == writes(5)
+    other = Tenant("b", {}, writes(5), due=10, ticket=1)
+    participant.request(request(writes(5), writes(5), writes(45), 100, lease.number))
+    lease = participant.look([other], BANDWIDTH)
+    assert participant.tenant.held == writes(5)
+    assert participant.tenant.wanted == writes(5)
     assert lease is not None
     assert lease.contended == {"write"}
 
 
 def test_what_a_run_was_not_told_when_it_wished_stays_its_own() -> None:
-    standing = Standing("a")
-    standing.wish(wish({}, writes(5), writes(5), 1))
-    assert standing.look([], BANDWIDTH) is not None
-    standing.wish(wish({}, {}, {}, 1, 0))
-    assert standing.look([], BANDWIDTH) is None
-    assert standing.claim.held == writes(5)
-    standing.wish(wish({}, {}, {}, 1, 1))
-    assert standing.look([], BANDWIDTH) is None
-    assert standing.claim.held == {}
+    participant = Participant("a")
+    participant.request(request({}, writes(5), writes(5), 1))
+    assert participant.look([], BANDWIDTH) is not None
+    participant.request(request({}, {}, {}, 1, 0))
+    assert participant.look([], BANDWIDTH) is None
+    assert participant.tenant.held == writes(5)
+    participant.request(request({}, {}, {}, 1, 1))
+    assert participant.look([], BANDWIDTH) is None
+    assert participant.tenant.held == {}
 
 
 def test_who_wishes_nothing_leaves_without_a_look_at_others() -> None:
-    standing = Standing("a")
-    standing.wish(wish({}, writes(5), writes(5), 1))
-    assert not standing.leave()
-    assert standing.look([], BANDWIDTH) is not None
-    standing.wish(Wish())  # it had not been told
-    assert not standing.leave()
-    standing.wish(Wish(seen=1))
-    standing.watches = True
-    assert not standing.leave()
-    standing.watches = False
-    assert standing.leave()
-    assert (standing.claim.held, standing.claim.wanted, standing.claim.ticket) == ({}, {}, 0)
+    participant = Participant("a")
+    participant.request(request({}, writes(5), writes(5), 1))
+    assert not participant.leave()
+    assert participant.look([], BANDWIDTH) is not None
+    participant.request(LeaseRequest())  # it had not been told
+    assert not participant.leave()
+    participant.request(LeaseRequest(seen=1))
+    participant.watches = True
+    assert not participant.leave()
+    participant.watches = False
+    assert participant.leave()
+    assert (participant.tenant.held, participant.tenant.wanted, participant.tenant.ticket) == ({}, {}, 0)
 
 
 def test_a_wish_is_granted_once() -> None:
-    standing = Standing("a")
-    standing.wish(wish({}, writes(3), writes(3), 1))
-    assert standing.look([], BANDWIDTH) is not None
-    assert standing.look([], BANDWIDTH) is None
-    assert standing.claim.held == writes(3)
-    assert standing.claim.wanted == {}
+    participant = Participant("a")
+    participant.request(request({}, writes(3), writes(3), 1))
+    assert participant.look([], BANDWIDTH) is not None
+    assert participant.look([], BANDWIDTH) is None
+    assert participant.tenant.held == writes(3)
+    assert participant.tenant.wanted == {}
 
 
 def test_each_ask_has_a_ticket_of_its_own() -> None:
-    standing, other = Standing("a"), Claim("b", writes(10), writes(1), due=1, ticket=7)
-    standing.wish(wish({}, writes(5), writes(5), 1))
-    standing.look([other], BANDWIDTH)
-    assert standing.claim.ticket == 8
-    standing.wish(wish({}, writes(6), writes(6), 1))
-    standing.look([Claim("b", writes(10), writes(1), due=1, ticket=9)], BANDWIDTH)
-    assert standing.claim.ticket == 8
-    standing.look([], BANDWIDTH)
-    standing.wish(wish(writes(6), writes(6), writes(6), 1, 9))
-    standing.look([Claim("b", {}, writes(1), due=1, ticket=9)], BANDWIDTH)
-    assert standing.claim.ticket == 10
+    participant, other = Participant("a"), Tenant("b", writes(10), writes(1), due=1, ticket=7)
+    participant.request(request({}, writes(5), writes(5), 1))
+    participant.look([other], BANDWIDTH)
+    assert participant.tenant.ticket == 8
+    participant.request(request({}, writes(6), writes(6), 1))
+    participant.look([Tenant("b", writes(10), writes(1), due=1, ticket=9)], BANDWIDTH)
+    assert participant.tenant.ticket == 8
+    participant.look([], BANDWIDTH)
+    participant.request(request(writes(6), writes(6), writes(6), 1, 9))
+    participant.look([Tenant("b", {}, writes(1), due=1, ticket=9)], BANDWIDTH)
+    assert participant.tenant.ticket == 10
 
 
 def test_silence_is_on_the_clock_of_the_observer_while_it_runs() -> None:
@@ -236,9 +236,9 @@ def test_what_is_no_entry(change: dict[str, object]) -> None:
 
 
 def test_nobody_holds_more_than_there_is() -> None:
-    claim = entry(held={"write": 10**18, "read": 3}, wanted={"write": 10**18}).claim("a", BANDWIDTH)
-    assert claim.held == both(3, 10)
-    assert claim.wanted == writes(10)
+    tenant = entry(held={"write": 10**18, "read": 3}, wanted={"write": 10**18}).tenant("a", BANDWIDTH)
+    assert tenant.held == both(3, 10)
+    assert tenant.wanted == writes(10)
 
 
 def test_one_bandwidth_of_a_ledger_holds_for_both_directions() -> None:
@@ -252,14 +252,14 @@ def test_one_bandwidth_of_a_ledger_holds_for_both_directions() -> None:
 
 @dataclass
 class Run:
-    """A run that does what a run is to do: what lies between it and its standing takes any time."""
+    """A run that does what a run is to do: what lies between it and its participant takes any time."""
 
-    standing: Standing
-    holding: Holding = field(default_factory=Holding)
+    participant: Participant
+    holding: LeaseHolder = field(default_factory=LeaseHolder)
     waiting: deque[dict[Way, int]] = field(default_factory=deque)
     running: list[dict[Way, int]] = field(default_factory=list)
     leases: deque[Lease] = field(default_factory=deque)
-    wishes: deque[Wish] = field(default_factory=deque)
+    requests: deque[LeaseRequest] = field(default_factory=deque)
     began: float = 0.0
     lives: bool = True
     is_stopped: bool = False
@@ -269,7 +269,7 @@ class Run:
         return summed(self.running)
 
     def settle(self, now: float) -> None:
-        """Start what can start, and wish."""
+        """Start what can start, and request."""
         self.holding.returned(self.used)
         while self.waiting and all(
             amount(self.used, way) + much <= amount(self.holding.held, way) for way, much in self.waiting[0].items()
@@ -277,8 +277,8 @@ class Run:
             self.running.append(self.waiting.popleft())
         first = self.waiting[0] if self.waiting else {}
         self.began = (self.began or now) if self.running or self.waiting else 0.0
-        if wish := self.holding.settle(self.used, first, summed(self.waiting), True, 1.0, now, self.began):
-            self.wishes.append(wish)
+        if request := self.holding.settle(self.used, first, summed(self.waiting), True, 1.0, now, self.began):
+            self.requests.append(request)
 
     def told(self, now: float) -> None:
         if self.leases:
@@ -295,13 +295,13 @@ class Run:
             self.settle(now)
 
     def look(self, runs: list[Run], now: float) -> None:
-        """Its thread: takes the last wish, and looks."""
-        while self.wishes:
-            self.standing.wish(self.wishes.popleft())
+        """Its thread: takes the last request, and looks."""
+        while self.requests:
+            self.participant.request(self.requests.popleft())
         others = [run for run in runs if run is not self and run.lives]
-        if self.standing.leave():
+        if self.participant.leave():
             return
-        if (lease := self.standing.look([seen(other) for other in others], BANDWIDTH)) is not None:
+        if (lease := self.participant.look([seen(other) for other in others], BANDWIDTH)) is not None:
             self.leases.append(lease)
 
 
@@ -312,24 +312,24 @@ def summed(jobs: Iterable[dict[Way, int]]) -> dict[Way, int]:
     return together
 
 
-def seen(run: Run) -> Claim:
+def seen(run: Run) -> Tenant:
     """What others see of a run."""
-    claim = run.standing.claim
+    tenant = run.participant.tenant
     held, wanted = (
-        {way: min(much, BANDWIDTH[way]) for way, much in amounts.items()} for amounts in (claim.held, claim.wanted)
+        {way: min(much, BANDWIDTH[way]) for way, much in amounts.items()} for amounts in (tenant.held, tenant.wanted)
     )
-    return Claim(claim.run, held, wanted, claim.due, claim.ticket, run.is_stopped)
+    return Tenant(tenant.run, held, wanted, tenant.due, tenant.ticket, run.is_stopped)
 
 
 def check(runs: list[Run]) -> None:
     living = [run for run in runs if run.lives]
-    held = total(run.standing.claim for run in living)
+    held = total(run.participant.tenant for run in living)
     for way in WAYS:
-        users = [run for run in living if amount(run.standing.claim.held, way)]
+        users = [run for run in living if amount(run.participant.tenant.held, way)]
         # A single job above the bandwidth has the storage for itself.
-        assert amount(held, way) <= BANDWIDTH[way] or len(users) == 1, (way, [run.standing.claim for run in users])
+        assert amount(held, way) <= BANDWIDTH[way] or len(users) == 1, (way, [run.participant.tenant for run in users])
         for run in living:
-            assert amount(run.used, way) <= amount(run.standing.claim.held, way)
+            assert amount(run.used, way) <= amount(run.participant.tenant.held, way)
 
 
 def job(chance: Random) -> dict[Way, int]:
@@ -344,7 +344,7 @@ EVENTS = ["ask"] * 8 + ["look"] * 24 + ["told"] * 12 + ["end"] * 8 + ["time"] * 
 @given(st.integers(0, 2**32))
 def test_any_interleaving_stays_within_the_bandwidth_and_serves_everybody(seed: int) -> None:
     chance, now = Random(seed), 0.0
-    runs = [Run(Standing(f"run {number}")) for number in range(4)]
+    runs = [Run(Participant(f"run {number}")) for number in range(4)]
     for _ in range(chance.randint(1, 150)):
         run, event = chance.choice(runs), chance.choice(EVENTS)
         now += chance.choice([0.0, 0.01, 0.5])
@@ -390,9 +390,17 @@ def serve(runs: list[Run], now: float) -> None:
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 10), st.integers(0, 5)), min_size=1, max_size=8))
 def test_of_those_that_wait_one_is_next(wants: list[tuple[int, int, int]]) -> None:
     """If nobody holds anything, the first in order gets what it wants, and whoever is given something is within."""
-    claims = [Claim(f"{n}", {}, writes(much), float(when), ticket) for n, (when, much, ticket) in enumerate(wants)]
-    first = min(claims, key=lambda claim: claim.order)
-    for claim in claims:
-        others = [other for other in claims if other is not claim]
-        assert bool(decide(claim, others, BANDWIDTH)) == (claim is first)
+    tenants = [Tenant(f"{n}", {}, writes(much), float(when), ticket) for n, (when, much, ticket) in enumerate(wants)]
+    first = min(tenants, key=lambda tenant: tenant.order)
+    for tenant in tenants:
+        others = [other for other in tenants if other is not tenant]
+        assert bool(decide(tenant, others, BANDWIDTH)) == (tenant is first)
         assert contended(others) == (frozenset({"write"}) if others else frozenset())
+
+
+def test_the_fields_of_features_stay_in_an_entry() -> None:
+    facts = {"run": "one", "host": "there", "pid": 1, "started": 0.0, "now": 0.0, "beat": 0, "bandwidth": {}}
+    text = Entry.model_validate({**facts, "profile": {"jobs": 1}}).to_bytes()
+    read = Entry.model_validate_json(text)
+    assert read.model_extra == {"profile": {"jobs": 1}}
+    assert read.model_copy(update={"beat": 1, "profile": None}).model_extra == {"profile": None}

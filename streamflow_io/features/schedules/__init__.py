@@ -1,0 +1,4 @@
+"""Periodic applications that share a storage: the model, schedules of their I/O, and how good these can be.
+
+Source: Aupy, Gainaru, Le Fevre, *Periodic I/O scheduling for super-computers* ("the paper").
+"""

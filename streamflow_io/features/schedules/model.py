@@ -1,0 +1,254 @@
+"""Applications that compute and transfer by turns, on a platform with one storage; patterns; what is reachable.
+
+Source: the paper, section 2; its numbers of equations are given. Units: seconds, MB and MB/s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+Goal = Literal["efficiency", "dilation"]
+
+
+@dataclass(frozen=True)
+class Platform:
+    """Nodes that share a storage.
+
+    :ivar nodes: how many there are; more than the applications have, if some are idle
+    :ivar node_bandwidth: of one node, in MB/s
+    :ivar bandwidth: of the storage, in MB/s
+    """
+
+    nodes: int
+    node_bandwidth: float
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class Application:
+    """It computes and then transfers, again and again, on nodes of its own.
+
+    :ivar nodes: how many it has
+    :ivar work: seconds of each compute
+    :ivar volume: MB of each transfer
+    :ivar rate: MB/s that it can reach; None: what its nodes can
+    """
+
+    name: str
+    nodes: int
+    work: float
+    volume: float
+    rate: float | None = None
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What no schedule can exceed.
+
+    :ivar efficiency: the largest, given the bandwidth of the storage
+    :ivar unlimited_efficiency: the largest, if no application hindered another: equation 5
+    :ivar dilation: the smallest
+    """
+
+    efficiency: float
+    unlimited_efficiency: float
+    dilation: float
+
+
+@dataclass(frozen=True)
+class ApplicationSet:
+    """The applications of a platform.
+
+    Sequences of numbers are by application, in their order. A *rate* in instances/s says how often an application
+    computes and transfers: in a pattern, its instances divided by the period.
+    """
+
+    platform: Platform
+    applications: tuple[Application, ...]
+
+    @cached_property
+    def peaks(self) -> tuple[float, ...]:
+        """MB/s of each when it is alone: c = min(nodes x node bandwidth, bandwidth)."""
+        return tuple(min(self._own_peak(one), self.platform.bandwidth) for one in self.applications)
+
+    def _own_peak(self, one: Application) -> float:
+        return one.nodes * self.platform.node_bandwidth if one.rate is None else one.rate
+
+    @cached_property
+    def io_times(self) -> tuple[float, ...]:
+        """Seconds of a transfer of each when it is alone."""
+        return tuple(one.volume / peak for one, peak in zip(self.applications, self.peaks, strict=True))
+
+    @cached_property
+    def durations(self) -> tuple[float, ...]:
+        """Seconds of an instance of each when it is alone: d = work + I/O time."""
+        return tuple(one.work + io_time for one, io_time in zip(self.applications, self.io_times, strict=True))
+
+    @cached_property
+    def work_shares(self) -> tuple[float, ...]:
+        """The part of its time in which each computes when it is alone: rho = work/d."""
+        return tuple(one.work / own for one, own in zip(self.applications, self.durations, strict=True))
+
+    def efficiency(self, rates: Sequence[float]) -> float:
+        """The part of all nodes' time in which they compute: equation 1.
+
+        :param rates: instances/s of each application
+        """
+        worked = (one.nodes * one.work * rate for one, rate in zip(self.applications, rates, strict=True))
+        return sum(worked) / self.platform.nodes
+
+    def dilations(self, rates: Sequence[float]) -> list[float]:
+        """How many times as long as alone each takes: rho/rho~; infinite for one that stands still.
+
+        :param rates: instances/s of each application
+        """
+        return [1 / (rate * own) if rate > 0 else float("inf") for rate, own in zip(rates, self.durations, strict=True)]
+
+    def dilation(self, rates: Sequence[float]) -> float:
+        """The largest of the :meth:`dilations`: equation 2."""
+        return max(self.dilations(rates))
+
+    def load(self, rates: Sequence[float]) -> float:
+        """MB/s that the storage has to bear."""
+        return sum(one.volume * rate for one, rate in zip(self.applications, rates, strict=True))
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """What no schedule can exceed."""
+        alone = [1 / own for own in self.durations]
+        dilation = max(1.0, self.load(alone) / self.platform.bandwidth)
+        return Bounds(self.efficiency(self.best_rates()), self.efficiency(alone), dilation)
+
+    def fair_rates(self) -> list[float]:
+        """The rates of the smallest dilation: all are equally slow."""
+        return [1 / (self.bounds.dilation * own) for own in self.durations]
+
+    def best_rates(self, slack: float | None = None) -> list[float]:
+        """The rates of the largest efficiency, of all that the bandwidth allows.
+
+        A fractional knapsack: bandwidth goes first to whom it lets compute most per MB. Exact.
+
+        :param slack: no application is slower than (1 + slack) x the smallest dilation; None: some may stand still
+        """
+        rates = [0.0] * len(self.applications)
+        if slack is not None:
+            rates = [rate / (1 + slack) for rate in self.fair_rates()]
+        left = self.platform.bandwidth - self.load(rates)
+        for index in sorted(range(len(rates)), key=self._worked_per_megabyte, reverse=True):
+            more = min(1 / self.durations[index] - rates[index], max(left, 0) / self.applications[index].volume)
+            rates[index] += more
+            left -= more * self.applications[index].volume
+        return rates
+
+    def _worked_per_megabyte(self, index: int) -> float:
+        one = self.applications[index]
+        return one.nodes * one.work / one.volume
+
+    def least_period(self, counts: Sequence[int]) -> float:
+        """Seconds that a pattern with so many instances of each takes at least."""
+        alone = max(count * own for count, own in zip(counts, self.durations, strict=True))
+        return max(alone, self.load(counts) / self.platform.bandwidth)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Data that moves at a constant rate.
+
+    :ivar start: seconds from the beginning of the pattern; like `end`, it may lie beyond the period: it wraps around
+    :ivar rate: in MB/s
+    """
+
+    start: float
+    end: float
+    rate: float
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A compute and the transfer that follows, which may be interrupted.
+
+    :ivar work: from when to when it computes, in seconds from the beginning of the pattern
+    """
+
+    work: tuple[float, float]
+    transfers: tuple[Transfer, ...]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What all applications do within a period, and again in the next.
+
+    :ivar period: in seconds
+    :ivar instances: those of each application, in the order of their beginnings
+    """
+
+    period: float
+    instances: tuple[tuple[Instance, ...], ...]
+
+    @property
+    def counts(self) -> list[int]:
+        """How many instances of each application there are."""
+        return [len(own) for own in self.instances]
+
+    @property
+    def rates(self) -> list[float]:
+        """Instances/s of each application: with them, equation 3 is equations 1 and 2."""
+        return [count / self.period for count in self.counts]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How good a pattern is, and how good it could be.
+
+    :ivar work_shares: of each application, the part of its time in which it computes
+    :ivar dilations: of each application
+    """
+
+    efficiency: float
+    dilation: float
+    work_shares: tuple[float, ...]
+    dilations: tuple[float, ...]
+    bounds: Bounds
+
+
+def figures(applications: ApplicationSet, pattern: Pattern) -> Figures:
+    """How good a pattern of these applications is."""
+    rates = pattern.rates
+    return Figures(
+        applications.efficiency(rates),
+        applications.dilation(rates),
+        tuple(one.work * rate for one, rate in zip(applications.applications, rates, strict=True)),
+        tuple(applications.dilations(rates)),
+        applications.bounds,
+    )
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """What made a schedule.
+
+    :ivar parameters: what it was told
+    :ivar seconds: how long it took
+    """
+
+    name: str
+    parameters: Mapping[str, float | str]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A pattern for a set of applications, and what is said of it.
+
+    :ivar goal: what it was to serve, `efficiency` or `dilation`
+    :ivar figures: as somebody states them; :func:`figures` knows
+    """
+
+    set: ApplicationSet
+    goal: Goal
+    pattern: Pattern
+    figures: Figures
+    algorithm: Algorithm
