@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import sys
 from datetime import datetime
@@ -115,79 +114,25 @@ def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
     assert stream["first"] < ours.time("end") < stream["last"]
 
 
-UNFIT = {
-    "appends in several openings": (
-        'for i in range(5):\n    with open("out.txt", "a") as out: print("line", i, file=out)\n',
-        "it opens a-1/out.txt a second time",
-    ),
-    "writes its file again": (
-        'open("out.txt", "w").write("long " * 9)\nopen("out.txt", "w").write("short")\n',
-        "it opens a-1/out.txt a second time",
-    ),
-    "seeks": (
-        'with open("out.txt", "w") as out:\n    out.write("line 1")\n    out.seek(0)\n    out.write("L")\n',
-        "it seeks in a-1/out.txt, which it writes",
-    ),
-    "asks for its size": (
-        'open("out.txt", "w").write("line 1")\nopen("other.txt", "w").write(str(os.stat("out.txt").st_size))\n',
-        "it asks for the type or size of a-1/out.txt, which it has written",
-    ),
-    "renames": (
-        'open("new.txt", "w").write("line 1")\nos.rename("new.txt", "out.txt")\n',
-        "it renames or links a-1/new.txt",
-    ),
-    "looks for its file by two paths": (
-        'open("out.txt", "w").write("line 1")\nopen(os.environ["HOME"] + "/out.txt", "a").write("line 2")\n',
-        "it uses a-1/out.txt by two paths",
-    ),
-}
-
-
-@pytest.mark.parametrize(
-    "what", [next(iter(UNFIT)), *(pytest.param(name, marks=pytest.mark.long) for name in [*UNFIT][1:])]
-)
-def test_a_producer_that_does_what_capio_cannot_starts_again_without(bench: Bench, what: str) -> None:
-    script, why = UNFIT[what]
-    _, ours = bench.run_both(pipeline(producer(script), reader("b")), config=CAPIO)
-    assert f"CAPIO is not used any more for the jobs of /a, they run without it: {DOES} {why}" in ours.log
-    (lost,) = [record for record in bench.telemetry() if record["event"] == "fallback" and record["step"] == "/a"]
-    assert (lost["without"], lost["reason"]) == ("CAPIO", f"{DOES} {why}")
-
-
 DOES = "CAPIO cannot do what its program does:"
-# A FIFO would give each of them another answer, and they would succeed with it.
-ASKING = {
-    "its type": (
-        "os.lstat(path).st_mode & 0o170000 == 0o010000",
-        "it asks for the type or size of its input a-1/out.txt",
-    ),
-    "its size": ("os.path.getsize(path)", "it asks for the type or size of its input a-1/out.txt"),
-    "whether it may write": (
-        "os.access(path, os.W_OK)",
-        "it asks whether it may write or execute its input a-1/out.txt",
-    ),
-    "what it has open by path": ("os.stat(f'/dev/fd/{file}').st_size", "it uses /dev/fd/3"),
-}
 
 
-@pytest.mark.parametrize(
-    "what", [next(iter(ASKING)), *(pytest.param(name, marks=pytest.mark.long) for name in [*ASKING][1:])]
-)
-def test_a_reader_that_asks_for_more_than_bytes_starts_again_without(bench: Bench, what: str) -> None:
-    asking, why = ASKING[what]
-    script = f"path = os.environ['file']\nfile = os.open(path, os.O_RDONLY)\nprint({asking}, os.read(file, 100))\n"
+def test_a_producer_that_does_what_capio_cannot_starts_again_without(bench: Bench) -> None:
+    """What else CAPIO cannot do is in `test_guard.py`."""
+    script = 'for i in range(5):\n    with open("out.txt", "a") as out: print("line", i, file=out)\n'
+    _, ours = bench.run_both(pipeline(producer(script), reader("b")), config=CAPIO)
+    why = f"{DOES} it opens a-1/out.txt a second time"
+    assert f"CAPIO is not used any more for the jobs of /a, they run without it: {why}" in ours.log
+    (lost,) = [record for record in bench.telemetry() if record["event"] == "fallback" and record["step"] == "/a"]
+    assert (lost["without"], lost["reason"]) == ("CAPIO", why)
+
+
+def test_a_reader_that_asks_for_more_than_bytes_starts_again_without(bench: Bench) -> None:
+    """A FIFO would give the reader another answer, and the reader would succeed with that."""
+    script = "path = os.environ['file']\nprint(os.lstat(path).st_size, open(path).read())\n"
     _, ours = bench.run_both(pipeline(producer(lines()), reader("b", script)), config=CAPIO)
-    assert f"CAPIO is not used any more for the jobs of /b, they run without it: {DOES} {why}" in ours.log
-    assert left_in_shared_memory() == []
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("how", ["os.pread(file, 9, 0)", "os.lseek(file, 0, 2)"])
-def test_a_reader_has_a_fifo(bench: Bench, how: str) -> None:
-    """What is not possible with one fails, and the job starts again with the file."""
-    script = f"file = os.open(os.environ['file'], os.O_RDONLY)\nprint({how}, os.read(file, 100))\n"
-    _, ours = bench.run_both(pipeline(producer(lines()), reader("b", script)), config=CAPIO)
-    assert "CAPIO is not used any more for the jobs of /b" in ours.log
+    why = f"{DOES} it asks for the type or size of its input a-1/out.txt"
+    assert f"CAPIO is not used any more for the jobs of /b, they run without it: {why}" in ours.log
     assert left_in_shared_memory() == []
 
 
@@ -197,22 +142,6 @@ def test_other_bytes_are_seen_before_anything_made_of_them_is_delivered(
     monkeypatch.setenv("CAPIO_STAND_IN", "spoils=b")
     _, ours = bench.run_both(pipeline(producer(lines()), reader("b")), config=CAPIO)
     assert "CAPIO is not used any more for the jobs of /b, they run without it: a program has read other" in ours.log
-
-
-def test_files_have_the_modes_that_they_were_made_with(bench: Bench) -> None:
-    """CAPIO keeps none."""
-    opening = "open('out.txt', 'w', opener=lambda path, flags: os.open(path, flags, 0o777))"
-    first = f"os.umask(0o027)\nwith {opening} as out: out.write('#!/bin/sh\\necho line 1\\n')\n"
-    script = "print(oct(os.stat(os.environ['file']).st_mode), flush=True)\nos.execv(os.environ['file'], ['script'])\n"
-    _, ours = bench.run_both(pipeline(producer(first), reader("b", script)), config=CAPIO)
-    assert ours.files["b.txt"] == b"0o100750\nline 1\n"
-    assert "not used any more for the jobs of /a" not in ours.log
-
-
-def test_who_reads_only_the_beginning(bench: Bench) -> None:
-    script = "file = open(os.environ['file'])\nline = file.readline()\nnote('b', line.strip())\nprint(line)\n"
-    _, ours = bench.run_both(pipeline(producer(lines("b")), reader("b", script)), config=CAPIO)
-    assert_served(ours, "b")
 
 
 def test_the_plan_says_what_capio_serves(bench: Bench) -> None:
@@ -228,127 +157,85 @@ def test_the_plan_says_what_capio_serves(bench: Bench) -> None:
 
 
 def test_one_file_goes_to_many_and_each_goes_on(bench: Bench) -> None:
-    """`b` and `c` read from `a`; `d` reads from `b`, which writes into CAPIO itself."""
+    """`b` writes into CAPIO itself, `c` reads only the beginning, `d` has as standard input what `b` writes."""
     through = program(
         "\nout = open('through.txt', 'w')" + READ.replace("print(line", "print(line, file=out, flush=True"),
         {"file": streamable(), "name": {"type": "string", "default": "b"}},
         {"out": streamable(outputBinding={"glob": "through.txt"}), "log": found("log.txt")},
         stderr="log.txt",
     )
+    beginning = "line = open(os.environ['file']).readline()\nnote('c', line.strip())\nprint(line)\n"
     steps = {
         "a": {"run": producer(lines("b", "c", "d")), "in": {}},
         "b": {"run": through, "in": {"file": "a/out"}},
-        "c": {"run": reader("c"), "in": {"file": "a/out"}},
-        "d": {"run": reader("d"), "in": {"file": "b/out"}},
+        "c": {"run": reader("c", beginning), "in": {"file": "a/out"}},
+        "d": {"run": standard_input("d"), "in": {"file": "b/out"}},
     }
     outputs = {name: f"{name}/out" for name in steps}
     _, ours = bench.run_both(workflow({}, steps, {**outputs, "log": "b/log"}), config=CAPIO)
     assert_served(ours, "b", "c", "d")
 
 
-@pytest.mark.long
-def test_instances_of_a_scatter_have_directories_of_their_own(bench: Bench) -> None:
-    script = """
-word = os.environ["word"]
-with open("out.txt", "w") as out:
-    print("line 1", word, file=out, flush=True)
-    time.sleep(0.4)
-    print(word, file=out)
-open("more.txt", "w").write(word)
-"""
-    made = program(script, {"word": "string"}, {"out": streamable(outputBinding=FILE), "more": found("more.txt")})
-    steps = {
-        "a": {"run": made, "in": {"word": "words"}, "scatter": "word"},
-        "b": {"run": reader("b"), "in": {"file": "a/out"}, "scatter": "file"},
-    }
-    document = workflow({"words": "string[]"}, steps, {"more": "a/more", "b": "b/out"})
-    _, ours = bench.run_both(document, {"words": ["x", "y", "z"]}, config=CAPIO)
-    assert_served(ours)
+def standard_input(name: str) -> Document:
+    """A reader that has the file as its standard input."""
+    script = READ.replace('open(os.environ["file"])', "sys.stdin").replace('os.environ["name"]', repr(name))
+    return program(script, {"file": streamable()}, {"out": "stdout"}, stdin="$(inputs.file.path)", stdout=f"{name}.txt")
 
 
-def test_a_standard_input_is_opened_with_the_library(bench: Bench) -> None:
-    second = program(
-        READ.replace('open(os.environ["file"])', "sys.stdin").replace('os.environ["name"]', "'b'"),
-        {"file": streamable()},
-        {"out": "stdout"},
-        stdin="$(inputs.file.path)",
-        stdout="b.txt",
-    )
-    _, ours = bench.run_both(pipeline(producer(lines("b")), second), config=CAPIO)
-    assert_served(ours, "b")
-
-
-def feeders(bench: Bench) -> dict[str, int]:
-    """Who hands a file on to a standard input, and the shell that looks after him."""
-    found = {}
+def feeder(bench: Bench) -> int:
+    """The process that hands a file on to a standard input."""
     for pid, (command,) in of_processes("cmdline"):
         # The shell around it has its words, too.
         is_feeder = command.startswith(os.fsencode(sys.executable)) and b"client.py\0feed" in command
         if is_feeder and str(bench.directory).encode() in command:
-            found["feeder"] = pid
-            found["shell"] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return found
+            return pid
+    raise AssertionError("there is no feeder")
 
 
-@pytest.mark.parametrize("victim", ["feeder", "shell"])
-def test_a_killed_feeder_is_no_end_of_file(victim: str, bench: Bench) -> None:
-    """What hands the file on to a standard input are processes of their own, and may be killed."""
-    second = program(
-        READ.replace('open(os.environ["file"])', "sys.stdin").replace('os.environ["name"]', "'b'"),
-        {"file": streamable()},
-        {"out": "stdout"},
-        stdin="$(inputs.file.path)",
-        stdout="b.txt",
-    )
-    document = pipeline(producer(lines("b") + "time.sleep(0.5)"), second)
+def test_a_killed_feeder_is_no_end_of_file(bench: Bench) -> None:
+    document = pipeline(producer(lines("b") + "time.sleep(0.5)"), standard_input("b"))
     plain = bench.run(document, io=False)
     path = bench.write(document, {}, True, CAPIO)
     process = bench.start(path)
     trace = path.parent / "trace"
     wait_for(lambda: trace.exists() and "b line 1" in trace.read_text(), "the first line", 60)
-    os.kill(feeders(bench)[victim], signal.SIGKILL)
+    os.kill(feeder(bench), signal.SIGKILL)
     ours = bench.finish(process, path)
     assert ours.ok, ours.errors
-    # Nor does what a shell says of it get among what the job has printed.
+    # What the shell says of the killed process is not among what the job has printed.
     assert ours.results == plain.results
-    assert len(ours.times("b line 1")) == (2 if victim == "feeder" else 1)
+    assert len(ours.times("b line 1")) == 2
     assert len(ours.times("b all")) == 1
     assert bench.leftovers() == left_in_shared_memory() == []
 
 
 def test_what_is_written_past_capio_is_delivered_at_the_end(bench: Bench) -> None:
-    """A program that is given the path of the output directory does not write into the one it was started in."""
-    first = producer(LINES.replace('"out.txt"', 'os.environ["HOME"] + "/out.txt"') + END)
-    _, ours = bench.run_both(pipeline(first, reader("b")), config=CAPIO)
+    """A program that is given the path of the output directory writes beside CAPIO; `c` reads an empty file."""
+    script = LINES.replace('"out.txt"', 'os.environ["HOME"] + "/out.txt"') + "open('empty.txt', 'w')\n" + END
+    outputs = {name: streamable(outputBinding={"glob": f"{name}.txt"}) for name in ("out", "empty")}
+    steps = {
+        "a": {"run": program(script, {}, outputs), "in": {}},
+        "b": {"run": reader("b"), "in": {"file": "a/out"}},
+        "c": {"run": reader("c"), "in": {"file": "a/empty"}},
+    }
+    _, ours = bench.run_both(workflow({}, steps, {"b": "b/out", "c": "c/out"}), config=CAPIO)
     assert ours.time("b line 1") > ours.time("end")
 
 
-@pytest.mark.long
-def test_an_empty_file(bench: Bench) -> None:
-    bench.run_both(pipeline(producer("open('out.txt', 'w')"), reader("b")), config=CAPIO)
-
-
-@pytest.mark.parametrize("death", ["sys.exit(3)", pytest.param("os.kill(os.getpid(), 9)", marks=pytest.mark.long)])
-def test_a_failed_producer_never_looks_like_an_end_of_file(bench: Bench, death: str) -> None:
-    run = bench.run(pipeline(producer(lines("b") + death), reader("b")), config=CAPIO)
-    assert not run.ok
-    assert run.files == {}
-    assert len(run.times("start")) == 2  # It could have been CAPIO's fault.
-    assert run.times("b line 1") != []
-    assert run.times("b all") == []
-    assert bench.leftovers() == left_in_shared_memory() == []
-
-
-def test_a_gang_is_retried_as_one(bench: Bench) -> None:
+def test_a_failed_producer_is_no_end_of_file_and_is_retried_with_its_readers(bench: Bench) -> None:
+    """The first attempt is killed, which could have been CAPIO's fault and costs no retry; the second fails."""
     failing = f"""note("try"){lines("b")}
-if open(os.environ["TRACE"]).read().count(" try\\n") < 3:
+tries = open(os.environ["TRACE"]).read().count(" try\\n")
+if tries == 1:
+    os.kill(os.getpid(), 9)
+if tries == 2:
     sys.exit(3)
 """
     plain = bench.run(pipeline(producer(lines("b")), reader("b")), io=False)
     ours = bench.run(pipeline(producer(failing), reader("b")), config=CAPIO, **RETRY)
     assert ours.ok, ours.errors
     assert ours.results == plain.results
-    assert len(ours.times("try")) == 3  # The first does not count: it could have been CAPIO's fault.
+    assert len(ours.times("try")) == len(ours.times("b line 1")) == 3
     assert len(ours.times("b all")) == 1
     assert left_in_shared_memory() == []
 
@@ -388,12 +275,10 @@ if sys.orig_argv[1:2] and sys.orig_argv[1].endswith("/streamflow"):
 """
 
 
-@pytest.mark.parametrize("hung", ["a", pytest.param("b", marks=pytest.mark.long)])
 def test_a_program_that_hangs_is_ended_and_starts_again_without_capio(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, hung: str
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`a` hangs when it writes its file, `b` when it reads it."""
-    monkeypatch.setenv("CAPIO_STAND_IN", f"hangs={hung}")
+    monkeypatch.setenv("CAPIO_STAND_IN", "hangs=a")
     plain = bench.run(pipeline(producer(lines()), reader("b")), io=False)
     (bench.directory / "sitecustomize.py").write_text(IMPATIENT)
     bench.environment = {"PYTHONPATH": str(bench.directory)}
@@ -401,36 +286,14 @@ def test_a_program_that_hangs_is_ended_and_starts_again_without_capio(
     assert ours.ok, ours.errors
     assert ours.results == plain.results
     assert ours.log.count("CAPIO is not used any more") == 1
-    assert f"a job of /{hung} has used no processor for 2 s, as if its program hung under CAPIO" in ours.errors
-    assert len(ours.times("start")) == {"a": 2, "b": 1}[hung]
+    assert "a job of /a has used no processor for 2 s, as if its program hung under CAPIO" in ours.errors
+    assert len(ours.times("start")) == 2
     assert len(ours.times("b all")) == 1
     assert bench.leftovers() == left_in_shared_memory() == []
 
 
-@pytest.mark.parametrize("behaviour", [pytest.param("late-error", marks=pytest.mark.long), "dies={}"])
-def test_when_the_server_ends_at_its_start_all_is_done_without_it(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, behaviour: str
-) -> None:
-    """It has passed its trial; with `dies` it says that it has started, and a job may have begun when it ends."""
-    (bench.directory / "deadly").touch()
-    monkeypatch.setenv("CAPIO_STAND_IN", behaviour.format(bench.directory / "deadly"))
-    _, ours = bench.run_both(pipeline(producer(lines()), reader("b")), config=CAPIO)
-    assert ours.log.count("CAPIO is not used any more") == 1
-    assert "CAPIO is not used any more in this run, its jobs run without it: capio_server has ended" in ours.errors
-    assert len(ours.times("start")) in ((1,) if behaviour == "late-error" else (1, 2))
-    assert left_in_shared_memory() == []
-
-
-@pytest.mark.long
-def test_a_server_that_ends_at_its_start_is_started_once_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CAPIO_STAND_IN", f"once={bench.directory / 'started'}")
-    _, ours = bench.run_both(pipeline(producer(lines("b")), reader("b")), config=CAPIO)
-    assert_served(ours, "b")
-
-
-@pytest.mark.parametrize("behaviour", [pytest.param("", marks=pytest.mark.long), "deaf untidy"])
-def test_nothing_is_left_of_a_killed_driver(bench: Bench, monkeypatch: pytest.MonkeyPatch, behaviour: str) -> None:
-    monkeypatch.setenv("CAPIO_STAND_IN", behaviour)
+def test_nothing_is_left_of_a_killed_driver(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAPIO_STAND_IN", "deaf untidy")
     path = bench.write(pipeline(producer(lines("b") + "time.sleep(60)"), reader("b")), {}, True, CAPIO)
     process = bench.start(path)
     trace = path.parent / "trace"
@@ -447,16 +310,6 @@ def test_where_capio_is_missing_one_warning_says_so(bench: Bench, capio_home: Pa
     assert ours.log.count("`runtime: capio`: the embedded node runtime is used for all") == 1
     assert f"libcapio_posix.so is in none of {capio_home / 'lib'}," in ours.log
     assert ours.time("b line 1") < ours.time("end")
-
-
-@pytest.mark.long
-def test_where_capio_does_not_work_one_warning_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CAPIO_STAND_IN", "error")
-    _, ours = bench.run_both(pipeline(producer(lines("b")), reader("b")), config=CAPIO)
-    assert "the embedded node runtime is used for all: capio_server has ended with exit code 1: " in ours.log
-    assert "libmpi.so.40 is not what it was" in ours.log
-    assert ours.time("b line 1") < ours.time("end")
-    assert left_in_shared_memory() == []
 
 
 def test_an_edge_that_capio_cannot_serve_is_served_all_the_same(bench: Bench) -> None:
@@ -515,11 +368,9 @@ def test_the_real_capio(bench: Bench) -> None:
 
 
 @pytest.mark.usefixtures("real")
-@pytest.mark.parametrize("program_name", ["gzip", "sort"])
-def test_a_reader_that_hangs_under_the_real_capio(bench: Bench, program_name: str) -> None:
-    """`gzip` and `sort` do without the guard. Another program starts them, so that they get to CAPIO at all."""
-    arguments = {"gzip": ["gzip", "-nc"], "sort": ["sort"]}[program_name]
-    script = f"sys.stdout.flush(); os.execvp({program_name!r}, [*{arguments!r}, os.environ['file']])"
+def test_a_reader_that_hangs_under_the_real_capio(bench: Bench) -> None:
+    """`sort` hangs without the guard. Another program starts `sort`, so that CAPIO serves it at all."""
+    script = "sys.stdout.flush(); os.execvp('sort', ['sort', os.environ['file']])"
     _, ours = bench.run_both(pipeline(producer(lines(script=BIG)), reader("b", script)), config=CAPIO)
     assert "CAPIO 1.0.0 serves" in ours.log, ours.errors
     warnings = [line for line in ours.log.splitlines() if "CAPIO is not used any more in this run" in line]
@@ -529,58 +380,9 @@ def test_a_reader_that_hangs_under_the_real_capio(bench: Bench, program_name: st
     assert left_in_shared_memory() == []
 
 
-WRONG_BYTES = {
-    **UNFIT,
-    "writes from several threads": (
-        'import threading\nout = open("out.txt", "w")\n'
-        "def say(what): print(what, file=out, flush=True)\n"
-        "for i in range(3):\n    t = threading.Thread(target=say, args=[i])\n    t.start()\n    t.join()\n",
-        "it uses one opening of a-1/out.txt in several threads",
-    ),
-    "writes from a forked child": (
-        'out = open("out.txt", "w", buffering=1)\nprint(1, file=out)\n'
-        "if os.fork() == 0:\n    print(2, file=out)\n    os._exit(0)\nos.wait()\nprint(3, file=out)\n",
-        "it starts a process while it has a-1/out.txt open",
-    ),
-}
-
-
-@pytest.mark.long
 @pytest.mark.usefixtures("real")
-@pytest.mark.parametrize("what", WRONG_BYTES)
-def test_what_gave_other_bytes_starts_again_without_the_real_capio(bench: Bench, what: str) -> None:
-    script, why = WRONG_BYTES[what]
-    _, ours = bench.run_both(pipeline(producer(script), reader("b")), config=CAPIO)
-    assert f"CAPIO is not used any more for the jobs of /a, they run without it: {DOES} {why}" in ours.log
-
-
-COPYING = {
-    "cp": 'cp -rL "$0" copy; cat copy',
-    "archive": 'cp -a "$0" copy; cat copy',
-    "rsync": 'rsync -aL "$0" copy; cat copy',
-    "tar": 'cd "$(dirname "$0")"; tar ch "$(basename "$0")" | tar xO',
-    "test": '[ -f "$0" ] && [ -s "$0" ] && cat "$0"',
-    "find": 'find -L "$0" -type f -size +1k | wc -l',
-    "du": 'du -bL "$0" | cut -f 1',
-}
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("real")
-@pytest.mark.parametrize("how", COPYING)
-def test_a_reader_that_copies_a_fifo_as_such_starts_again_without_the_real_capio(bench: Bench, how: str) -> None:
-    if how == "rsync" and shutil.which(how) is None:
-        pytest.skip("rsync is not installed")
-    script = f"os.execvp('sh', ['sh', '-c', {COPYING[how]!r}, os.environ['file']])"
-    _, ours = bench.run_both(pipeline(producer(lines(script=BIG)), reader("b", script)), config=CAPIO)
-    assert f"CAPIO is not used any more for the jobs of /b, they run without it: {DOES}" in ours.log
-    assert left_in_shared_memory() == []
-
-
-@pytest.mark.usefixtures("real")
-@pytest.mark.parametrize("death", ["sys.exit(3)", "os.kill(os.getpid(), 9)"])
-def test_a_failed_producer_under_the_real_capio(bench: Bench, death: str) -> None:
-    run = bench.run(pipeline(producer(lines("b", script=BIG) + death), reader("b", BIG_READ)), config=CAPIO)
+def test_a_failed_producer_under_the_real_capio(bench: Bench) -> None:
+    run = bench.run(pipeline(producer(lines("b", script=BIG) + "sys.exit(3)"), reader("b", BIG_READ)), config=CAPIO)
     assert not run.ok
     assert run.files == {}
     assert run.times("b line 1") != []
@@ -594,14 +396,6 @@ def test_an_empty_file_under_the_real_capio(bench: Bench) -> None:
 
 
 @pytest.mark.usefixtures("real")
-def test_a_program_that_does_not_load_libraries_under_the_real_capio(bench: Bench) -> None:
-    """Such a one, as Go makes them, writes past CAPIO."""
-    script = "os.execve('/bin/sh', ['sh', '-c', 'echo line 1 > out.txt; note() { :; }'], {})"
-    _, ours = bench.run_both(pipeline(producer(script), reader("b")), config=CAPIO)
-    assert "for the jobs of /a, they run without it: one of its programs does not load CAPIO's library" in ours.log
-
-
-@pytest.mark.usefixtures("real")
 def test_a_reader_that_does_not_load_libraries_starts_again_without_the_real_capio(bench: Bench) -> None:
     """It finds no file."""
     script = "os.execve('/bin/cat', ['cat', os.environ['file']], {})"
@@ -610,62 +404,25 @@ def test_a_reader_that_does_not_load_libraries_starts_again_without_the_real_cap
     assert left_in_shared_memory() == []
 
 
-@pytest.mark.usefixtures("real")
-@pytest.mark.parametrize("rule", ["on_close", "on_termination"])
-def test_rules_under_the_real_capio(bench: Bench, rule: str) -> None:
-    """The file is closed before its job ends; its readers have its end when the job has succeeded."""
-    hint = streaming({"port": "out", "committed": rule, "mode": "no_update"})
-    script = f"{lines('b', script=BIG)}time.sleep(0.3)\nnote('success')\n"
-    first = program(script, {}, {"out": found("out.txt")}, hint)
-    run_until_served(bench, pipeline(first, reader("b", BIG_READ)), "b")
-
-
-@pytest.mark.usefixtures("real")
-def test_when_the_real_server_is_killed_all_goes_on_without_it(bench: Bench) -> None:
-    document = pipeline(producer(lines("b", script=BIG) + "time.sleep(2)"), reader("b", BIG_READ))
-    plain = bench.run(document, io=False)
-    path = bench.write(document, {}, True, CAPIO)
-    process = bench.start(path)
-    trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and "b line 1" in trace.read_text(), "the first line", 30)
-    for pid in servers_of(path.parent):
-        os.kill(pid, signal.SIGKILL)
-    ours = bench.finish(process, path)
-    assert ours.ok, ours.errors
-    assert ours.results == plain.results
-    assert ours.log.count("CAPIO is not used any more in this run") == 1
-    assert bench.leftovers() == left_in_shared_memory() == []
-
-
 # More than what is on the way to the server.
 MORE = """
     for _ in range(100):
         out.write(("y" * 99 + "\\n") * 2_000)
         time.sleep(0.02)
 """
-STOPPED = {
-    "while it is written": (
-        "b line 1",
-        lines("b", script=BIG).replace(END, MORE + END),
-        "as if its program hung under CAPIO",
-    ),
-    "when it has been written": ("end", lines("b", script=BIG), "CAPIO does not answer (collect)"),
-}
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("real")
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("when", STOPPED)
-def test_when_the_real_server_hangs_all_goes_on_without_it(bench: Bench, when: str) -> None:
-    """It answers nobody any more: that is seen in 20 s."""
-    moment, script, why = STOPPED[when]
-    document = pipeline(producer(script), reader("b", BIG_READ))
+def test_when_the_real_server_hangs_all_goes_on_without_it(bench: Bench) -> None:
+    """The server answers nobody any more: that is seen in 20 s."""
+    document = pipeline(producer(lines("b", script=BIG).replace(END, MORE + END)), reader("b", BIG_READ))
     plain = bench.run(document, io=False)
     path = bench.write(document, {}, True, CAPIO)
     process = bench.start(path)
     trace = path.parent / "trace"
-    wait_for(lambda: trace.exists() and moment in trace.read_text(), moment, 60)
+    wait_for(lambda: trace.exists() and "b line 1" in trace.read_text(), "the first line", 60)
     for pid in servers_of(path.parent):
         os.kill(pid, signal.SIGSTOP)
     stopped = datetime.now().timestamp()
@@ -673,7 +430,7 @@ def test_when_the_real_server_hangs_all_goes_on_without_it(bench: Bench, when: s
     assert ours.ok, ours.errors
     assert ours.results == plain.results
     (line,) = [line for line in ours.log.splitlines() if "CAPIO is not used any more in this run" in line]
-    assert why in line
+    assert "as if its program hung under CAPIO" in line
     assert datetime.fromisoformat(line.partition(" WARNING")[0].strip()).timestamp() - stopped < 22
     assert bench.leftovers() == left_in_shared_memory() == []
 

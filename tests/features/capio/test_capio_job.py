@@ -205,7 +205,7 @@ async def test_what_capio_has_kept_is_compared_with_what_was_written(tmp_path: P
     runtime = Runtime()
     runtime.directory = tmp_path
     job = await runtime.writing_job(tmp_path)
-    report(job, "armed\nwrites 644 a-1/out.txt\nwrote 5 2a a-1/out.txt\n")
+    report(job, "armed\nwrites 750 a-1/out.txt\nwrote 5 2a a-1/out.txt\n")
     runtime.exit(job, success=True)
     await until(lambda: "collect" in runtime.server.answers)
     copy = tmp_path / "out.txt"
@@ -216,6 +216,7 @@ async def test_what_capio_has_kept_is_compared_with_what_was_written(tmp_path: P
     if kept:
         assert job.exit.result().success
         assert list(runtime.server.collected) == ["a-1/out.txt"]
+        assert copy.stat().st_mode & 0o777 == 0o750
     else:
         with pytest.raises(AttemptLostError, match=r"CAPIO has not kept a-1/out.txt as it was written"):
             await job.exit

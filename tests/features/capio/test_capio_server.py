@@ -155,6 +155,15 @@ async def test_a_server_that_dies_is_noticed(home: Path, behave: Callable[[str],
     assert left_in_shared_memory() == []
 
 
+async def test_a_server_that_ends_at_its_start_is_started_once_more(
+    home: Path, behave: Callable[[str], None], tmp_path: Path
+) -> None:
+    behave(f"once={tmp_path / 'started'}")
+    async with running(home) as (server, _):
+        assert not server.has_ended
+    assert (tmp_path / "started").exists()
+
+
 async def test_capio_is_given_up_once(
     home: Path, behave: Callable[[str], None], caplog: pytest.LogCaptureFixture
 ) -> None:
