@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast, get_args
+from typing import Any, cast, get_args
 
 from pydantic.alias_generators import to_camel
 from rich.console import Console
@@ -15,7 +14,7 @@ from rich.console import Console
 from streamflow_io.capio_cl.configuration import Configuration
 from streamflow_io.capio_cl.dot import write_dot
 from streamflow_io.capio_cl.language import Version, resolved, unresolved, write_capio_cl
-from streamflow_io.features import features
+from streamflow_io.features import subclass_of
 from streamflow_io.graph.io_graph import StreamEdge
 from streamflow_io.run.plan import Plan
 
@@ -51,8 +50,8 @@ class Coordination:
             console.file.write(self.text)
 
 
-class Options(Protocol):
-    """A module of a feature that has more options for this command."""
+class MoreOptions:
+    """Options that a feature adds to this command; none here."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the options."""
@@ -63,6 +62,7 @@ class Options(Protocol):
         :return: the result of the command; `None` lets the command write the configuration
         :raises HintErrors: if options are wrong, or a file cannot be read or written
         """
+        return None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,16 +77,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write it there (default: print it)")
     parser.add_argument("--workflow", metavar="NAME", help="which one, if the StreamFlow file has several")
     parser.add_argument("--directory", metavar="DIR", type=Path, help="paths below it, instead of relative ones")
-    for options in _more_options():
-        options.add_arguments(parser)
+    subclass_of(MoreOptions)().add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> Result:
     """:raises HintErrors: if the file, a workflow or a hint has mistakes, or the output cannot be written"""
     plan = plan_workflow(Path(arguments.streamflow_file), arguments.workflow)
-    for options in _more_options():
-        if (result := options.run(arguments, plan)) is not None:
-            return result
+    if (result := subclass_of(MoreOptions)().run(arguments, plan)) is not None:
+        return result
     directory = None if arguments.directory is None else str(arguments.directory.absolute())
     text = _document(plan, arguments.format, directory)
     if arguments.output is not None:
@@ -117,11 +115,6 @@ def configuration_to_json(configuration: Configuration) -> dict[str, Any]:
             for file in configuration.files
         ],
     }
-
-
-def _more_options() -> list[Options]:
-    modules = (feature.options().get("coordination") for feature in features())
-    return [cast(Options, import_module(module)) for module in modules if module is not None]
 
 
 def _fallback(edge: StreamEdge) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Features beside the core: nothing in the core imports one, and the core works where the folder of one is missing.
 
 A feature is a package here, with a module `feature` in which `FEATURE` is an instance of a subclass of
-:class:`Feature`. The core asks each feature through the methods of that class alone.
+:class:`Feature`. The core asks each feature through the methods of that class alone. Where the core has a class whose
+methods do nothing, a feature can have a subclass of that class; the core asks for the subclass by :func:`subclass_of`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import TypeVar
+
+_Class = TypeVar("_Class")
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,12 @@ class Feature:
         """The subcommands of the feature, by name. `--help` shows them in the group "with other programs"."""
         return {}
 
-    def options(self) -> Mapping[str, str]:
-        """The modules with more options for subcommands of the core, by the name of the subcommand."""
-        return {}
-
     def runtimes(self) -> Mapping[str, str]:
         """The modules that choose what a node runtime serves, by the value of `runtime` in the scheduler's config."""
+        return {}
+
+    def subclasses(self) -> Mapping[str, str]:
+        """The classes of the feature by the classes of the core that they extend, each as `module:name`."""
         return {}
 
 
@@ -57,3 +61,13 @@ def features() -> tuple[Feature, ...]:
 def runtimes() -> Mapping[str, str]:
     """The modules of all node runtimes that features bring, by the value of `runtime`."""
     return {name: module for feature in features() for name, module in feature.runtimes().items()}
+
+
+def subclass_of(core: type[_Class]) -> type[_Class]:
+    """The class that extends a class of the core; the class of the core itself if no feature has one."""
+    for feature in features():
+        if (found := feature.subclasses().get(f"{core.__module__}:{core.__qualname__}")) is not None:
+            module, _, name = found.partition(":")
+            extended: type[_Class] = getattr(import_module(module), name)
+            return extended
+    return core

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from streamflow_io.commands.console import say, table
+from streamflow_io.commands.coordination import MoreOptions
 from streamflow_io.commands.output import write_output
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.run.plan import Plan
@@ -51,23 +52,29 @@ class Check:
         return sum(finding.severity == severity for finding in self.findings)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--script", metavar="FILE", type=Path, help="write a script that runs its programs under CAPIO")
-    parser.add_argument("--check", metavar="FILE", type=Path, help="compare a CAPIO-CL file with the workflow")
+class CapioOptions(MoreOptions):
+    """The options `--script` and `--check`."""
 
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--script", metavar="FILE", type=Path, help="write a script that runs its programs under CAPIO"
+        )
+        parser.add_argument("--check", metavar="FILE", type=Path, help="compare a CAPIO-CL file with the workflow")
 
-def run(arguments: argparse.Namespace, plan: Plan) -> Check | None:
-    """Write the script, or compare a file with the plan of a workflow.
+    def run(self, arguments: argparse.Namespace, plan: Plan) -> Check | None:
+        """Write the script, or compare a file with the plan of a workflow.
 
-    :raises HintErrors: if the file has mistakes, or the script cannot be written
-    """
-    if arguments.check is not None:
-        return check(plan, arguments.check)
-    if arguments.script is not None:
-        if arguments.directory is None:
-            raise HintErrors.one(arguments.script, "--script", "needs --directory", "the directory for CAPIO's files")
-        write_output(arguments.script, write_launcher(plan.configuration, str(arguments.directory.absolute())))
-    return None
+        :raises HintErrors: if the file has mistakes, or the script cannot be written
+        """
+        if arguments.check is not None:
+            return check(plan, arguments.check)
+        if arguments.script is not None:
+            if arguments.directory is None:
+                raise HintErrors.one(
+                    arguments.script, "--script", "needs --directory", "the directory for CAPIO's files"
+                )
+            write_output(arguments.script, write_launcher(plan.configuration, str(arguments.directory.absolute())))
+        return None
 
 
 def check(plan: Plan, file: Path) -> Check:

@@ -16,11 +16,11 @@ class Capio(Feature):
         example = "streamflow.yml --from capio.json -o annotations.yml"
         return {"annotate": Subcommand("write an annotations file from a CAPIO-CL file", (example,), _HERE)}
 
-    def options(self) -> Mapping[str, str]:
-        return {"coordination": f"{_HERE}.coordination"}
-
     def runtimes(self) -> Mapping[str, str]:
         return {"capio": f"{_HERE}.choice"}
+
+    def subclasses(self) -> Mapping[str, str]:
+        return {"streamflow_io.commands.coordination:MoreOptions": f"{_HERE}.coordination:CapioOptions"}
 
 
 FEATURE = Capio()
