@@ -21,8 +21,8 @@ from .containers import CONTAINERS
 from .deadlines import DEADLINES, DEADLINES_RANDOM
 from .demo import run_demo
 from .fanout import FANOUT
+from .features import workloads_of_features
 from .feeder import FEEDER
-from .forecast import FORECAST
 from .gate import GATE
 from .harness import run_workload
 from .io_tasks import IO_TASKS
@@ -33,15 +33,12 @@ from .neighbour import NEIGHBOUR
 from .ordinary import BUSY_CORES, ORDINARY
 from .overhead import OVERHEAD
 from .patterns import PATTERNS
-from .persched import PERSCHED
-from .policies import POLICIES
 from .processes import CommandError
 from .read_sessions import READ_SESSIONS, read_sessions
 from .read_sessions_alone import COUNTS
 from .read_sessions_hosts import READ_SESSIONS_HOSTS
 from .read_sessions_templates import READ_SESSIONS_TEMPLATES
 from .scale import SCALE, SIZES, scale
-from .schedules import SCHEDULES
 from .shared_runs import SHARED_ALONE, SHARED_BURSTS, SHARED_RUNS
 from .simulated_work import Size
 from .stream_link import STREAM_LINK
@@ -74,7 +71,6 @@ WORKLOADS = {
         LEDGER,
         SHARED_RUNS,
         SHARED_BURSTS,
-        FORECAST,
         SHARED_ALONE,
         STREAM_LINK,
         THOUSAND_GENOMES,
@@ -83,14 +79,12 @@ WORKLOADS = {
         ORDINARY,
         BUSY_CORES,
         SCALE,
-        POLICIES,
-        SCHEDULES,
-        PERSCHED,
         CLUSTER,
         CONTAINERS,
         READ_SESSIONS,
         READ_SESSIONS_HOSTS,
         READ_SESSIONS_TEMPLATES,
+        *workloads_of_features(),
     )
 }
 

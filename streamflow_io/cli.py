@@ -54,9 +54,6 @@ GROUPS = {
     "with other programs": {
         "coordination": Subcommand("write what a StreamFlow file coordinates, in CAPIO-CL", ("streamflow.yml",)),
         "trace": Subcommand("write what I/O tasks moved as a trace, for FTIO", ("last -o traces",)),
-        "schedule": Subcommand(
-            "schedules of applications that compute and transfer by turns", ("compute paper:1", "show schedule.json")
-        ),
         "completion": Subcommand("print what completes commands in a shell", ("bash",)),
         **{name: entry for feature in features() for name, entry in feature.commands().items()},
     },

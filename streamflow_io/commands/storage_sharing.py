@@ -6,6 +6,7 @@ import argparse
 import grp
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,16 @@ from typing import Any
 from rich.console import Console
 
 from streamflow_io.admission.storages import bytes_per_second
+from streamflow_io.features import subclass_of
 from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.hints.models import WAYS, Way
-from streamflow_io.sharing.entries import MOST_JOBS, MOST_OF_PATH, MOST_POINTS, LedgerFile, Points
+from streamflow_io.hints.models import WAYS
+from streamflow_io.sharing.entries import MOST_OF_PATH, LedgerFile
 from streamflow_io.sharing.locking import SharingError
 from streamflow_io.sharing.making import make_shared
 from streamflow_io.wording import counted
 
 from .console import say
-from .schedule_curve import CURVE_ALLOWED, read_curve
 from .storage_status import megabytes, printable
 
 _SHARE = "make a directory by which the runs of several users share the bandwidth of a storage"
@@ -47,6 +48,26 @@ class Shared:
         say(console, f"\n  share: {self.path}")
 
 
+class ShareOptions:
+    """Options of `storage share` that are for the turns of bursts. A feature extends this class.
+
+    :cvar directories: beside that of the entries, for files of the runs
+    """
+
+    directories: tuple[str, ...] = ()
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options to a parser."""
+
+    def fields(self, path: Path, arguments: argparse.Namespace) -> Mapping[str, object]:
+        """The fields of `ledger.json` that the options ask for.
+
+        :param path: of the directory that is made
+        :raises HintErrors: if an option is wrong
+        """
+        return {}
+
+
 def add_share(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Its arguments."""
     share = commands.add_parser("share", help=_SHARE, description=_SHARE)
@@ -55,15 +76,7 @@ def add_share(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     share.add_argument("--write", type=_bandwidth, metavar="MB/S", help="its write bandwidth, for all runs together")
     share.add_argument("--read", type=_bandwidth, metavar="MB/S", help="its read bandwidth (one alone holds for both)")
     share.add_argument("--group", metavar="GROUP", help="whose members may share it (default: your group)")
-    share.add_argument(
-        "--holds",
-        choices=("off", "auto"),
-        default="off",
-        help="auto: runs with periodic bursts follow a schedule where that pays (default: off)",
-    )
-    share.add_argument(
-        "--curve", metavar="CURVE", help=f"with --holds auto: how fast it is with several jobs: {CURVE_ALLOWED}"
-    )
+    subclass_of(ShareOptions)().add_arguments(share)
     share.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 
 
@@ -83,22 +96,16 @@ def share(arguments: argparse.Namespace) -> Shared:
     amounts = {
         way: None if getattr(arguments, way) is None else bytes_per_second(getattr(arguments, way)) for way in WAYS
     }
-    if arguments.curve is not None and arguments.holds != "auto":
-        raise HintErrors.one(path, "--curve", "it is for schedules that runs follow", "with --holds auto")
-    ledger = LedgerFile(
-        path=arguments.path or str(path.parent),
-        write=amounts["write"],
-        read=amounts["read"],
-        holds=arguments.holds,
-        curve={} if arguments.curve is None else {way: _curve(arguments.curve, way) for way in WAYS},
-    )
+    options = subclass_of(ShareOptions)()
+    fields = options.fields(path, arguments)
+    ledger = LedgerFile.model_validate({"path": arguments.path or str(path.parent), **amounts, **fields})
     try:
         group = grp.getgrgid(os.getegid()) if arguments.group is None else grp.getgrnam(arguments.group)
     except KeyError:
         name = os.getegid() if arguments.group is None else repr(arguments.group)
         raise HintErrors.one(path, "--group", f"there is no group {name}", "a group that you are in") from None
     try:
-        make_shared(path, ledger, group.gr_gid)
+        make_shared(path, ledger, group.gr_gid, options.directories)
     except SharingError as error:
         raise HintErrors.one(path, "DIR", str(error), "a directory that is not there yet") from None
     except OSError as error:
@@ -117,12 +124,3 @@ def _bandwidth(text: str) -> float:
     if not 0 < bandwidth <= HIGHEST:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a number of MB/s above 0, up to 10^12")
     return bandwidth
-
-
-def _curve(text: str, way: Way) -> Points:
-    points = read_curve(text, way).points
-    if len(points) > MOST_POINTS or points[-1][0] > MOST_JOBS or max(rate for _, rate in points) > HIGHEST:
-        message = f"it is too large: {len(points)} points, up to {points[-1][0]} jobs"
-        allowed = f"{MOST_POINTS} points, up to {MOST_JOBS} jobs and {HIGHEST:g} MB/s"
-        raise HintErrors.one(text, "--curve", message, allowed)
-    return points

@@ -18,20 +18,18 @@ from streamflow.log_handler import logger
 from streamflow_io.admission.demand import Grant, Queued
 from streamflow_io.admission.leases import Leases, Need
 from streamflow_io.admission.storages import Amounts, bytes_per_second
+from streamflow_io.features import subclass_of
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.messages import Code, coded
 from streamflow_io.sharing.burst import Burst
 from streamflow_io.sharing.directory import SharedDirectory
-from streamflow_io.sharing.entries import LedgerFile
 from streamflow_io.sharing.holding import UNUSED_SECONDS, Holding
-from streamflow_io.sharing.holds import Hold, Plans
 from streamflow_io.sharing.identity import shared_directories
 from streamflow_io.sharing.member import Member
+from streamflow_io.sharing.turns import Hold, TurnPolicy
 from streamflow_io.sharing.wish import Lease
-from streamflow_io.telemetry.records import HeldRecord, LeaseRecord, Record, StepRecord
-
-from .recorded_bursts import RecordedBursts
+from streamflow_io.telemetry.records import HeldRecord, LeaseRecord, Record
 
 _MB = 10**6
 # Who waits longer for other runs is told for whom.
@@ -119,7 +117,7 @@ class SharedStorages:
         self._queued = queued
         self._changed = changed
         self._record = record
-        self._bursts = RecordedBursts()
+        self._policy = subclass_of(TurnPolicy)()
         self._known: set[str] = set()
         self._shared: dict[str, _Shared] = {}
 
@@ -158,14 +156,13 @@ class SharedStorages:
             tell=lambda lease: call(partial(self._told, name, lease)),
             failed=lambda reason: call(partial(self._failed, name, reason)),
             warn=lambda text: call(partial(logger.warning, f"Storage {name!r}: {text}")),
-            plans=_plans,
+            join=partial(self._policy.join, storage, directory.path, directory.mine),
             held=lambda hold: call(partial(self._held, name, hold)),
         )
 
     def told(self, record: Record) -> None:
         """Something was recorded of a step or a job of this run."""
-        if isinstance(record, StepRecord) or any(one.member.wants_profile for one in self._shared.values()):
-            self._bursts.told(record)
+        self._policy.recorded(record)
 
     def started(self, grant: Grant, now: float) -> None:
         """A job has been admitted."""
@@ -225,10 +222,10 @@ class SharedStorages:
 
     def _burst_is_over(self, one: _Shared) -> None:
         had_jobs = one.burst.over()
-        if one.member.wants_profile:
+        if one.member.turns is not None:
             one.holding.over()
             if had_jobs:
-                one.member.profile(self._bursts.profile(one.storage))
+                one.member.turns.over()
 
     def _set_timers(self, one: _Shared, needs: Sequence[Need]) -> None:
         loop = asyncio.get_running_loop()
@@ -281,8 +278,7 @@ class SharedStorages:
                 amounts = dict(zip(("held", "used", "others", "wanted"), (each / _MB for each in found), strict=True))
                 record = LeaseRecord(time=now, storage=one.storage.name, direction=way, **amounts)
                 self._record(record)
-                if one.member.wants_profile:
-                    self._bursts.told(record)
+                self._policy.recorded(record)
 
     def _tell_returned(self, one: _Shared) -> None:
         """Tell telemetry that the run holds nothing any more."""
@@ -307,10 +303,3 @@ def _amounts(needs: Sequence[Need], queued: Sequence[Queued]) -> tuple[dict[Way,
         needed |= need.amounts
         useful |= {way: amount + more for way, amount in need.amounts.items()}
     return needed, useful
-
-
-def _plans(shared: SharedDirectory, ledger: LedgerFile) -> Plans:
-    # Where nobody follows a schedule, nobody waits for what makes them.
-    from streamflow_io.periodic.plans import SharedPlans
-
-    return SharedPlans(shared.path, shared.mine, ledger.curve)

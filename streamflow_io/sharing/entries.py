@@ -12,11 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from streamflow_io.admission.storages import Amounts
 from streamflow_io.hints.models import Way
 
-from .burst_profile import BurstProfile
 from .due import takes
-from .schedule_state import ScheduleState
-from .standing import LAST_TICKET
-from .table import Claim
+from .table import LAST_TICKET, Claim
 
 # One block: it is written at once, and always has its place on the disk.
 ENTRY_BYTES = 4096
@@ -26,16 +23,12 @@ _MOST = 10**18
 _Amount = Annotated[int, Field(ge=0, le=_MOST)]
 _Name = Annotated[str, StringConstraints(max_length=100)]
 _Seconds = Annotated[float, Field(allow_inf_nan=False)]
-MOST_POINTS, MOST_JOBS, MOST_OF_PATH = 64, 10**6, 1_000
-#: Points of a curve: a number of jobs, and MB/s.
-Points = Annotated[
-    tuple[tuple[Annotated[int, Field(ge=1, le=MOST_JOBS)], Annotated[float, Field(gt=0, le=1e12)]], ...],
-    Field(max_length=MOST_POINTS),
-]
+MOST_OF_PATH = 1_000
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True)
+    # Other fields are for features, which check what they read.
+    model_config = ConfigDict(frozen=True, strict=True, extra="allow", defer_build=True)
 
 
 class Entry(_Model):
@@ -50,8 +43,6 @@ class Entry(_Model):
     :ivar useful: what it could use beyond what it holds
     :ivar ticket: who wants something and has a smaller one asked before
     :ivar asked: when its burst began
-    :ivar profile: of its bursts, where runs may follow a schedule
-    :ivar schedule: that it follows, or why it does not; none: there is none for the runs that are there
     """
 
     version: Literal[1] = 1
@@ -68,8 +59,6 @@ class Entry(_Model):
     ticket: Annotated[int, Field(ge=0, le=LAST_TICKET)] = 0
     asked: _Seconds = 0.0
     due: _Seconds = 0.0
-    profile: BurstProfile | None = None
-    schedule: ScheduleState | None = None
 
     def claim(self, identifier: str, bandwidth: Amounts, silent: bool = False, owner: int = 0) -> Claim:
         """What the table knows of it: nobody holds, or wants, more than there is.
@@ -95,9 +84,7 @@ class LedgerFile(_Model):
     :ivar path: of the storage, for people
     :ivar write: bytes per second for all runs together; none: the least of what the runs say
     :ivar read: the same
-    :ivar holds: `auto`: runs with periodic bursts follow a schedule where that pays
-    :ivar curve: how fast it is with so many jobs at once, MB/s of all together; of a direction that is not there it is
-        not known
+    :ivar holds: `auto`: bursts of runs take turns; see :mod:`.turns`
     """
 
     version: Literal[1] = 1
@@ -105,7 +92,6 @@ class LedgerFile(_Model):
     write: Annotated[int, Field(gt=0, le=_MOST)] | None = None
     read: Annotated[int, Field(gt=0, le=_MOST)] | None = None
     holds: Literal["off", "auto"] = "off"
-    curve: dict[Way, Points] = Field(default_factory=dict)
 
     @property
     def bandwidth(self) -> dict[Way, int] | None:

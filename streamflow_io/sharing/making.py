@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 from streamflow_io.files import stranger, write_atomically
@@ -45,10 +46,11 @@ def locks_keep_out(path: Path) -> bool:
     return other.returncode != 0 and b"BlockingIOError" in other.stderr
 
 
-def make_shared(path: Path, ledger: LedgerFile, group: int) -> None:
+def make_shared(path: Path, ledger: LedgerFile, group: int, directories: Sequence[str] = ()) -> None:
     """Make a directory that several users may share.
 
     :param group: whose members may use it
+    :param directories: beside that of the entries, in which all runs may make files
     :raises SharingError: if there is something already, or locks do not work
     :raises OSError: if it cannot be made
     """
@@ -59,13 +61,15 @@ def make_shared(path: Path, ledger: LedgerFile, group: int) -> None:
     made = path.with_name(f".{path.name}-{uuid.uuid4().hex}.tmp")
     made.mkdir(0o700)
     try:
-        for name in ("runs", "plans"):
+        directories = ["runs", *directories]
+        for name in directories:
             (made / name).mkdir(0o700)
         (made / "ledger.json").write_text(ledger.model_dump_json() + "\n", encoding="utf-8")
         (made / "lock").write_bytes(bytes(2 * NEWS_BYTES))
         if not locks_keep_out(made / "lock"):
             raise SharingError("locks do not work there: two processes have the same at once")
-        for name, mode in (("ledger.json", 0o640), ("lock", 0o660), ("runs", 0o3770), ("plans", 0o3770), ("", 0o3770)):
+        modes = {"ledger.json": 0o640, "lock": 0o660} | dict.fromkeys([*directories, ""], 0o3770)
+        for name, mode in modes.items():
             os.chown(made / name, -1, group)
             os.chmod(made / name, mode)  # after the group, of which a change takes set-gid away
         made.rename(path)

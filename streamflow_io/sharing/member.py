@@ -10,15 +10,13 @@ from contextlib import ExitStack, suppress
 from streamflow_io.admission.storages import Amounts
 from streamflow_io.hints.models import WAYS
 
-from .burst_profile import BurstProfile
 from .directory import OpenDirectory, SharedDirectory
 from .entries import Entry, LedgerFile
-from .follower import Follower
-from .holds import Hold, Plans
 from .locking import SharingError
 from .making import make_own
 from .seat import Seat, who
 from .standing import Standing
+from .turns import NO_TURNS, Hold, Turns
 from .wish import Lease, Wish, amount
 
 # How long a run that has ended waits for a file system that does not answer.
@@ -37,8 +35,9 @@ class Member:
     :param failed: is told once, in the thread, that sharing is over for this run, and why; nothing comes after it.
         What the run held stays its own
     :param warn: is told what the user should know, in the thread
-    :param plans: makes and keeps the schedules of a directory in which runs may follow some; none: they do not
-    :param held: is told when a burst is held back until its slot, in the thread
+    :param join: gives turns to the run, in a directory with `holds: auto`; is called in the thread with the ledger and
+        the name of the run's entry
+    :param held: is told when a burst is held back until its turn, in the thread
     """
 
     def __init__(
@@ -49,14 +48,13 @@ class Member:
         tell: Callable[[Lease], None],
         failed: Callable[[str], None],
         warn: Callable[[str], None] = lambda _: None,
-        plans: Callable[[SharedDirectory, LedgerFile], Plans] | None = None,
+        join: Callable[[LedgerFile, str], Turns | None] = lambda *_: None,
         held: Callable[[Hold], None] = lambda _: None,
     ) -> None:
-        #: Whether others want to know what the bursts of this run are like (:meth:`profile`).
-        self.wants_profile = False
-        self._plans = plans
+        #: None: there are no turns in the directory, or the directory is not open yet.
+        self.turns: Turns | None = None
+        self._join = join
         self._hold_told = held
-        self._profile: BurstProfile | None = None
         self._directory = directory
         self._run = run
         self._bandwidth = {way: amount(bandwidth, way) for way in WAYS}
@@ -89,10 +87,6 @@ class Member:
                 self._watches = True
                 self._wish = self._wish or Wish()
                 self._changed.notify()
-
-    def profile(self, profile: BurstProfile | None) -> None:
-        """Say what the bursts of the run are like; None: not periodic, or not known."""
-        self._profile = profile
 
     def close(self) -> None:
         """End it: what the run held is free, and its entry is gone; may be called twice. Nothing is told after it."""
@@ -128,21 +122,24 @@ class Member:
             directory = OpenDirectory.open(self._directory)
             closing.callback(directory.close)
             seat = Seat(directory, self._run, self._bandwidth, self._warn)
-            if self._plans is not None and directory.ledger.holds == "auto":
-                seat.follower = Follower(seat.name, seat.standing, self._plans(self._directory, directory.ledger))
-                closing.callback(seat.follower.close)
-                self.wants_profile = True
+            if directory.ledger.holds == "auto":
+                self._take_turns(seat, directory.ledger, closing)
             while not self._closed:
                 if wish is not None:
                     self._wished(seat.standing, wish)
-                if seat.follower is not None:
-                    seat.follower.say(self._profile)
                 seat.standing.watches = self._watches
                 lease = seat.look()
                 self._others = seat.others
                 if lease is not None and not self._closed:
                     self._tell(lease)
                 wish = self._until_a_look(seat)
+
+    def _take_turns(self, seat: Seat, ledger: LedgerFile, closing: ExitStack) -> None:
+        self.turns = seat.standing.turns = self._join(ledger, seat.name)
+        if self.turns is None:
+            self._warn(f"the bursts of this run take no turns in {self._directory.path}: {NO_TURNS}")
+        else:
+            closing.callback(self.turns.close)
 
     def _wished(self, standing: Standing, wish: Wish) -> None:
         before = standing.hold

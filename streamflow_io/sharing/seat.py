@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from streamflow_io.messages import Code, coded
 
 from .directory import News, OpenDirectory
 from .entries import Entry, shortened
-from .follower import Follower
 from .other_entries import Other, owner_of, user_name
 from .silence import HOLDS_BACK_NOBODY, HOLDS_NOTHING, Silence
 from .standing import Standing
@@ -68,7 +67,6 @@ class Seat:
 
     def __init__(self, directory: OpenDirectory, run: str, bandwidth: Amounts, warn: Callable[[str], None]) -> None:
         self.standing = Standing(directory.identifier, owner_of(os.geteuid()))
-        self.follower: Follower | None = None
         self._is_held_back = False
         self._directory = directory
         self._pace = _NETWORK if directory.is_network else _LOCAL
@@ -84,6 +82,7 @@ class Seat:
         self._took = 0.0
         self._news = News(b"", b"")
         self._written: tuple[float, Claim | None] = 0.0, None
+        self._fields: Mapping[str, object] = {}
         self._entry = Entry(
             run=shortened(run),
             host=shortened(socket.gethostname()),
@@ -96,7 +95,7 @@ class Seat:
 
     @property
     def name(self) -> str:
-        """Of the run, for schedules."""
+        """Of the run, for turns."""
         return _name(self._directory.identifier)
 
     @property
@@ -132,10 +131,11 @@ class Seat:
 
     def look(self) -> Lease | None:
         """See what others hold and want, take what there is, and write it down."""
+        turns = self.standing.turns
         now, hold, before = time.time(), self.standing.hold, self.standing.claim
         with self._directory.locked():
             began = time.monotonic()
-            if self.follower is None and self.standing.leave():
+            if turns is None and self.standing.leave():
                 lease = None
             else:
                 found = self._directory.others()
@@ -147,11 +147,11 @@ class Seat:
             self._write()
             self._tell(before, self.standing.claim)
             self._took = time.monotonic() - began
-        if self.follower is not None:
-            profiles = {_name(one.identifier): one.entry.profile for one in others}
+        if turns is not None:
+            entries = {_name(one.identifier): one.entry for one in others}
             megabytes = {way: much / 1e6 for way, much in bandwidth.items()}
-            self.follower.look(profiles, megabytes, self._apart(found), time.monotonic(), now)
-        # Also if the schedule has ended since: what was held back has not been asked for.
+            turns.look(entries, megabytes, self._apart(found), time.monotonic(), now)
+        # Also if there are no turns since: what was held back has not been asked for.
         self._is_held_back = hold is not None and now < hold.until
         return lease
 
@@ -194,13 +194,9 @@ class Seat:
     def _write(self) -> None:
         claim, now = self.standing.claim, time.monotonic()
         written, last = self._written
-        follower = self.follower
-        profile, schedule = (None, None) if follower is None else (follower.published, follower.state)
-        if (
-            claim == last
-            and (profile, schedule) == (self._entry.profile, self._entry.schedule)
-            and now - written < min(self._pace.beat, HOLDS_BACK_NOBODY / 4)
-        ):
+        turns = self.standing.turns
+        fields = {} if turns is None else turns.fields()
+        if (claim, fields) == (last, self._fields) and now - written < min(self._pace.beat, HOLDS_BACK_NOBODY / 4):
             return
         standing = self.standing
         self._entry = self._entry.model_copy(
@@ -213,12 +209,11 @@ class Seat:
                 "ticket": claim.ticket,
                 "asked": standing.asked,
                 "due": claim.due,
-                "profile": profile,
-                "schedule": schedule,
+                **fields,
             }
         )
         self._directory.write(self._entry)
-        self._written = now, claim
+        self._written, self._fields = (now, claim), fields
 
     def _living(self, found: list[Other], now: float) -> list[_Living]:
         """Those of whom something was heard, and for how long nothing was."""

@@ -10,12 +10,9 @@ from streamflow_io.hints.models import Way
 
 from .due import due
 from .fairness import Patience
-from .holds import Following, Hold
-from .table import Claim, contended, decide, total
+from .table import LAST_TICKET, Claim, contended, decide, total
+from .turns import Hold, Turns
 from .wish import Lease, Wish, plus, positive
-
-# Tickets of others are believed up to here.
-LAST_TICKET = 2**53
 
 
 class Standing:
@@ -33,12 +30,12 @@ class Standing:
         self._run = run
         self._owner = owner
         self._patience = Patience()
+        #: The turns of the bursts of the run; None: each burst asks for bandwidth at once.
+        self.turns: Turns | None = None
         #: Whether the run is told whenever others hold more or less: else only when they begin or end to.
         self.watches = False
         self._wish = Wish()
         self._asked: float | None = None
-        self._following: Following | None = None
-        self._hold: Hold | None = None
         self._lease: Lease | None = None
         # By the number of the lease, what it was given since it wished.
         self._untold: dict[int, Amounts] = {}
@@ -52,30 +49,23 @@ class Standing:
         """The run wants something else from now on."""
         self._wish, self._claim = wish, None
         if wish.is_empty:
-            self._asked = self._hold = None
+            self._asked = None
+            if self.turns is not None:
+                self.turns.end()
         elif wish.lacks and self._asked != wish.began:
             self._asked = wish.began
-            self._hold = None if self._following is None else self._following.begin(wish.began)
-
-    def follow(self, following: Following | None) -> None:
-        """Follow a schedule from the next burst on; None: none any more, and what is held back is not from now on."""
-        self._following, self._claim = following, None
-        if following is None:
-            self._hold = None
-
-    @property
-    def following(self) -> Following | None:
-        return self._following
+            if self.turns is not None:
+                self.turns.begin(wish.began)
 
     @property
     def hold(self) -> Hold | None:
-        """Until when the burst that has begun is held back; None: there is none that follows a schedule."""
-        return self._hold
+        """The turn of the burst that has begun; None: the burst asks for bandwidth at once."""
+        return None if self.turns is None else self.turns.hold
 
     @property
     def claim(self) -> Claim:
         """What it held and wanted after the last look."""
-        if self._claim is None:
+        if self._claim is None or self._claim.due != self.due:
             together = self._wish.together
             self._claim = Claim(
                 self._run, self._held, self._wanted, self.due, self._ticket, together=together, owner=self._owner
@@ -95,9 +85,9 @@ class Standing:
     @property
     def due(self) -> float:
         """When its burst should have had its turn; 0: there is none."""
-        if self._asked is not None and self._hold is not None:
-            return self._hold.due
-        return 0.0 if self._asked is None else due(self._asked, self._wish.seconds)
+        if self._asked is None:
+            return 0.0
+        return due(self._asked, self._wish.seconds) if self.hold is None else self.hold.due
 
     @property
     def useful(self) -> Amounts:
@@ -119,7 +109,7 @@ class Standing:
         for given in self._untold.values():
             untold = plus(untold, given)
         self._held = plus(wish.kept, untold)
-        is_held_back = self._hold is not None and now < self._hold.until
+        is_held_back = self.hold is not None and now < self.hold.until
         lacks = {} if is_held_back else positive(wish.lacks)
         self._wanted = {way: lacked for way, lacked in lacks.items() if way not in untold}
         if not self._wanted:

@@ -6,15 +6,14 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from streamflow_io.features import subclass_of
 from streamflow_io.hints.models import Way
 
 from .directory import NEWS_BYTES, OpenDirectory, SharedDirectory
 from .entries import LedgerFile
-from .holds import STILL_SECONDS, unsteady
-from .locking import SharingError
+from .locking import SharingError, lock_holder
 from .other_entries import Other, user_name
-
-_LOCKS = Path("/proc/locks")
+from .turns import TurnPolicy, TurnStatus
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Sharer:
     :ivar due: when it should have had its turn
     :ivar skew: seconds by which its clock is behind that of the file system
     :ivar age: seconds since it was heard of, by the clock of the file system
-    :ivar follows: since when it follows a schedule, on its own host; none: it does not
+    :ivar follows: since when it takes turns, by its own clock; none: it does not
     """
 
     run: str
@@ -55,7 +54,7 @@ class SharedStatus:
     :ivar bandwidth: bytes per second for all; for runs of one user the least of what they say; empty: nobody says one
     :ivar sharers: in the order in which they would be served; those that want nothing last
     :ivar unreadable: the users whose entries cannot be read: of another version, or damaged
-    :ivar schedule: whether those follow a schedule that are there, or why none; none: in this directory nobody does
+    :ivar schedule: what the runs do about turns; none: there are none in this directory
     :ivar used: when a run last had to do with it, in seconds since the epoch; none: no run has
     :ivar problem: why it cannot be looked at
     """
@@ -82,7 +81,7 @@ def status_of(shared: SharedDirectory, now: float, seconds: float = 1.0) -> Shar
         opened = OpenDirectory.open(shared, seconds)
     except (SharingError, OSError) as error:
         problem = str(error) if isinstance(error, SharingError) else str(error.strerror)
-        if (holder := _lock_holder(shared.path / "lock")) is not None:
+        if (holder := lock_holder(shared.path / "lock")) is not None:
             problem = f"{problem}: process {holder} has it"
         return SharedStatus(shared.path, shared.storage_path, shared.mine, problem=problem)
     try:
@@ -92,7 +91,8 @@ def status_of(shared: SharedDirectory, now: float, seconds: float = 1.0) -> Shar
         return SharedStatus(shared.path, opened.ledger.path, shared.mine, problem=str(error))
     finally:
         opened.close()
-    sharers = [_sharer(other, now) for other in others if other.entry is not None]
+    turns = _turns(opened, others)
+    sharers = [_sharer(other, now, turns) for other in others if other.entry is not None]
     return SharedStatus(
         shared.path,
         opened.ledger.path,
@@ -100,7 +100,7 @@ def status_of(shared: SharedDirectory, now: float, seconds: float = 1.0) -> Shar
         _bandwidth(opened.ledger, others),
         tuple(sorted(sharers, key=lambda each: (not each.wanted, each.due, each.started))),
         tuple(user_name(other.owner) for other in others if other.entry is None),
-        _schedule(shared.path, others) if opened.ledger.holds == "auto" else None,
+        None if turns is None else turns.text,
         _used(shared.path, others),
     )
 
@@ -115,24 +115,12 @@ def _used(directory: Path, others: list[Other]) -> float | None:
     return max((written, *(other.written for other in others))) if is_used else None
 
 
-def _schedule(directory: Path, others: list[Other]) -> str:
-    """What those that are there do about a schedule, for people."""
+def _turns(opened: OpenDirectory, others: list[Other]) -> TurnStatus | None:
+    """What the runs do about turns; None: there are none in the directory."""
+    if opened.ledger.holds == "off":
+        return None
     entries = {other.identifier: other.entry for other in others if other.entry is not None}
-    profiles = {identifier: entry.profile for identifier, entry in entries.items()}
-    if (why := unsteady({identifier: entry.run for identifier, entry in entries.items()}, profiles)) is not None:
-        return f"no schedule: {why}"
-    states = [entry.schedule for entry in entries.values()]
-    found = [state for state in states if state is not None]
-    if len(found) == len(states):
-        following = sum(state.since is not None for state in found)
-        said = next((state.reason for state in found if state.since is None), found[0].reason)
-        if not following:
-            return f"no schedule is followed: {said}"
-        who = "all follow a schedule" if following == len(found) else f"{following} of {len(found)} follow a schedule"
-        return f"{who}: {said}"
-    if (holder := _lock_holder(directory / "plans" / "lock")) is not None:
-        return f"no schedule yet: process {holder} makes one"
-    return f"no schedule yet: it is made when nobody has come or gone for {STILL_SECONDS:g} s"
+    return subclass_of(TurnPolicy)().status(opened.path, entries)
 
 
 def _bandwidth(ledger: LedgerFile, others: list[Other]) -> dict[Way, int]:
@@ -145,7 +133,7 @@ def _bandwidth(ledger: LedgerFile, others: list[Other]) -> dict[Way, int]:
     return least
 
 
-def _sharer(other: Other, now: float) -> Sharer:
+def _sharer(other: Other, now: float, turns: TurnStatus | None) -> Sharer:
     entry = other.entry
     assert entry is not None
     return Sharer(
@@ -160,21 +148,8 @@ def _sharer(other: Other, now: float) -> Sharer:
         entry.due,
         other.written - entry.now,
         now - other.written,
-        None if entry.schedule is None else entry.schedule.since,
+        None if turns is None else turns.since.get(other.identifier),
     )
-
-
-def _lock_holder(lock: Path) -> int | None:
-    """The process that has the lock, if it is on this machine; proc_locks(5)."""
-    try:
-        inode = str(lock.stat().st_ino)
-        lines = _LOCKS.read_text().splitlines()
-    except OSError:
-        return None
-    for words in (line.split() for line in lines):
-        if len(words) > 5 and words[1] == "FLOCK" and words[5].rpartition(":")[2] == inode and words[4].isdigit():
-            return int(words[4])
-    return None
 
 
 def known_directories(place: Path) -> list[SharedDirectory]:

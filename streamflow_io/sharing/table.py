@@ -10,6 +10,9 @@ from streamflow_io.hints.models import WAYS, Way
 
 from .wish import amount, positive
 
+# Tickets of others are believed up to here.
+LAST_TICKET = 2**53
+
 
 @dataclass(frozen=True)
 class Claim:

@@ -44,14 +44,12 @@ ARGUMENTS = {
     "explain": ["SFIO-S001"],
     "coordination": ["streamflow.yml"],
     "trace": ["telemetry.jsonl", "-o", "trace"],
-    "schedule": ["compute", "paper:9"],
     "completion": ["bash"],
 }
 #: Commands that have commands of their own.
 ACTIONS = {
     "storage": ("probe", "share", "status"),
     "learned": ("list", "show", "forget", "export"),
-    "schedule": ("compute", "check", "show", "simulate", "profile", "forecast"),
 }
 #: As `plan`, they import StreamFlow or cwltool.
 SLOW = ("plan", "validate", "coordination", "partition", "doctor")
@@ -136,7 +134,7 @@ def test_actions_of_commands_are_here() -> None:
         ("streamflow-io plan --js", ["--json"]),
         ("streamflow-io explain SFIO-S00", [f"SFIO-S00{number}" for number in range(1, 10)]),
         ("streamflow-io report la", ["last"]),
-        ("streamflow-io schedule sim", ["simulate"]),
+        ("streamflow-io storage sh", ["share"]),
     ],
 )
 def test_a_shell_completes_a_line(line: str, completed: list[str], tmp_path: Path) -> None:

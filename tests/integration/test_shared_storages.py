@@ -36,13 +36,13 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
 from streamflow_io.run.shared_storages import Meeting
 from streamflow_io.sharing import directory as files
-from streamflow_io.sharing import fairness, other_entries
+from streamflow_io.sharing import fairness, other_entries, status
 from streamflow_io.sharing import seat as seats
 from streamflow_io.sharing.directory import SharedDirectory
 from streamflow_io.sharing.entries import LedgerFile
 from streamflow_io.sharing.identity import shared_directories
 from streamflow_io.sharing.locking import SharingError
-from streamflow_io.sharing.making import make_shared
+from streamflow_io.sharing.making import make_own, make_shared
 from streamflow_io.sharing.member import Member
 from streamflow_io.sharing.other_entries import (
     MOST_ENTRIES,
@@ -870,20 +870,19 @@ def test_a_directory_that_no_run_has_used_says_so(tmp_path: Path, runs: Runs) ->
     assert "no run uses it; the last run was there " in command("status", group, data=tmp_path).stdout
 
 
-def test_a_shared_directory_has_the_curve_of_its_storage(tmp_path: Path) -> None:
-    def said(*words: str) -> str:
-        made = command("share", tmp_path / "bad", "--write", "9", *words, data=tmp_path)
-        assert made.returncode == 1
-        return made.stdout + made.stderr
-
-    words = ("--write", "9", "--holds", "auto", "--curve", "1:5.5,4:12.3")
-    assert command("share", tmp_path / "group", *words, data=tmp_path).returncode == 0
-    ledger = LedgerFile.model_validate_json((tmp_path / "group" / "ledger.json").read_text())
-    assert ledger.curve == {"write": ((1, 5.5), (4, 12.3)), "read": ((1, 5.5), (4, 12.3))}
-    assert "allowed: with --holds auto" in said("--curve", "1:5")
-    assert "'x' is no file, and no point" in said("--holds", "auto", "--curve", "x")
-    assert "it is too large: 1 points, up to 2000000 jobs" in said("--holds", "auto", "--curve", "2000000:5")
-    assert not (tmp_path / "bad").exists()
+def test_a_run_without_the_feature_of_turns_begins_at_once_and_says_so(
+    shared: SharedDirectory, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_own(shared)
+    (shared.path / "ledger.json").write_text(LedgerFile(path="/scratch", holds="auto").model_dump_json())
+    # As `Member` and `status` are where no feature extends `TurnPolicy`.
+    monkeypatch.setattr(status, "subclass_of", lambda core: core)
+    run = runs()
+    run.wish(lacks=70)
+    run.wait_for(lambda run: run.given)
+    missing = "its ledger says `holds: auto`, which needs the feature `schedules` of streamflow-io"
+    assert run.warnings == [f"the bursts of this run take no turns in {shared.path}: {missing}"]
+    assert status.status_of(shared, time.time()).schedule == f"no turns: {missing}"
 
 
 def test_the_status_shows_what_is_live_or_recent(runs: Runs, tmp_path: Path) -> None:

@@ -396,3 +396,11 @@ def test_of_those_that_wait_one_is_next(wants: list[tuple[int, int, int]]) -> No
         others = [other for other in claims if other is not claim]
         assert bool(decide(claim, others, BANDWIDTH)) == (claim is first)
         assert contended(others) == (frozenset({"write"}) if others else frozenset())
+
+
+def test_the_fields_of_features_stay_in_an_entry() -> None:
+    facts = {"run": "one", "host": "there", "pid": 1, "started": 0.0, "now": 0.0, "beat": 0, "bandwidth": {}}
+    text = Entry.model_validate({**facts, "profile": {"jobs": 1}}).to_bytes()
+    read = Entry.model_validate_json(text)
+    assert read.model_extra == {"profile": {"jobs": 1}}
+    assert read.model_copy(update={"beat": 1, "profile": None}).model_extra == {"profile": None}

@@ -1,0 +1,125 @@
+"""`streamflow-io schedule compute`: make a schedule for a set of applications."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from streamflow_io.commands.console import say
+from streamflow_io.commands.output import write_output
+from streamflow_io.features.schedules.check import check
+from streamflow_io.features.schedules.files import SET_ALLOWED, paper_number, published, read_set
+from streamflow_io.features.schedules.model import Algorithm, ApplicationSet, Pattern, Schedule, figures
+from streamflow_io.features.schedules.persched import LARGEST_FACTOR, STEP, Sweep, persched
+from streamflow_io.features.schedules.schedule_file import schedule_text, schedule_to_json
+from streamflow_io.features.schedules.search import SolverMissingError, search
+from streamflow_io.hints.errors import HintErrors
+
+from .table import show_figures
+
+# A pattern, what has found it, and what that was told.
+Found = tuple[Pattern, str, dict[str, float | str]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """:ivar file: where it was written"""
+
+    schedule: Schedule
+    file: Path | None
+    ok = True
+
+    def to_json(self) -> dict[str, Any]:
+        return {"file": None if self.file is None else str(self.file), "schedule": schedule_to_json(self.schedule)}
+
+    def show(self, console: Console) -> None:
+        show_figures(console, self.schedule)
+        algorithm = self.schedule.algorithm
+        say(console, f"Made by {algorithm.name} in {algorithm.seconds:.1f} s of CPU time")
+        say(console, f"Written: {self.file}" if self.file else "Not written: say -o FILE")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("set", metavar="SET", help=SET_ALLOWED)
+    parser.add_argument(
+        "--goal",
+        choices=("efficiency", "dilation"),
+        default="efficiency",
+        help="efficiency: nodes compute as much as possible (default); dilation: the slowest is slowed down least",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_positive,
+        default=10.0,
+        metavar="S",
+        help="of CPU time to look for a better one (default: 10)",
+    )
+    parser.add_argument(
+        "--least-period",
+        type=_positive,
+        metavar="S",
+        help="the shortest period that is tried (default: the longest instance of an application)",
+    )
+    parser.add_argument(
+        "--paper",
+        action="store_true",
+        help="PerSched as published, for as long as it takes; of a paper's set with the least period of its authors",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="where to write the schedule")
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a number of seconds above 0")
+    return value
+
+
+def run(arguments: argparse.Namespace) -> Result:
+    """:raises HintErrors: if the set has mistakes, no schedule is found, or the file cannot be written"""
+    applications = read_set(arguments.set)
+    begin = time.process_time()
+    least = arguments.least_period or _least_period(applications, arguments)
+    found = _paper(applications, least, arguments) if arguments.paper else _planned(applications, least, arguments)
+    pattern, name, parameters = found
+    made = Algorithm(name, {"leastPeriod": least, **parameters}, time.process_time() - begin)
+    schedule = Schedule(applications, arguments.goal, pattern, figures(applications, pattern), made)
+    if problems := check(schedule):
+        raise RuntimeError(f"the schedule cannot be kept: {problems[0].field} {problems[0].message}")
+    if arguments.output is not None:
+        write_output(arguments.output, schedule_text(schedule))
+    return Result(schedule, arguments.output)
+
+
+def _least_period(applications: ApplicationSet, arguments: argparse.Namespace) -> float:
+    number = paper_number(arguments.set)
+    if arguments.paper and number is not None:
+        return published(number).least_period
+    return max(applications.durations)
+
+
+def _paper(applications: ApplicationSet, least: float, arguments: argparse.Namespace) -> Found:
+    found = persched(applications, Sweep(least), arguments.goal)
+    if found is None:
+        message = f"no period from {least:.6g} s to {LARGEST_FACTOR * least:.6g} s has room for all applications"
+        raise HintErrors.one(arguments.set, "--least-period", message, "a longer period")
+    return found, "persched", {"largestFactor": LARGEST_FACTOR, "step": STEP}
+
+
+def _planned(applications: ApplicationSet, least: float, arguments: argparse.Namespace) -> Found:
+    try:
+        found = search(applications, arguments.goal, arguments.seconds, least)
+    except SolverMissingError:
+        message = "highspy makes schedules better, and it is not installed"
+        allowed = "pip install 'streamflow-io[schedules]'; or --paper, which needs no highspy"
+        raise HintErrors.one("streamflow-io schedule compute", "highspy", message, allowed) from None
+    if found is None:
+        message = f"nothing was found in {arguments.seconds:g} s of CPU time"
+        raise HintErrors.one(arguments.set, "--seconds", message, "more seconds, or a longer --least-period")
+    return found.pattern, found.algorithm, {"seconds": arguments.seconds, "mostInstances": found.most_instances}

@@ -1,0 +1,130 @@
+"""`streamflow-io schedule forecast`: what runs that use one storage cost each other."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from rich.console import Console
+
+from streamflow_io.commands.console import say, table
+from streamflow_io.features.schedules.curve import StorageCurve
+from streamflow_io.features.schedules.forecast import Forecast, forecast
+from streamflow_io.features.schedules.jobs import WAYS, PeriodicRun, Way
+from streamflow_io.features.schedules.seen_rates import SeenRate
+from streamflow_io.wording import counted
+
+from .curve import CURVE_ALLOWED, read_curve
+from .runs import ProfiledRuns, add_run_arguments, periodic_run, profiled_runs, seen_curve
+
+_OPTIONS = {way.replace(" ", "-"): way for way in WAYS}
+_RUNS = ("run", "bursts", "alone (s)", "together (s)", "dilation")
+_SCENARIOS = ("without", "last end (s)", "slowest", "mean", "MB/s")
+
+
+@dataclass(frozen=True)
+class Result:
+    """:ivar measured: whether the storage was measured: else it is as fast as its bandwidth, with any number of jobs
+    :ivar curve: of the storage, before what was seen in the runs has corrected it
+    """
+
+    found: ProfiledRuns
+    runs: Sequence[PeriodicRun]
+    forecast: Forecast
+    way: Way
+    measured: bool
+    curve: StorageCurve
+    ok = True
+
+    def to_json(self) -> dict[str, Any]:
+        found = self.forecast
+        return {
+            "storage": self.found.storage,
+            "direction": self.found.direction,
+            "bandwidth": self.found.bandwidth,
+            "way": self.way,
+            "curve": self.measured,
+            "seen": [
+                {"run": name, "jobs": seen.jobs, "rate": seen.rate, "curve": self.curve.total(seen.jobs), "used": used}
+                for name, seen, used in self._seen()
+            ],
+            "runs": [{**asdict(one), "alone": own} for one, own in zip(self.runs, found.alone, strict=True)],
+            "scenarios": [{**asdict(one), "slowest": one.slowest} for one in found.scenarios],
+            "later": None if found.later is None else asdict(found.later),
+        }
+
+    def show(self, console: Console) -> None:
+        title = f"If all start now on {self.found.storage}, {self.found.bandwidth:,.4g} MB/s:"
+        say(console, title)
+        console.print(table(None, _RUNS, self._runs(), numbers=_RUNS[1:], unfolded=_RUNS[1:]))
+        say(console, "All of them, and each one fewer; dilation of the slowest, and in the mean:")
+        console.print(table(None, _SCENARIOS, self._scenarios(), numbers=_SCENARIOS[1:], unfolded=_SCENARIOS[1:]))
+        if (later := self.forecast.later) is not None:
+            ends = f"it ends after {later.end:,.0f} s instead of {later.end_now:,.0f}, and no run later"
+            slowest = f"dilation of the slowest {later.slowest:.2f} instead of {later.slowest_now:.2f}"
+            say(console, f"Better for all: start {self.runs[-1].name} {later.delay:,.0f} s later: {ends}; {slowest}")
+        elif len(self.runs) > 1:
+            say(console, f"To start {self.runs[-1].name} later is not better for all")
+        for name, seen, used in self._seen():
+            what = f"{seen.rate:,.3g} MB/s with {counted(seen.jobs, 'job')} of {name} at once"
+            instead = f"instead of {self.curve.total(seen.jobs):,.3g}"
+            say(
+                console,
+                f"The storage is taken to be as it was seen: {what}, {instead}"
+                if used
+                else f"Not used, because it is too far off: {what}, {instead}",
+            )
+        if not self.measured:
+            say(
+                console,
+                "Warning: without --curve the storage is taken to be as fast with many jobs as with few",
+                "yellow",
+            )
+
+    def _seen(self) -> Iterator[tuple[str, SeenRate, bool]]:
+        """How fast the storage was in which run, and whether that has corrected its curve."""
+        known = set()
+        for one in self.found.runs:
+            for seen in one.profile.seen:
+                if seen not in known:  # a run may be there twice
+                    yield one.name, seen, self.curve.explains(seen)
+                known.add(seen)
+
+    def _runs(self) -> Iterator[list[str]]:
+        together = self.forecast.scenarios[0]
+        for one, own, dilation in zip(self.runs, self.forecast.alone, together.dilations, strict=True):
+            yield [one.name, f"{one.bursts:,}", f"{own:,.1f}", f"{own * dilation:,.1f}", f"{dilation:.2f}"]
+
+    def _scenarios(self) -> Iterator[list[str]]:
+        for one in self.forecast.scenarios:
+            mean = sum(one.dilations) / len(one.dilations)
+            name = "nobody" if one.without is None else one.without
+            yield [name, f"{one.makespan:,.1f}", f"{one.slowest:.2f}", f"{mean:.2f}", f"{one.rate:,.4g}"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_run_arguments(parser)
+    parser.add_argument("--curve", metavar="CURVE", help=f"how fast the storage is with several jobs: {CURVE_ALLOWED}")
+    parser.add_argument(
+        "--way",
+        choices=_OPTIONS,
+        default="due",
+        metavar="WAY",
+        help="how they share the storage: by the shared ledger (due, default); with a ledger each (own), or an equal "
+        "part of the bandwidth each (by-hand); for comparison also turns, burst, paced",
+    )
+
+
+def run(arguments: argparse.Namespace) -> Result:
+    """:raises HintErrors: if a run is not periodic, or the curve has mistakes"""
+    found = profiled_runs(arguments)
+    # Of both directions it is the writing that slows down others most.
+    direction: Literal["read", "write"] = "read" if found.direction == "read" else "write"
+    measured = None if arguments.curve is None else read_curve(arguments.curve, direction)
+    curve = measured or StorageCurve.unmeasured(found.bandwidth, max(one.profile.storage_bw for one in found.runs))
+    runs = [periodic_run(one) for one in found.runs]
+    way = _OPTIONS[arguments.way]
+    foretold = forecast(runs, found.bandwidth, seen_curve(found.runs, curve), way)
+    return Result(found, runs, foretold, way, measured is not None, curve)

@@ -1,0 +1,96 @@
+"""`streamflow-io schedule show`: a drawing of a schedule."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from streamflow_io.commands.console import say
+from streamflow_io.commands.output import write_output
+from streamflow_io.features.schedules.check import check
+from streamflow_io.features.schedules.gantt import Gantt, gantt
+from streamflow_io.features.schedules.model import Schedule
+from streamflow_io.features.schedules.schedule_file import read_schedule
+from streamflow_io.features.schedules.schedule_page import render_schedule
+from streamflow_io.hints.errors import HintErrors
+
+from .table import HEADER, rows, show_figures, summary
+
+_COLUMNS = 100
+_PAGE_COLUMNS = 1000
+_LONGEST_NAME = 20
+
+
+@dataclass(frozen=True)
+class Result:
+    """:ivar page: where the page was written"""
+
+    file: Path
+    schedule: Schedule
+    page: Path | None
+    ok = True
+
+    def to_json(self) -> dict[str, Any]:
+        drawn = gantt(self.schedule, _COLUMNS)
+        return {
+            "file": str(self.file),
+            "page": None if self.page is None else str(self.page),
+            "period": drawn.period,
+            "rows": [{"name": row.name, "work": row.work, "transfers": row.transfers} for row in drawn.rows],
+            "storage": drawn.storage,
+            "notes": drawn.notes,
+        }
+
+    def show(self, console: Console) -> None:
+        _draw(console, self.schedule)
+        show_figures(console, self.schedule)
+        if self.page is not None:
+            say(console, f"Drawn: {self.page}")
+
+
+def _draw(console: Console, schedule: Schedule) -> None:
+    width = min(_LONGEST_NAME, max(len("storage"), *(len(one.name) for one in schedule.set.applications)))
+    room = console.width - width - 2 if console.is_terminal else _COLUMNS
+    columns = max(10, min(_COLUMNS, room))
+    drawn = gantt(schedule, columns)
+    for name, line, style in _lines(drawn):
+        text = Text.assemble(f"{_cut(name, width):{width}} ", (line, style))
+        console.print(text, soft_wrap=True)
+    end = f"{drawn.period:,.6g} s"
+    say(console, f"{'':{width}} 0{end:>{columns - 1}}")
+    say(console, "░ computes; ▁ to █ transfers, by the rate; storage: by the part of its bandwidth that is used")
+    for note in drawn.notes:
+        say(console, note)
+
+
+def _lines(drawn: Gantt) -> list[tuple[str, str, str]]:
+    lines = [(row.name, row.line(), "blue") for row in drawn.rows]
+    return [*lines, ("storage", drawn.storage_line(), "red")]
+
+
+def _cut(name: str, width: int) -> str:
+    return name if len(name) <= width else f"{name[: width - 1]}…"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", type=Path, help="a schedule file")
+    parser.add_argument("-o", "--output", metavar="PAGE.html", type=Path, help="draw it into an HTML file, too")
+
+
+def run(arguments: argparse.Namespace) -> Result:
+    """:raises HintErrors: if it is no schedule file, the schedule cannot be kept, or the page cannot be written"""
+    schedule = read_schedule(arguments.file)
+    if problems := check(schedule):
+        message = f"the schedule cannot be kept: {problems[0].message}"
+        allowed = "a schedule in which `streamflow-io schedule check` finds nothing"
+        raise HintErrors.one(arguments.file.absolute(), problems[0].field, message, allowed)
+    if arguments.output is not None:
+        drawn = gantt(schedule, _PAGE_COLUMNS)
+        page = render_schedule(arguments.file.name, drawn, summary(schedule), HEADER, list(rows(schedule)))
+        write_output(arguments.output, page)
+    return Result(arguments.file, schedule, arguments.output)

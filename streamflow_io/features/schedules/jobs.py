@@ -1,0 +1,315 @@
+"""What happens when runs that use one storage in bursts of jobs share it, in one way or another. Pure.
+
+A job is admitted as a whole and never interrupted, as by the scheduler `io-aware`; those that have been admitted share
+what the storage can do with so many of them, evenly. The ledger that the runs share decides with the code of the
+plugin itself, `sharing.table` and `sharing.due`.
+
+MB is 10^6 bytes, rates are MB/s.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, get_args
+
+from streamflow_io.sharing.burst import LAST_JOBS, expected_seconds
+from streamflow_io.sharing.due import due
+from streamflow_io.sharing.table import Claim, decide
+
+from .curve import StorageCurve
+from .slots import Slots
+
+#: How runs share a storage: each admits as if it were alone; each has an equal part of the bandwidth for itself; by a
+#: shared ledger, where who has asked first goes first, or who is first due (what the plugin does), or whose burst began
+#: first, or who is most behind an equal slowdown of all (which needs exact profiles).
+Way = Literal["own", "by hand", "turns", "due", "burst", "paced"]
+WAYS: tuple[Way, ...] = get_args(Way)
+#: What the work of a burst of a run (both by index, from 0) is multiplied with.
+Noise = Callable[[int, int], float]
+
+
+class PeriodicBursts(Protocol):
+    """What is known of the bursts of a run: jobs of a burst, its MB, the storageBW of a job, seconds between bursts."""
+
+    @property
+    def jobs(self) -> int: ...
+    @property
+    def volume(self) -> float: ...
+    @property
+    def storage_bw(self) -> float: ...
+    @property
+    def work(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class PeriodicRun:
+    """A run that computes, and then has a burst of equal jobs on the storage, again and again.
+
+    :ivar bursts: how many
+    :ivar jobs: of a burst
+    :ivar megabytes: of a job
+    :ivar storage_bw: of a job
+    :ivar latency: seconds in which a job has its storageBW, and moves nothing: it is started, computes, or is over
+    :ivar work: seconds from the end of a burst to the next; the first is before the first burst
+    :ivar period: of bursts that overlap with compute: seconds from the begin of one to the next, whatever I/O does; 0:
+        they do not
+    :ivar start: when it begins
+    :ivar first: seconds from then to its first burst; none: its work; :ivar after: from its last burst to its end
+    """
+
+    name: str
+    bursts: int
+    jobs: int
+    megabytes: float
+    storage_bw: float
+    work: float
+    period: float = 0.0
+    start: float = 0.0
+    latency: float = 0.0
+    first: float | None = None
+    after: float = 0.0
+
+    @classmethod
+    def of(cls, name: str, bursts: int, own: PeriodicBursts, period: float = 0.0, latency: float = 0.0) -> PeriodicRun:
+        """A run with so many bursts as they are known."""
+        each = own.volume / own.jobs
+        return cls(name, bursts, own.jobs, each, own.storage_bw, own.work, period, latency=latency)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Sequences are by run.
+
+    :ivar seconds: from the start of a run to its end
+    :ivar makespan: when the last run has ended
+    :ivar moved: MB, all together
+    :ivar busy: seconds in which at least one job moved
+    """
+
+    seconds: tuple[float, ...]
+    makespan: float
+    moved: float
+    busy: float
+
+    def dilations(self, alone: Sequence[float]) -> list[float]:
+        """How many times as long as alone each run took.
+
+        :param alone: how long each takes alone, above 0
+        """
+        return [own / other for own, other in zip(self.seconds, alone, strict=True)]
+
+
+def play(
+    runs: Sequence[PeriodicRun],
+    bandwidth: float,
+    curve: StorageCurve,
+    way: Way,
+    noise: Noise | None = None,
+    slots: Sequence[Slots] = (),
+) -> Outcome:
+    """Let runs use a storage together.
+
+    O(log n) for a job, with n runs.
+
+    :param bandwidth: of the storage, as the ledger has it
+    :param curve: what the storage can do
+    :param slots: of each run: no burst begins before its slot, but for at most a period, and who is late goes first; of
+        runs whose bursts do not overlap with compute, with the shared ledger; empty: nobody holds anything back
+    """
+    return _Storage(runs, bandwidth, curve, way, noise, slots).play()
+
+
+def alone(
+    runs: Sequence[PeriodicRun], bandwidth: float, curve: StorageCurve, noise: Noise | None = None
+) -> list[float]:
+    """How long each run takes if it has the storage for itself, with the same works as in :func:`play`."""
+    return [play([one], bandwidth, curve, "own", _of_one(noise, index)).seconds[0] for index, one in enumerate(runs)]
+
+
+def _of_one(noise: Noise | None, index: int) -> Noise | None:
+    return None if noise is None else lambda _, burst: noise(index, burst)
+
+
+class _Run:
+    """The state of a run.
+
+    :ivar amount: of a job, bytes per second
+    :ivar begun: bursts
+    :ivar waiting: jobs; it asks for the next of them; :ivar running: jobs
+    :ivar in_burst: jobs of the burst that began at `asked`; it is `due` when it would be without others, and some more
+    :ivar took: seconds of the last jobs
+    """
+
+    def __init__(self, facts: PeriodicRun) -> None:
+        self.facts = facts
+        self.amount = round(facts.storage_bw * 1e6)
+        self.begun = self.waiting = self.running = self.in_burst = 0
+        self.asked = self.due = 0.0
+        self.took: deque[float] = deque(maxlen=LAST_JOBS)
+        self.end = facts.start
+
+
+class _Storage:
+    """Jobs that move share evenly: each is done when as many MB as its own have gone by for each, `_passed`."""
+
+    def __init__(
+        self,
+        runs: Sequence[PeriodicRun],
+        bandwidth: float,
+        curve: StorageCurve,
+        way: Way,
+        noise: Noise | None,
+        slots: Sequence[Slots] = (),
+    ) -> None:
+        self._runs = [_Run(one) for one in runs]
+        self._curve, self._way, self._noise, self._slots = curve, way, noise, slots
+        self._bandwidth = round(bandwidth * 1e6)
+        own = {"own": self._bandwidth, "by hand": self._bandwidth / max(1, len(runs))}
+        self._each = own.get(way)
+        self._pace = alone(runs, bandwidth, curve) if way == "paced" else []
+        self._computing: list[tuple[float, int]] = []
+        self._starting: list[tuple[float, int]] = []
+        self._moving: list[tuple[float, int, float]] = []
+        self._queue: list[tuple[float, int, int]] = []
+        self._held = self._tickets = 0
+        self._now = self._passed = self._busy = 0.0
+
+    def play(self) -> Outcome:
+        for index, run in enumerate(self._runs):
+            if run.facts.bursts > 0:
+                self._compute(index, run.facts.start)
+        while self._computing or self._starting or self._moving:
+            rate = self._curve.total(len(self._moving)) / len(self._moving) if self._moving else 0.0
+            moved = self._now + (self._moving[0][0] - self._passed) / rate if self._moving else float("inf")
+            begins = self._computing[0][0] if self._computing else float("inf")
+            if self._starting and self._starting[0][0] <= min(moved, begins):
+                now, index = heapq.heappop(self._starting)
+                self._advance(now, rate)
+                self._move(index)
+                continue
+            if begins <= moved:
+                now, index = heapq.heappop(self._computing)
+                self._advance(now, rate)
+                self._begin(index)
+            else:
+                self._advance(moved, rate)
+                end, index, started = heapq.heappop(self._moving)
+                self._passed = end
+                self._finish(index, started)
+            self._admit(index)
+        ends = [run.end + run.facts.after for run in self._runs]
+        seconds = tuple(end - run.facts.start for end, run in zip(ends, self._runs, strict=True))
+        moved = sum(run.facts.bursts * run.facts.jobs * run.facts.megabytes for run in self._runs)
+        return Outcome(seconds, max(ends, default=0.0), moved, self._busy)
+
+    def _advance(self, now: float, rate: float) -> None:
+        if self._moving:
+            self._busy += now - self._now
+        self._passed += (now - self._now) * rate
+        self._now = now
+
+    def _work(self, index: int, burst: int) -> float:
+        facts = self._runs[index].facts
+        work = facts.first if burst == 0 and facts.first is not None else facts.work
+        return work if self._noise is None else work * self._noise(index, burst)
+
+    def _compute(self, index: int, begin: float) -> None:
+        """A run computes, and then has its next burst."""
+        ready = begin + self._work(index, self._runs[index].begun)
+        if self._slots:
+            own = self._slots[index]
+            ready = max(ready, min(own.at(self._runs[index].begun), ready + own.period))
+        heapq.heappush(self._computing, (ready, index))
+
+    def _begin(self, index: int) -> None:
+        """A burst begins: all its jobs are ready."""
+        run = self._runs[index]
+        facts = run.facts
+        run.begun += 1
+        is_asking = run.waiting > 0
+        # As in the plugin, a burst is all until nothing runs or waits.
+        is_new = not is_asking and run.running == 0
+        run.waiting += facts.jobs
+        if facts.period > 0 and run.begun < facts.bursts:
+            pause = max(0.0, facts.period - facts.work + self._work(index, run.begun))
+            heapq.heappush(self._computing, (self._now + pause, index))
+        if self._each is None:
+            if is_new:
+                run.asked, run.in_burst = self._now, 0
+            run.in_burst += facts.jobs
+            if not is_asking:
+                self._ask(index)
+
+    def _finish(self, index: int, started: float) -> None:
+        """A job has ended, and gives back what it had."""
+        run = self._runs[index]
+        run.running -= 1
+        self._held -= run.amount
+        run.took.append(self._now - started)
+        if run.waiting == 0 and run.running == 0:
+            run.end = self._now
+            if run.facts.period <= 0 and run.begun < run.facts.bursts:
+                self._compute(index, self._now)
+
+    def _due(self, index: int) -> float:
+        run = self._runs[index]
+        if self._slots:
+            return self._slots[index].at(run.begun - 1)
+        if self._way == "due":
+            expected = run.amount * run.in_burst * expected_seconds(run.took)
+            return due(run.asked, expected / self._bandwidth)
+        if self._way == "burst":
+            return run.asked
+        if self._way == "paced":
+            return run.facts.start + run.begun * self._pace[index] / run.facts.bursts
+        return 0.0
+
+    def _ask(self, index: int) -> None:
+        """It wants enough for its next job."""
+        self._tickets += 1
+        run = self._runs[index]
+        run.due = self._due(index)
+        heapq.heappush(self._queue, (run.due, self._tickets, index))
+
+    def _admit(self, index: int) -> None:
+        """Start all jobs that may."""
+        if self._each is not None:
+            run = self._runs[index]
+            while run.waiting and (run.running == 0 or (run.running + 1) * run.amount <= self._each):
+                self._start(index)
+            return
+        while self._queue:
+            _, _, first = self._queue[0]
+            jobs = self._given(first) // self._runs[first].amount
+            if not jobs:
+                return
+            heapq.heappop(self._queue)
+            for _ in range(min(jobs, self._runs[first].waiting)):
+                self._start(first)
+            if self._runs[first].waiting:
+                self._ask(first)
+
+    def _given(self, index: int) -> int:
+        """What the first in order is given. Nobody is before it: so of the others only what they hold counts."""
+        run = self._runs[index]
+        own = run.running * run.amount
+        mine = Claim("mine", {"write": own}, {"write": run.amount}, run.due)
+        others = Claim("others", {"write": self._held - own})
+        return decide(mine, (others,), {"write": self._bandwidth}).get("write", 0)
+
+    def _start(self, index: int) -> None:
+        run = self._runs[index]
+        run.waiting -= 1
+        run.running += 1
+        self._held += run.amount
+        if run.facts.latency > 0:
+            heapq.heappush(self._starting, (self._now + run.facts.latency, index))
+        else:
+            self._move(index)
+
+    def _move(self, index: int) -> None:
+        facts = self._runs[index].facts
+        heapq.heappush(self._moving, (self._passed + facts.megabytes, index, self._now - facts.latency))

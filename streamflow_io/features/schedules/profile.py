@@ -1,0 +1,251 @@
+"""Whether a run uses a storage in periodic bursts, and what they are like: from its records. Pure.
+
+Bursts are found by structure, not by gaps in time: a burst of 16 jobs, of which 4 move at once, has waves of its own.
+StreamFlow's tags count the iterations of loops and the elements of scatters (`0.ITERATION.ELEMENT`), and the steps of a
+loop that was unrolled differ by name: the jobs of a burst have step and tag, without its last number, in common.
+
+MB is 10^6 bytes; rates are MB/s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
+from statistics import median, quantiles
+
+from streamflow_io.grouping import grouped
+from streamflow_io.hints.models import Direction
+from streamflow_io.series import covered
+from streamflow_io.telemetry.history import History, Job
+from streamflow_io.telemetry.numbers import MB, Result
+from streamflow_io.wording import counted
+
+from .seen_rates import SeenRate, latency, seen_rates
+
+# Of fewer bursts nothing is said.
+LEAST_BURSTS = 4
+# The first and the last burst are left out if so many are left: one is without a compute before it, one often smaller.
+_LEAST_INNER = 6
+# A burst is compact if so much of its time something of it is outstanding.
+_COMPACT = 0.9
+_LEAST_SHARE = 0.1
+MOST_SPREAD = 0.5
+# The standard deviation of a normal distribution is its interquartile range divided by this.
+_NORMAL = 1.35
+# The standard error of a median is so much larger than that of a mean.
+_MEDIAN = 1.25
+
+
+class Profile(Result):
+    """The periodic bursts of a run on one storage; medians of its bursts.
+
+    :ivar bursts: how many there were
+    :ivar jobs: of a burst
+    :ivar storage_bw: of a job
+    :ivar latency: seconds in which a job has its storageBW, and moves nothing: it is started, computes, or is over
+    :ivar volume: MB of a burst
+    :ivar leased: MB that its jobs would move with their storageBW for as long as they have it
+    :ivar bandwidth: of the storage, by the run's StreamFlow file; none: it has none in this direction
+    :ivar rate: with which a burst moves if it has the storage for itself, by the ledger
+    :ivar work: seconds between a burst and the next
+    :ivar spread: of works or volumes, whichever is larger: standard deviation divided by the median, robustly estimated
+    :ivar error: the standard error of work and volume, relative
+    :ivar compact: whether a burst is over before the next begins: otherwise I/O overlaps with compute, and `work` is
+        what is left of a period
+    :ivar first: seconds from the start of the run to its first burst; :ivar after: from the last burst to its end
+    :ivar seen: how fast the storage was with its jobs
+    """
+
+    storage: str
+    direction: Direction
+    bursts: int
+    jobs: int
+    storage_bw: float
+    latency: float
+    volume: float
+    leased: float
+    bandwidth: float | None
+    rate: float
+    work: float
+    spread: float
+    error: float
+    compact: bool
+    first: float
+    after: float
+    seen: tuple[SeenRate, ...]
+
+    @property
+    def io_seconds(self) -> float:
+        """How long a burst takes if it has the storage for itself, by the ledger."""
+        return self.volume / self.rate
+
+
+class NotPeriodic(Result):
+    """:ivar reason: why the run has no profile on this storage; for people"""
+
+    storage: str | None
+    direction: Direction
+    reason: str
+
+
+class _Burst:
+    """Jobs that belong together, the first submitted first. Times are seconds since the start of the run."""
+
+    def __init__(self, history: History, jobs: Sequence[Job]) -> None:
+        self.begin = min(_submitted(job) for job in jobs)
+        self.all_submitted = max(_submitted(job) for job in jobs)
+        ends = [job.ended for job in jobs]
+        self.is_over = None not in ends
+        self.end = max(end if end is not None else math.inf for end in ends)
+        self.outstanding = [(_submitted(job), job.ended if job.ended is not None else history.seconds) for job in jobs]
+        self.volume = sum(_megabytes(history, job) for job in jobs)
+        self.leased = sum(_leased(job) for job in jobs)
+        self.latencies = [latency(history, job) for job in jobs]
+        self.constraints = list({job.name: job.constraint or 0.0 for job in jobs}.values())
+
+    @property
+    def is_dense(self) -> bool:
+        return covered(self.outstanding) >= _COMPACT * (self.end - self.begin)
+
+
+def profiles(history: History) -> list[Profile | NotPeriodic]:
+    """What is found of each storage and direction that a run used, the one with the most bytes first.
+
+    :return: never empty: a run without jobs on a storage is not periodic
+    """
+    jobs = [job for job in history.jobs if job.submitted is not None and job.constraint and job.storage is not None]
+    if not jobs:
+        why = "no job of it needed bandwidth of a storage; at least 4 bursts of jobs with `storageBW` are needed"
+        return [NotPeriodic(storage=None, direction="write", reason=why)]
+    by_storage = grouped(jobs, lambda job: (job.storage or "", history.direction(job.step)))
+    moved = {key: sum(_megabytes(history, job) for job in of) for key, of in by_storage.items()}
+    order = sorted(by_storage, key=lambda key: -moved[key])
+    return [_profile(history, storage, way, by_storage[storage, way]) for storage, way in order]
+
+
+def _profile(history: History, storage: str, way: Direction, jobs: Sequence[Job]) -> Profile | NotPeriodic:
+    def not_periodic(reason: str) -> NotPeriodic:
+        return NotPeriodic(storage=storage, direction=way, reason=reason)
+
+    found = _bursts(history, jobs)
+    if len(found) < LEAST_BURSTS:
+        return not_periodic(_too_few(len(found)))
+    count, inner = len(found), found[1:-1] if len(found) >= _LEAST_INNER + 2 else found
+    volume = median(burst.volume for burst in inner)
+    if volume <= 0:
+        return not_periodic("its bursts moved nothing")
+    rate = median(sum(burst.constraints) for burst in inner)
+    bandwidth = _bandwidth(history, storage, way)
+    if bandwidth is not None:
+        rate = min(rate, bandwidth)
+    compact = all(burst.is_dense for burst in inner) and all(a.end <= b.begin for a, b in pairwise(inner))
+    if compact:
+        times = [later.begin - earlier.end for earlier, later in pairwise(inner)]
+        work = median(times)
+        # Whether it is 0.1 or 0.2 s of a period of 10 s does not matter.
+        scale = max(work, _LEAST_SHARE * (work + volume / rate))
+    else:
+        # Congestion makes periods longer, never shorter.
+        times = [later.begin - earlier.begin for earlier, later in pairwise(inner)]
+        work = max(0.0, quantiles(times, n=4, method="inclusive")[0] - volume / rate)
+        scale = median(times)
+    spread = max(_spread(times, scale), _spread([burst.volume for burst in inner], volume))
+    if spread > MOST_SPREAD:
+        return not_periodic(f"irregular: {min(spread, 99):.1f}; at most {MOST_SPREAD} is periodic")
+    return Profile(
+        storage=storage,
+        direction=way,
+        bursts=count,
+        jobs=round(median(len(burst.constraints) for burst in inner)),
+        storage_bw=median(constraint for burst in inner for constraint in burst.constraints),
+        latency=median(each for burst in inner for each in burst.latencies),
+        volume=volume,
+        leased=median(burst.leased for burst in inner),
+        bandwidth=bandwidth,
+        rate=rate,
+        work=work,
+        spread=spread,
+        error=_MEDIAN * spread / math.sqrt(len(inner)),
+        compact=compact,
+        first=found[0].begin,
+        after=max(0.0, history.seconds - found[-1].end) if history.ended else 0.0,
+        seen=() if way == "both" else seen_rates(history, storage, way, jobs),
+    )
+
+
+def _bursts(history: History, jobs: Sequence[Job]) -> list[_Burst]:
+    """The bursts of jobs in order, without a last one that is not over; too few: there is no such structure."""
+    for key in (_without_element, _whole_tag):
+        groups = grouped(jobs, key)
+        bursts = sorted((_Burst(history, of) for of in groups.values()), key=lambda burst: burst.begin)
+        if not all(earlier.all_submitted < later.begin for earlier, later in pairwise(bursts)):
+            continue
+        over = bursts if bursts[-1].is_over else bursts[:-1]
+        if key is _whole_tag and not _are_iterations(history, {tag for _, tag in groups}):
+            return over[:1]
+        # Several bursts of a scatter each are none of its elements.
+        if len(bursts) > 1:
+            return over
+    return []
+
+
+def _without_element(job: Job) -> tuple[str, str]:
+    return job.step, _tag(job).rpartition(".")[0]
+
+
+def _whole_tag(job: Job) -> tuple[str, str]:
+    return job.step, _tag(job)
+
+
+def _tag(job: Job) -> str:
+    return job.name.rpartition("/")[2]
+
+
+def _are_iterations(history: History, tags: Collection[str]) -> bool:
+    """Whether tags count the iterations of a loop: one is computed after the other. A scatter has all its elements."""
+    of = [job for job in history.jobs if job.submitted is not None and _tag(job) in tags]
+    computing = [job for job in of if not history.is_io_task(job.step)] or of
+    for jobs in grouped(computing, lambda job: job.step).values():
+        pairs = list(pairwise(sorted(jobs, key=_submitted)))
+        early = sum(earlier.ended is None or _submitted(later) < earlier.ended for earlier, later in pairs)
+        if 2 * early > len(pairs):
+            return False
+    return True
+
+
+def _too_few(count: int) -> str:
+    if count == 0:
+        return "its jobs do not come in one burst after the other"
+    return f"{counted(count, 'burst')}; at least {LEAST_BURSTS} are needed"
+
+
+def _submitted(job: Job) -> float:
+    return job.submitted if job.submitted is not None else 0.0
+
+
+def _megabytes(history: History, job: Job) -> float:
+    if job.usage is not None:
+        return job.usage.moved(history.direction(job.step)) / MB
+    running = history.running(job)
+    return 0.0 if running is None else (job.constraint or 0.0) * (running[1] - running[0])
+
+
+def _leased(job: Job) -> float:
+    if job.admitted is None or job.ended is None:
+        return 0.0
+    return (job.constraint or 0.0) * max(0.0, job.ended - job.admitted)
+
+
+def _bandwidth(history: History, storage: str, way: Direction) -> float | None:
+    """The bandwidth of a storage in a direction; in both: the lesser of the two."""
+    (found,) = (one for one in history.run.storages if one.name == storage)
+    ways = {"write": (found.write,), "read": (found.read,), "both": (found.write, found.read)}[way]
+    return min((one for one in ways if one is not None), default=None)
+
+
+def _spread(values: Iterable[float], middle: float) -> float:
+    first, _, third = quantiles(values, n=4, method="inclusive")
+    if third <= first:
+        return 0.0
+    return (third - first) / (_NORMAL * middle) if middle > 0 else math.inf

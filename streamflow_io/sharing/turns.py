@@ -1,0 +1,96 @@
+"""When the bursts of a run begin on a shared storage: at once, unless a feature gives them turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Protocol
+
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.models import Way
+from streamflow_io.telemetry.records import Record
+
+from .entries import Entry, LedgerFile
+
+#: What people are told of a directory whose runs take turns, where no feature gives turns.
+NO_TURNS = "its ledger says `holds: auto`, which needs the feature `schedules` of streamflow-io"
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A burst that begins.
+
+    :ivar until: the burst asks for nothing before this time, by the wall clock
+    :ivar due: when the burst should have its turn
+    """
+
+    until: float
+    due: float
+
+
+class Turns(Protocol):
+    """The turns of one run in one directory. The thread of the directory calls all methods but :meth:`over`."""
+
+    @property
+    def hold(self) -> Hold | None:
+        """The turn of the burst that has begun; None: the burst asks for bandwidth at once."""
+
+    def fields(self) -> Mapping[str, object]:
+        """Fields of the entry of the run, for the turns of other runs."""
+
+    def begin(self, now: float) -> None:
+        """A burst begins."""
+
+    def end(self) -> None:
+        """The run uses nothing and waits for nothing."""
+
+    def look(
+        self, others: Mapping[str, Entry], bandwidth: Mapping[Way, float], apart: float, monotonic: float, now: float
+    ) -> None:
+        """See which runs are there.
+
+        :param others: the entries of the other runs, by their names
+        :param bandwidth: of the storage, MB/s
+        :param apart: by how many seconds the clocks of the runs differ
+        :param monotonic: seconds of a clock that never goes back
+        :param now: seconds on the wall clock
+        """
+
+    def over(self) -> None:
+        """A burst with jobs is over. The event loop calls this method."""
+
+    def close(self) -> None:
+        """The run ends."""
+
+
+@dataclass(frozen=True)
+class TurnStatus:
+    """What the runs in a directory do about turns, for people.
+
+    :ivar since: for each run that takes turns, by the name of its entry: when the run began to, on its own clock
+    """
+
+    text: str
+    since: Mapping[str, float] = field(default_factory=dict)
+
+
+class TurnPolicy:
+    """Gives turns to the bursts of a run, in directories with `holds: auto`. A feature extends this class."""
+
+    def recorded(self, record: Record) -> None:
+        """Telemetry has a record of a step, a job or a lease of this run."""
+
+    def join(
+        self, storage: StorageConfig, directory: PurePath, mine: bool, ledger: LedgerFile, own: str
+    ) -> Turns | None:
+        """The turns of this run in a directory; None: each burst asks for bandwidth at once.
+
+        :param mine: only the runs of this user share the directory
+        :param own: the name of the entry of this run
+        """
+        return None
+
+    def status(self, directory: PurePath, entries: Mapping[str, Entry]) -> TurnStatus:
+        """What the runs in a directory do about turns."""
+        return TurnStatus(f"no turns: {NO_TURNS}")
