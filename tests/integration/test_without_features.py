@@ -32,6 +32,7 @@ def test_all_features_are_deleted_in_turn() -> None:
     assert set(FEATURES) == {type(feature).__module__.split(".")[-2] for feature in features.features()}
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("feature", FEATURES)
 def test_the_core_works_without_a_feature(tmp_path: Path, bench: Bench, feature: str) -> None:
     copy = tmp_path / "copy"
@@ -42,7 +43,7 @@ def test_the_core_works_without_a_feature(tmp_path: Path, bench: Bench, feature:
     def python(*words: str | Path) -> str:
         environment = {**os.environ, **reduced.environment, "XDG_DATA_HOME": str(tmp_path)}
         ended = subprocess.run(
-            [sys.executable, *words], capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment
+            [sys.executable, *words], capture_output=True, text=True, timeout=240, cwd=tmp_path, env=environment
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout

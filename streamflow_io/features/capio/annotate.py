@@ -15,8 +15,7 @@ from streamflow_io.commands.output import add_output_arguments, output_of, write
 from streamflow_io.commands.plan import plan_workflow
 from streamflow_io.hints.yaml_files import read_scheduler_config
 
-from .language.annotations import annotation_text
-from .language.to_hints import Annotation, annotate
+from .language.to_hints import Annotation, annotate, annotation_text
 from .loading import load_capio_cl
 
 
