@@ -1,4 +1,4 @@
-"""CAPIO-CL, the coordination language of CAPIO, as it is written. Pure.
+"""Write CAPIO-CL, the coordination language of CAPIO.
 
 The language: https://capio.hpc4ai.it/capiocl/. Where its official parser is wrong, and what is done about it here, says
 `docs/coordination.md`.

@@ -1,4 +1,4 @@
-"""Coordination configurations in files. Edge."""
+"""Read CAPIO-CL files."""
 
 from __future__ import annotations
 

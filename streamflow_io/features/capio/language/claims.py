@@ -1,4 +1,4 @@
-"""What one path of a coordination configuration says of one output of a step, in the words of hints. Pure."""
+"""Say in the words of hints what one path of a configuration says of one output of a step."""
 
 from __future__ import annotations
 

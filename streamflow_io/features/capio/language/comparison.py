@@ -1,4 +1,4 @@
-"""Where a coordination configuration that somebody wrote contradicts a workflow. Pure.
+"""Find where a coordination configuration of somebody else contradicts a workflow.
 
 Both are compared step by step: the instances of a scatter, and the applications of the file that
 :class:`~.matching.StepNames` finds to be one step, are that step. A path of the file means a

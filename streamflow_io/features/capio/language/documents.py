@@ -1,4 +1,4 @@
-"""CAPIO-CL documents as models: what its JSON may hold, versions 1.0 and 1.1. Pure.
+"""Models of CAPIO-CL documents, versions 1.0 and 1.1.
 
 Source: the JSON schemas of CAPIO-CL 1.4. Here names are not empty and numbers are from 1, too.
 """

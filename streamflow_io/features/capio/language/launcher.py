@@ -1,4 +1,4 @@
-"""A program that starts CAPIO, and programs under it, outside of StreamFlow. Pure."""
+"""Write a shell script that starts CAPIO, and programs under CAPIO, without StreamFlow."""
 
 from __future__ import annotations
 

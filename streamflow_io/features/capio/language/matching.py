@@ -1,4 +1,4 @@
-"""Which step an application is, and which paths of two configurations mean the same file. Pure.
+"""Find the step that an application is, and the paths of two configurations that mean the same file.
 
 A coordination configuration that somebody wrote by hand has names and directories of its own. An application is looked
 up by :class:`StepNames`; a path is compared by its end with :func:`fit`, because only the end of it is the tool's.

@@ -1,4 +1,4 @@
-"""The claims of a configuration on the outputs of a step, as rules that do not contradict each other. Pure."""
+"""Merge what a configuration says of the outputs of a step into rules that do not contradict each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CAPIO-CL, the coordination language of CAPIO, as it is read. Pure.
+"""Read CAPIO-CL, the coordination language of CAPIO.
 
 Apart from what writes it: each run writes, and few people read.
 """

@@ -1,4 +1,4 @@
-"""Which rules of a file contradict those of the workflow for the same file, and how bad that is. Pure."""
+"""Compare the rules of a CAPIO-CL file with those of the workflow, and say how bad each difference is."""
 
 from __future__ import annotations
 

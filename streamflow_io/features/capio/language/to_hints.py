@@ -1,4 +1,4 @@
-"""From a coordination configuration back to hints: an annotations file for the workflow. Pure.
+"""Make hints of a coordination configuration: an annotations file for the workflow.
 
 A path of the configuration means an output of the step that its application is
 (:class:`~.matching.StepNames`): the one whose glob has the longest common end with it

@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from streamflow_io.capio_cl.names import application_name
-from streamflow_io.runtime.activity import wait_until_idle
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import AttemptLostError, NodeJob, NodeRuntimeError, Waiting
 from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, OpenedEvent
 
+from .activity import wait_until_idle
 from .guard import Guarded
 from .installation import CapioError
 from .readings import Readings

@@ -1,7 +1,4 @@
-"""What programs did with files of CAPIO, as the guard in front of its library reports it, and what is wrong with it.
-
-The reports are described in `guard.c`. Pure.
-"""
+"""Read what the guard reports of programs, and say what is wrong with that. `guard.c` describes the reports."""
 
 from __future__ import annotations
 

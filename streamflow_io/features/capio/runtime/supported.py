@@ -1,4 +1,4 @@
-"""Which stream edges CAPIO serves, and why the others are left to the embedded node runtime. Pure.
+"""Decide which stream edges CAPIO serves, and why the embedded node runtime serves the others.
 
 What CAPIO (the 1.4 line of CAPIO-CL) does not do is known from its sources; `docs/capio-runtime.md` has the table. Two
 of its properties decide most: a file exists in the memory of `capio_server` only, so that nobody without its library
