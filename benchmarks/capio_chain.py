@@ -5,11 +5,12 @@ What CAPIO gains or loses against the embedded node runtime, with the same workf
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .capio import capio_missing
 from .chain import FILE, STDOUT, Chain
 from .model import Comparison
 from .tools import MEBIBYTE
@@ -44,8 +45,14 @@ def _prepare(directory: Path) -> Sequence[Variant]:
     return (
         streamflow("plain", workflow),
         streamflow("embedded", workflow, {}, deliveries=streams),
-        replace(capio, skipped=capio_missing()),
+        replace(capio, skipped=_missing()),
     )
+
+
+def _missing() -> str | None:
+    if os.environ.get("CAPIO_HOME") or shutil.which("capio_server"):
+        return None
+    return "CAPIO is not installed: `CAPIO_HOME` is not set, and `capio_server` is not on the PATH"
 
 
 def _compare(variant: str, baseline: str) -> Comparison:

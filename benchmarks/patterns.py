@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from .capio import capio_missing, run_capio
 from .model import Comparison
 from .pattern_ways import (
     BYTE_STREAM,
@@ -39,7 +38,7 @@ REDUCERS = 2
 SPLITS_WORDS = (400_000, 800_000, 1_200_000)
 """Unequal, as files are: while the last mapper works, on two cores, one is free."""
 
-_SEQUENCE, _PIPE, _CAPIO = "sequence", "pipe", "capio"
+_SEQUENCE, _PIPE = "sequence", "pipe"
 _FILE, _DIRECTORY = "data", "files"
 _VOCABULARY = 20_000
 _WORDS_PER_LINE = 100
@@ -106,7 +105,6 @@ def _prepare(directory: Path) -> Sequence[Variant]:
         if len(pattern.consumers) == 1:
             variants.append(Variant(_name(pattern, _PIPE), partial(run_pipe, pattern)))
         variants += _rules(pattern, (BYTE_STREAM, COMMIT, GATE))
-        variants.append(Variant(_name(pattern, _CAPIO), partial(run_capio, pattern), skipped=capio_missing()))
     for pattern in SMALL:
         variants += (_sequence(pattern), *_rules(pattern, (COMMIT, GATE, LISTING)))
     pattern = map_reduce(directory)
@@ -141,7 +139,7 @@ def _comparisons() -> tuple[Comparison, ...]:
     further = [_compare(LARGE[2].name, BYTE_STREAM.name, _PIPE)]
     for pattern, ways in (
         *((pattern.name, (_PIPE,)) for pattern in LARGE if len(pattern.consumers) == 1),
-        *((pattern.name, (BYTE_STREAM.name, COMMIT.name, GATE.name, _CAPIO)) for pattern in LARGE),
+        *((pattern.name, (BYTE_STREAM.name, COMMIT.name, GATE.name)) for pattern in LARGE),
         *((pattern.name, (COMMIT.name, GATE.name, LISTING.name)) for pattern in SMALL),
         ("MapReduce", (BYTE_STREAM.name, COMMIT.name, GATE.name)),
     ):

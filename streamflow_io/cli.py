@@ -53,9 +53,6 @@ GROUPS = {
     },
     "with other programs": {
         "coordination": Subcommand("write what a StreamFlow file coordinates, in CAPIO-CL", ("streamflow.yml",)),
-        "annotate": Subcommand(
-            "write an annotations file from a CAPIO-CL file", ("streamflow.yml --from capio.json -o annotations.yml",)
-        ),
         "trace": Subcommand("write what I/O tasks moved as a trace, for FTIO", ("last -o traces",)),
         "completion": Subcommand("print what completes commands in a shell", ("bash",)),
         **{name: entry for feature in features() for name, entry in feature.commands().items()},

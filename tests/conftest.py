@@ -31,10 +31,11 @@ settings.load_profile("any machine")
 
 #: Tests of a file that share what takes long to make.
 _FILES = re.compile(
-    r"tests/(unit/|features/\w+/unit/|integration/test_(template|coordination_check)|e2e/test_security).*?(?=::)"
+    r"tests/(unit/|features/\w+/(unit/|integration/test_(template|coordination_check))"
+    r"|integration/test_template|e2e/test_security).*?(?=::)"
 )
 #: Those that have cwltool read its schemas.
-_CWLTOOL = re.compile(r"tests/integration/test_(validate|refusals|annotate)")
+_CWLTOOL = re.compile(r"tests/(integration/test_(validate|refusals)|features/capio/integration/test_annotate)")
 #: Those that need a Slurm, which takes long to start; one that is not found here has one of its own.
 _SLURM = re.compile(r"tests/e2e/.*(slurm|login|queue|submitted)")
 

@@ -1,1 +1,1 @@
-"""The coordination configuration of a workflow, and CAPIO-CL, in which it is written. Pure, but for `loading`."""
+"""The coordination configuration of a workflow, and CAPIO-CL, in which the configuration is written."""

@@ -1,4 +1,4 @@
-"""The jobs of a workflow as applications of a coordination configuration, and which of them a file reaches. Pure."""
+"""The jobs of a workflow as applications of a coordination configuration, and those that a file reaches."""
 
 from __future__ import annotations
 

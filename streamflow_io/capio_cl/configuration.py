@@ -1,4 +1,4 @@
-"""The coordination configuration of a workflow: who writes and reads which files, and by which rules. Pure.
+"""The coordination configuration of a workflow: the writers and readers of each file, and the rules of the file.
 
 What CAPIO-CL says in JSON (`language.py`), as plain data, with no default left implicit.
 """

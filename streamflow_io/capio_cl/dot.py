@@ -1,4 +1,4 @@
-"""A coordination configuration as a graph in the DOT language of Graphviz. Pure."""
+"""Write a coordination configuration as a graph in the DOT language of Graphviz."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the I/O graph to the coordination configuration: which files there will be, and which rules hold for them. Pure.
+"""Make a coordination configuration of the I/O graph: the files that there will be, and their rules.
 
 A rule is written as it is served: where an edge fell back, its file is committed at termination, or read once
 committed. CAPIO knows files and directories, and no lists: what a rule says of a Directory or a File[] is told apart

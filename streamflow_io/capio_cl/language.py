@@ -1,4 +1,4 @@
-"""CAPIO-CL, the coordination language of CAPIO, as it is written. Pure.
+"""Write CAPIO-CL, the coordination language of CAPIO.
 
 The language: https://capio.hpc4ai.it/capiocl/. Where its official parser is wrong, and what is done about it here, says
 `docs/coordination.md`.
@@ -7,11 +7,14 @@ The language: https://capio.hpc4ai.it/capiocl/. Where its official parser is wro
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import JsonValue
 
 from streamflow_io.grouping import grouped
+from streamflow_io.hints.commit import ON_TERMINATION
+from streamflow_io.hints.globs import is_pattern
 
 from .configuration import Configuration, CoordinatedFile
 
@@ -24,7 +27,7 @@ def write_capio_cl(configuration: Configuration, version: Version) -> dict[str, 
     Every file has its rules written out, every application both of its streams. Files with the same rules stand in one
     item of the application that writes them.
 
-    :return: a JSON document that :func:`streamflow_io.capio_cl.reading.read_capio_cl` and the official parser read
+    :return: a JSON document that the official parser reads
     :raises ValueError: if the language cannot say it: `on_n_files` of a file, `on_file` without `file_deps`,
         `on_n_files` without `n_files`, rules for a file where there is no application
     """
@@ -110,3 +113,19 @@ def _home_node_policies(files: Iterable[CoordinatedFile]) -> dict[str, JsonValue
     if manual:
         policies["manual"] = [{"name": paths, "app_node": name} for name, paths in manual.items()]
     return dict(policies)
+
+
+def unresolved(configuration: Configuration) -> dict[str, tuple[str, ...]]:
+    """The globs that files wait for, by the path of the file. CAPIO compares names, and would wait for ever."""
+    globs = {file.path: tuple(filter(is_pattern, file.file_deps)) for file in configuration.files}
+    return {path: deps for path, deps in globs.items() if deps}
+
+
+def resolved(configuration: Configuration) -> Configuration:
+    """Commit each file that waits for a glob at termination."""
+    never = unresolved(configuration)
+    files = (
+        replace(file, committed=ON_TERMINATION, file_deps=()) if file.path in never else file
+        for file in configuration.files
+    )
+    return replace(configuration, files=tuple(files))

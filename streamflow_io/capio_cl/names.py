@@ -1,4 +1,4 @@
-"""The names of applications in a coordination configuration. Pure.
+"""Names of applications in a coordination configuration.
 
 An application is a step, or an instance of a step that is scattered.
 """

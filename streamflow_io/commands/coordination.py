@@ -12,16 +12,13 @@ from pydantic.alias_generators import to_camel
 from rich.console import Console
 
 from streamflow_io.capio_cl.configuration import Configuration
-from streamflow_io.capio_cl.dependencies import resolved, unresolved
 from streamflow_io.capio_cl.dot import write_dot
-from streamflow_io.capio_cl.language import Version, write_capio_cl
-from streamflow_io.capio_cl.launcher import write_launcher
+from streamflow_io.capio_cl.language import Version, resolved, unresolved, write_capio_cl
+from streamflow_io.features import subclass_of
 from streamflow_io.graph.io_graph import StreamEdge
-from streamflow_io.hints.errors import HintErrors
 from streamflow_io.run.plan import Plan
 
 from .console import CommandResult
-from .coordination_check import check
 from .output import write_output
 from .plan import plan_workflow
 from .sites import site_to_json
@@ -53,6 +50,21 @@ class Coordination:
             console.file.write(self.text)
 
 
+class MoreOptions:
+    """Options that a feature adds to this command; none here."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the options."""
+
+    def run(self, arguments: argparse.Namespace, plan: Plan) -> CommandResult | None:
+        """Do what the options ask for.
+
+        :return: the result of the command; `None` lets the command write the configuration
+        :raises HintErrors: if options are wrong, or a file cannot be read or written
+        """
+        return None
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
     parser.add_argument(
@@ -65,20 +77,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write it there (default: print it)")
     parser.add_argument("--workflow", metavar="NAME", help="which one, if the StreamFlow file has several")
     parser.add_argument("--directory", metavar="DIR", type=Path, help="paths below it, instead of relative ones")
-    parser.add_argument("--script", metavar="FILE", type=Path, help="write a script that runs its programs under CAPIO")
-    parser.add_argument("--check", metavar="FILE", type=Path, help="compare a CAPIO-CL file with the workflow")
+    subclass_of(MoreOptions)().add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> CommandResult:
     """:raises HintErrors: if the file, a workflow or a hint has mistakes, or the output cannot be written"""
-    if arguments.check is not None:
-        return check(Path(arguments.streamflow_file), arguments.check, arguments.workflow)
     plan = plan_workflow(Path(arguments.streamflow_file), arguments.workflow)
+    if (result := subclass_of(MoreOptions)().run(arguments, plan)) is not None:
+        return result
     directory = None if arguments.directory is None else str(arguments.directory.absolute())
-    if arguments.script is not None:
-        if directory is None:
-            raise HintErrors.one(arguments.script, "--script", "needs --directory", "the directory for CAPIO's files")
-        write_output(arguments.script, write_launcher(plan.configuration, directory))
     text = _document(plan, arguments.format, directory)
     if arguments.output is not None:
         write_output(arguments.output, text)

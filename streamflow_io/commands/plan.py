@@ -25,8 +25,8 @@ from streamflow.core.exception import WorkflowDefinitionException
 
 from streamflow_io._streamflow import cwl_files
 from streamflow_io.admission.storages import StepStorage
-from streamflow_io.capio_cl.supported import CapioMapping
 from streamflow_io.errors import is_ours, said
+from streamflow_io.features import runtimes
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.possible import PossibleRoute
@@ -43,8 +43,8 @@ from streamflow_io.run.locked_database import held, locked_now
 from streamflow_io.run.plan import Plan
 from streamflow_io.sharing.identity import shared_directories
 from streamflow_io.sharing.status import SharedStatus, status_of
-from streamflow_io.translation.capio import capio_mapping
 from streamflow_io.translation.planning import InvalidHintsException, unavailable_here
+from streamflow_io.translation.runtimes import Forecast, runtime_module
 from streamflow_io.translation.translator import IOAwareTranslator
 from streamflow_io.wording import counted
 
@@ -64,7 +64,7 @@ class WorkflowPlans:
 
     :ivar inactive: why no plan will be followed. None: the plans will be
     :ivar warnings: hints that may not have the effect that their author meant, by workflow
-    :ivar capio: with `runtime: capio`, the early edges that CAPIO serves, and why not the others, by workflow
+    :ivar forecasts: what the runtime that a feature brings would do, by `runtime` and workflow
     :ivar shared: the present users of each wanted storage that other runs use, too, by its name
     :ivar locked: the program that holds StreamFlow's database now. None: none does
     """
@@ -72,7 +72,7 @@ class WorkflowPlans:
     inactive: str | None
     plans: Mapping[str, Plan]
     warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    capio: Mapping[str, CapioMapping] = field(default_factory=dict)
+    forecasts: Mapping[str, Mapping[str, Forecast]] = field(default_factory=dict)
     shared: Mapping[str, SharedStatus] = field(default_factory=dict)
     locked: str | None = None
 
@@ -99,7 +99,10 @@ class WorkflowPlans:
                     ],
                     "impossible": dict(plan.impossible),
                     "storages": [vars(step) for step in plan.storages.steps] if plan.storages else [],
-                    "capio": _capio_to_json(self.capio[name]) if name in self.capio else None,
+                    **{
+                        runtime: _forecast_to_json(found[name]) if name in found else None
+                        for runtime, found in self.forecasts.items()
+                    },
                     "warnings": list(self.warnings.get(name, ())),
                 }
                 for name, plan in self.plans.items()
@@ -126,8 +129,9 @@ class WorkflowPlans:
                 say(console, f"Without waiting until StreamFlow has read it for its checksum: {names}")
             if plan.gangs:
                 console.print(_gangs(plan))
-            if (mapping := self.capio.get(name)) is not None:
-                _show_capio(console, mapping)
+            for forecasts in self.forecasts.values():
+                if name in forecasts:
+                    _show_forecast(console, forecasts[name])
             for step, why in plan.impossible.items():
                 say(console, coded(f"No job of {step} can start: {why}", Code.NEVER_STARTS), "red")
             if plan.storages is not None and plan.storages.steps:
@@ -166,7 +170,7 @@ def plan_file(path: Path) -> WorkflowPlans:
             _inactive(scheduler),
             found,
             {name: warnings for name, (_, warnings) in plans.items()},
-            _capio(scheduler, found),
+            _forecasts(scheduler, found),
             _shared(scheduler, document, found.values()),
             locked_now(document, path.resolve().parent),
         )
@@ -207,24 +211,25 @@ def _inactive(scheduler: SchedulerConfig | None) -> str | None:
     return unavailable_here()
 
 
-def _capio(scheduler: SchedulerConfig | None, plans: Mapping[str, Plan]) -> dict[str, CapioMapping]:
-    if scheduler is None or scheduler.runtime != "capio":
-        return {}
-    return {name: capio_mapping(plan.workflow, plan.edges) for name, plan in plans.items()}
+def _forecasts(scheduler: SchedulerConfig | None, plans: Mapping[str, Plan]) -> dict[str, dict[str, Forecast]]:
+    found: dict[str, dict[str, Forecast]] = {runtime: {} for runtime in runtimes()}
+    if scheduler is not None and (module := runtime_module(scheduler.runtime)) is not None:
+        found[scheduler.runtime] = {name: module.forecast(plan.workflow, plan.edges) for name, plan in plans.items()}
+    return found
 
 
-def _capio_to_json(mapping: CapioMapping) -> dict[str, Any]:
+def _forecast_to_json(forecast: Forecast) -> dict[str, Any]:
     return {
-        "served": [edge.name for edge in mapping.served],
-        "refused": {edge.name: reason for edge, reason in mapping.refused.items()},
+        "served": [edge.name for edge in forecast.served],
+        "refused": {edge.name: reason for edge, reason in forecast.refused.items()},
     }
 
 
-def _show_capio(console: Console, mapping: CapioMapping) -> None:
-    served = ", ".join(edge.name for edge in mapping.served)
-    say(console, f"CAPIO serves, if it is installed and passes its trial: {served or 'nothing'}")
-    for edge, reason in mapping.refused.items():
-        say(console, f"CAPIO does not serve {edge.name}: {reason}", "yellow")
+def _show_forecast(console: Console, forecast: Forecast) -> None:
+    served = ", ".join(edge.name for edge in forecast.served)
+    say(console, f"{forecast.name} serves, {forecast.condition}: {served or 'nothing'}")
+    for edge, reason in forecast.refused.items():
+        say(console, f"{forecast.name} does not serve {edge.name}: {reason}", "yellow")
 
 
 def _shared(

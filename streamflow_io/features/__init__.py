@@ -42,6 +42,10 @@ class Feature:
         """The subcommands of the feature, by name. `--help` shows them in the group "with other programs"."""
         return {}
 
+    def runtimes(self) -> Mapping[str, str]:
+        """The modules that choose what a node runtime serves, by the value of `runtime` in the scheduler's config."""
+        return {}
+
     def subclasses(self) -> Mapping[str, str]:
         """The classes of the feature by the classes of the core that they extend, each as `module:name`."""
         return {}
@@ -52,6 +56,11 @@ def features() -> tuple[Feature, ...]:
     """All features that are installed, in the order of their names."""
     names = sorted(module.name for module in iter_modules(__path__) if module.ispkg)
     return tuple(import_module(f"{__name__}.{name}.feature").FEATURE for name in names)
+
+
+def runtimes() -> Mapping[str, str]:
+    """The modules of all node runtimes that features bring, by the value of `runtime`."""
+    return {name: module for feature in features() for name, module in feature.runtimes().items()}
 
 
 def subclass_of(core: type[_Class]) -> type[_Class]:

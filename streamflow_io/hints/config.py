@@ -8,15 +8,18 @@ from typing import Annotated, Literal
 
 from pydantic import (
     Field,
+    PlainValidator,
     StrictBool,
     StrictInt,
     ValidationError,
     ValidatorFunctionWrapHandler,
+    WithJsonSchema,
     WrapValidator,
     field_validator,
     model_validator,
 )
 
+from streamflow_io.features import runtimes
 from streamflow_io.grouping import grouped
 from streamflow_io.wording import shortened
 
@@ -38,6 +41,25 @@ def _one_mistake(allowed: str) -> WrapValidator:
     return WrapValidator(validated)
 
 
+# Those of features that may be missing.
+_FEATURES = ("capio",)
+
+
+def _runtime(value: object) -> object:
+    known = ("embedded", *runtimes(), "off")
+    if value in known:
+        return value
+    message = f"{shortened(repr(value))} is not allowed"
+    if value in _FEATURES:
+        message = f"the feature {value!r} is not in this installation: streamflow_io/features/{value} is missing"
+    raise mistake(message, f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}")
+
+
+Runtime = Annotated[
+    str,
+    PlainValidator(_runtime),
+    WithJsonSchema({"enum": ["embedded", *_FEATURES, "off"], "type": "string"}),
+]
 BandwidthOf = Annotated[float, Field(strict=True, gt=0, le=HIGHEST, allow_inf_nan=False)]
 ReadersOf = Annotated[StrictInt, Field(ge=1, le=64), _one_mistake("a whole number, 1 to 64")]
 
@@ -152,7 +174,7 @@ class SchedulerConfig(Model):
         True,
         description="true (default); false: what is limited by `limited`, `required` or `streamBW` is measured only",
     )
-    runtime: Literal["embedded", "capio", "off"] = Field("embedded", description="embedded (default), capio or off")
+    runtime: Runtime = Field("embedded", description="embedded (default), capio or off")
     containers: Literal["on", "off"] = Field(
         "on", description="on (default); off: steps in containers run as with plain StreamFlow"
     )

@@ -13,8 +13,7 @@ from streamflow.log_handler import logger
 from streamflow.workflow.token import JobToken, ListToken, ObjectToken
 
 from streamflow_io.capio_cl.applications import KnownJobs
-from streamflow_io.capio_cl.dependencies import resolved
-from streamflow_io.capio_cl.language import write_capio_cl
+from streamflow_io.capio_cl.language import resolved, write_capio_cl
 from streamflow_io.files import write_atomically
 from streamflow_io.graph.io_graph import Output
 from streamflow_io.records.runs import COORDINATION_FILE

@@ -63,7 +63,7 @@ class Plan:
     :ivar jobs: what is known of the jobs before the run
     :ivar storages: the steps that say something about storage, and which one they use; none if none does
     :ivar impossible: steps of which no job can start, and why
-    :ivar capio: of each early edge, with `runtime: capio`, whether CAPIO serves it: as its record says
+    :ivar runtime_edges: with a node runtime of a feature, what the record of each early edge says of the runtime
     :ivar apart: the gangs whose steps do not all run at the same time, by their number, and why
     """
 
@@ -96,7 +96,7 @@ class Plan:
     storages: StepStorages | None = None
     impossible: Mapping[str, str] = field(default_factory=dict)
     apart: Mapping[int, str] = field(default_factory=dict)
-    capio: Mapping[StreamEdge, str] = field(default_factory=dict)
+    runtime_edges: Mapping[StreamEdge, str] = field(default_factory=dict)
 
     @property
     def warnings(self) -> Iterator[str]:

@@ -46,7 +46,7 @@ def start_records(plan: Plan, config: SchedulerConfig, now: float) -> Iterator[R
             input=None if consumer is None else consumer.name,
             delivery=edge.delivery if why is None else Delivery.TERMINATION,
             fallback=edge.fallback if why is None else why,
-            capio=plan.capio.get(edge),
+            capio=plan.runtime_edges.get(edge),
         )
     for route in plan.possible:
         yield RouteRecord(time=now, **vars(route))

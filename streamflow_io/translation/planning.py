@@ -13,6 +13,7 @@ from streamflow.log_handler import logger
 
 from streamflow_io.admission.storages import StepStorages
 from streamflow_io.capio_cl.applications import KnownJobs
+from streamflow_io.features import runtimes
 from streamflow_io.graph.candidates import Proved, with_refuted
 from streamflow_io.graph.early_inputs import early_inputs
 from streamflow_io.graph.edges import name_edges
@@ -211,8 +212,9 @@ def _partitions(
     joined = ((edge.route.consumer, edge.delivery) for edge in edges if edge.delivery.joins)
     streamed = {(consumer.step, consumer.port): delivery for consumer, delivery in joined if consumer is not None}
     found = plan_partitions(graph, rules, streamed, trials, _shared(config))
-    if config.runtime == "capio":
-        found = tuple(replace(each, real=each.real or "`runtime: capio`: parts are no files") for each in found)
+    if config.runtime in runtimes():
+        why = f"`runtime: {config.runtime}`: parts are no files"
+        found = tuple(replace(each, real=each.real or why) for each in found)
     if config.runtime == "off":
         off = "`runtime: off`: nothing is read ahead"
         found = tuple(replace(each, real=off) if each.is_read_ahead else each for each in found)

@@ -12,9 +12,9 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.run.plan import Plan
 from streamflow_io.run.scheduler import IOAwareScheduler
 
-from .capio import CapioChoice, choose_capio
 from .early_inputs import wire_early_inputs
 from .rewire import observe_jobs, rewire
+from .runtimes import RuntimeChoice, runtime_module
 
 
 def apply(plan: Plan, scheduler: IOAwareScheduler) -> None:
@@ -22,14 +22,14 @@ def apply(plan: Plan, scheduler: IOAwareScheduler) -> None:
     config = scheduler.config
     for warning in plan.warnings:
         logger.warning(warning)
-    capio = CapioChoice()
+    choice = RuntimeChoice()
     if plan.streams:
-        if config.runtime == "capio":
-            capio = choose_capio(plan.workflow, plan.edges)
-            plan = replace(plan, capio=capio.edges)
+        if (module := runtime_module(config.runtime)) is not None:
+            choice = module.choose(plan.workflow, plan.edges)
+            plan = replace(plan, runtime_edges=choice.edges)
         rewire(plan)
     wire_early_inputs(plan)
-    scheduler.begin(plan, capio.start)
+    scheduler.begin(plan, choice.start)
     if config.observe:
         observe_jobs(plan.workflow)
 

@@ -24,7 +24,6 @@ from rich.console import Console
 from rich.table import Table
 
 from laboratories.laboratory import LaboratoryError
-from streamflow_io.runtime.capio_installation import CapioError
 from tests.cwl import Run
 from tests.installed_capio import installed_capio
 
@@ -60,8 +59,8 @@ def main() -> int:
     numbers = options.only or range(options.first, options.first + options.count)
     try:
         trials = run(numbers, faults, directory, options)
-    except (LaboratoryError, CapioError) as error:
-        what = "CAPIO" if options.capio else "containers" if options.containers else "hosts"
+    except LaboratoryError as error:
+        what = "containers" if options.containers else "hosts"
         sys.exit(f"There can be no {what} here: {error}")
     Console(width=120).print(summary(trials))
     broken = [trial for trial in trials if trial.verdict.violations]
@@ -106,7 +105,9 @@ def run(numbers: Sequence[int], faults: Sequence[Fault], directory: Path, option
     """Run all trials, and report each."""
     span = CAPIO_SPAN if options.capio else CONTAINER_SPAN if options.containers else SPAN
     if options.capio:
-        os.environ["CAPIO_HOME"] = str(installed_capio())
+        if (home := installed_capio()) is None:
+            sys.exit("CAPIO is not installed: `CAPIO_HOME` is not set, and `capio_server` is not on the PATH")
+        os.environ["CAPIO_HOME"] = str(home)
     trials = []
     with place(options) as where:
         plain = run_workloads(directory, options, where)

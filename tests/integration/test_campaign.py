@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.runtime.capio_installation import CapioError
 from tests.campaign.__main__ import possible_faults
 from tests.campaign.capio import CAPIO
 from tests.campaign.cases import CAPIO_FAULTS, Case, Fault
 from tests.campaign.trial import run_case, run_plain
-from tests.installed_capio import installed_capio
+from tests.installed_capio import use_installed_capio
 from tests.once import once
 
 
@@ -74,10 +73,7 @@ def test_trial(tmp_path: Path, common: Path, chosen: Case, outcome: str) -> None
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("fault", CAPIO_FAULTS, ids=lambda fault: fault.victim)
 def test_trial_with_the_real_capio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
-    try:
-        monkeypatch.setenv("CAPIO_HOME", str(installed_capio()))
-    except CapioError as error:
-        pytest.skip(str(error))
+    use_installed_capio(monkeypatch)
     trial = run_case(tmp_path / "trial", case(CAPIO, fault), run_plain(tmp_path / "plain", CAPIO))
     assert trial.struck is not None
     assert trial.verdict.violations == ()

@@ -43,7 +43,6 @@ ARGUMENTS = {
     "learned": ["list"],
     "explain": ["SFIO-S001"],
     "coordination": ["streamflow.yml"],
-    "annotate": ["streamflow.yml", "--from", "capio.json"],
     "trace": ["telemetry.jsonl", "-o", "trace"],
     "completion": ["bash"],
 }
@@ -53,14 +52,13 @@ ACTIONS = {
     "learned": ("list", "show", "forget", "export"),
 }
 #: As `plan`, they import StreamFlow or cwltool.
-SLOW = ("plan", "validate", "coordination", "annotate", "partition", "doctor")
+SLOW = ("plan", "validate", "coordination", "partition", "doctor")
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     (tmp_path / "tool.cwl").write_text(TOOL)
     (tmp_path / "streamflow.yml").write_text(STREAMFLOW_FILE)
-    (tmp_path / "capio.json").write_text('{"name": "one", "IO_Graph": []}')
     lines = (record.model_dump_json(by_alias=True, exclude_none=True) for record in learning_run())
     (tmp_path / "telemetry.jsonl").write_text("\n".join(lines))
     return tmp_path

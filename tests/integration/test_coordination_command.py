@@ -11,11 +11,10 @@ import pytest
 from streamflow.cwl import utils
 
 from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile
-from streamflow_io.capio_cl.loading import load_capio_cl
-from streamflow_io.capio_cl.reading import read_capio_cl
 from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from tests.official_capio_cl import parse
 from tests.template_support import Template
 from tests.unit.test_capio_cl import as_read_officially, as_written, officially
 
@@ -210,7 +209,9 @@ def test_the_document_is_printed_or_written(bench: Bench, capsys: pytest.Capture
     document = json.loads(printed)
     assert document.get("version") == (1.1 if format_ == FORMATS[0] else None)
     (plan,) = plan_file(path).plans.values()
-    assert read_capio_cl(document, "capio.json") == plan.configuration
+    engine = parse(document, "1.1" if format_ == FORMATS[0] else "1.0", bench.directory)
+    for file in plan.configuration.files:
+        assert as_read_officially(engine, file) == as_written(file)
 
 
 def test_an_output_that_cannot_be_written_is_told(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
@@ -252,15 +253,16 @@ def test_the_directory_of_a_run_has_what_ran(bench: Bench, tmp_path: Path) -> No
     assert (tmp_path / "mark").exists()
     (directory,) = (bench.data / "streamflow-io" / "runs").iterdir()
     assert sorted(path.name for path in directory.iterdir()) == ["coordination.json", "telemetry.jsonl"]
-    configuration = load_capio_cl(directory / "coordination.json")
-    assert configuration.applications == ("a", "b-0.0", "b-0.1")
-    assert rules(configuration) == {
+    graph = {one["name"]: one for one in json.loads((directory / "coordination.json").read_text())["IO_Graph"]}
+    assert list(graph) == ["a", "b-0.0", "b-0.1"]
+    streaming = [item for one in graph.values() for item in one["streaming"]]
+    assert {path: (item["committed"], item["mode"]) for item in streaming for path in item["name"]} == {
         "a/1.txt": ("on_close", "update"),
         "a/2.txt": ("on_close", "update"),
         "b-0.0/read.txt": ("on_termination", "update"),
         "b-0.1/read.txt": ("on_termination", "update"),
     }
-    assert readers(configuration)["a/1.txt"] == ("b-0.0", "b-0.1")
+    assert [name for name, one in graph.items() if "a/1.txt" in one["input_stream"]] == ["b-0.0", "b-0.1"]
 
 
 JOBS = {

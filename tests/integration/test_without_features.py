@@ -16,7 +16,7 @@ from tests.cwl import Bench
 from tests.integration.test_byte_streams import assert_streamed, chain, producer, reader
 
 #: Each feature, and a word of `streamflow-io --help` that comes from the feature.
-FEATURES = {"schedules": "schedule"}
+FEATURES = {"capio": "annotate", "schedules": "schedule"}
 _IMPORT_ALL = """
 from importlib import import_module
 from pkgutil import walk_packages
@@ -32,6 +32,7 @@ def test_all_features_are_deleted_in_turn() -> None:
     assert set(FEATURES) == {type(feature).__module__.split(".")[-2] for feature in features.features()}
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("feature", FEATURES)
 def test_the_core_works_without_a_feature(tmp_path: Path, bench: Bench, feature: str) -> None:
     copy = tmp_path / "copy"
@@ -42,7 +43,7 @@ def test_the_core_works_without_a_feature(tmp_path: Path, bench: Bench, feature:
     def python(*words: str | Path) -> str:
         environment = {**os.environ, **reduced.environment, "XDG_DATA_HOME": str(tmp_path)}
         ended = subprocess.run(
-            [sys.executable, *words], capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment
+            [sys.executable, *words], capture_output=True, text=True, timeout=240, cwd=tmp_path, env=environment
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout

@@ -29,7 +29,7 @@ ORDER = {
     "_streamflow": "what StreamFlow does not promise to keep",
     "hints": "what a user writes",
     "graph": "the I/O graph, and how each edge is served",
-    "capio_cl": "CAPIO-CL, from the graph and back to hints",
+    "capio_cl": "the graph in CAPIO-CL",
     "admission": "which job starts when, and what is learned of it",
     "bandwidth": "how fast data has to move, and did",
     "sessions": "which bytes of a file that many jobs read are read ahead",
@@ -65,6 +65,9 @@ PURE = (
     "hints",
     "analysis",
     "suggestions",
+    "features.capio.language",
+    "features.capio.runtime.reports",
+    "features.capio.runtime.supported",
     "run.clocks",
     "run.delivery",
     "run.delivered",
@@ -86,7 +89,6 @@ PURE = (
     "report.trace_events",
 )
 NOT_PURE = {
-    "capio_cl.loading": "reads CAPIO-CL files",
     "hints.cwl": "reads what `run` names",
     "hints.yaml_files": "reads annotations files and StreamFlow files",
     "hints.resolution": "reads a document and its annotations file",

@@ -1,18 +1,17 @@
-"""The workloads `patterns` and `gate`: their programs, what they ask of the node runtime, and CAPIO's configuration."""
+"""The workloads `patterns` and `gate`: their programs, and what they ask of the node runtime."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-import os
 import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from benchmarks import capio, gate, patterns
+from benchmarks import gate, patterns
 from benchmarks.pattern_ways import (
     BYTE_STREAM,
     COMMIT,
@@ -146,56 +145,6 @@ def test_every_job_of_gate_gives_its_measures(name: str, tmp_path: Path, monkeyp
         for prefix, suffix in (("native_", ""), ("", "_above_native"))
     }
     assert further["native_exec_us"] > 0
-
-
-def test_capio_cl_names_every_file_on_both_sides() -> None:
-    graph = capio.capio_cl(LARGE, "name", Path("/run"))["IO_Graph"]
-    assert isinstance(graph, list)
-    paths = ["/run/producer.0.data", "/run/producer.1.data"]
-    rules = [{"name": [path], "committed": "on_close", "mode": "update"} for path in paths]
-    assert graph == [
-        {"name": "producer_0", "input_stream": [], "output_stream": paths[:1], "streaming": rules[:1]},
-        {"name": "producer_1", "input_stream": [], "output_stream": paths[1:], "streaming": rules[1:]},
-        {"name": "consumer_0", "input_stream": paths, "output_stream": []},
-    ]
-
-
-SERVER = """#!/bin/sh
-test "$1" = -c && test -s "$2" && test -n "$CAPIO_WORKFLOW_NAME" || { echo "bad call"; exit 1; }
-echo server successfully started
-exec sleep 60
-"""
-
-
-@pytest.mark.parametrize(
-    ("server", "message"), [("#!/bin/sh\necho no such device; exit 3\n", "no such device"), (SERVER, "")]
-)
-def test_capio_runs_with_its_server(server: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (binaries := tmp_path / "bin").mkdir()
-    (binaries / "capio_server").write_text(server)
-    (binaries / "capio_server").chmod(0o755)
-    (libraries := tmp_path / "lib").mkdir()
-    for name in ("libcapio_posix.so", "libsyscall_intercept.so.0"):
-        (libraries / name).touch()
-    monkeypatch.setenv("PATH", f"{binaries}:{os.environ['PATH']}")
-    monkeypatch.delenv("CAPIO_HOME", raising=False)
-    assert capio.capio_missing() is None
-    script = 'test -n "$CAPIO_DIR" && echo "$CAPIO_APP_NAME ${LD_PRELOAD##*/}"'  # what CAPIO's own library needs
-    consumer = Consumer(("bash", "-c", script), ("data",))
-    pattern = Pattern("pattern", (("touch",),), (Output("data"),), (consumer,))
-    (directory := tmp_path / "run").mkdir()
-    if message:
-        with pytest.raises(CommandError, match=message):
-            capio.run_capio(pattern, directory)
-        return
-    outputs = capio.run_capio(pattern, directory).outputs
-    assert outputs == {"pattern": hashlib.sha256(b"consumer_0 libsyscall_intercept.so.0\n").hexdigest()}
-
-
-def test_without_capio_it_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.delenv("CAPIO_HOME", raising=False)
-    assert str(capio.capio_missing()).startswith("capio_server is not in the PATH")
 
 
 def test_time_calls_measures_both(tmp_path: Path) -> None:

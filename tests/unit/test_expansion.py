@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from streamflow_io.capio_cl.applications import MOST_INSTANCES, KnownJobs
 from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile
-from streamflow_io.capio_cl.dependencies import resolved, unresolved
 from streamflow_io.capio_cl.dot import write_dot
 from streamflow_io.capio_cl.from_graph import configure, stricter_than_served
-from streamflow_io.capio_cl.language import write_capio_cl
+from streamflow_io.capio_cl.language import resolved, unresolved
 from streamflow_io.capio_cl.names import application_name, step_of
-from streamflow_io.capio_cl.reading import read_capio_cl
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Hop, HopKind, Input, Output, OutputKind, Route
@@ -88,7 +86,6 @@ def test_the_official_parser_reads_what_the_graph_says(
     engine = officially(configuration, "1.1", directory)
     for file in configuration.files:
         assert as_read_officially(engine, file) == as_written(file), file.path
-    assert read_capio_cl(write_capio_cl(configuration, "1.0"), "capio.json") == configuration
 
 
 @settings(max_examples=settings().max_examples // 2)

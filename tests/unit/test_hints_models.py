@@ -119,7 +119,7 @@ def test_scheduler_config() -> None:
         ({"annotations": 3}, "annotations", "3 is not allowed", "or one for each workflow, by its name"),
         ({"annotations": {"one": ""}}, "annotations", "{'one': ''} is not allowed", "the path of an annotations file"),
         ({"oversubscribe": "always"}, "oversubscribe", "'always' is not allowed", "'idle', 'gangs' or 'never'"),
-        ({"runtime": "fuse"}, "runtime", "'fuse' is not allowed", "'embedded', 'capio' or 'off'"),
+        ({"runtime": "fuse"}, "runtime", "'fuse' is not allowed", "'embedded'"),
         ({"storages": [{"name": "s", "path": "/s"}]}, "storages[0]", "storage 's' has no bandwidth", "write, read"),
         ({"storages": [{"name": "s", "path": "s", "write": 1}]}, "storages[0].path", "'s' is not absolute", "absolute"),
         ({"storages": [{"path": "/s", "write": 1}]}, "storages[0].name", "missing", "the name that hints use"),
@@ -173,6 +173,16 @@ def test_mistakes_in_the_scheduler_config(config: dict[str, object], field: str,
     assert error.field == f"scheduling.scheduler.config.{field}"
     assert message in error.message
     assert allowed in error.allowed
+
+
+def test_the_runtime_of_a_feature_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamflow_io.features.features", lambda: ())
+    with pytest.raises(HintErrors) as mistakes:
+        parse_scheduler_config({"runtime": "capio"}, Source("streamflow.yml", lambda: {("runtime",): 5}))
+    assert str(mistakes.value).splitlines() == [
+        "streamflow.yml:5: scheduling.scheduler.config.runtime: the feature 'capio' is not in this installation: "
+        "streamflow_io/features/capio is missing; allowed: 'embedded' or 'off'"
+    ]
 
 
 SCRATCH = StorageConfig(name="scratch", path="/scratch", write=100, read=200)

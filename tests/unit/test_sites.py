@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from streamflow.deployment.connector import connector_classes
 from streamflow.deployment.connector.queue_manager import SlurmConnector
 
-from streamflow_io.capio_cl.supported import map_to_capio
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.io_graph import Delivery, Input, Output, OutputKind, Route, StreamEdge
 from streamflow_io.graph.sites import DRIVERS_NODE, Deployment, Site, SiteKind
@@ -156,15 +153,6 @@ def test_what_falls_back_says_why_and_what_streams_is_watched(producer: Site, co
 def test_being_joined_does_not_depend_on_who_asks(one: Site, other: Site) -> None:
     assert one.is_joined_with(other) == other.is_joined_with(one)
     assert one.is_joined_with(one) == (one.kind is not None and one.unwatched is None)
-
-
-def test_capio_serves_the_drivers_node_only() -> None:
-    edges = [plan(producer, consumer) for producer, consumer in product((DRIVERS_NODE, HOST), repeat=2)]
-    mapping = map_to_capio(edges, {})
-    assert all(edge not in mapping.served for edge in edges[1:])
-    streamed = edges[3]
-    assert streamed.delivery is Delivery.STREAM
-    assert mapping.refused[streamed] == "/a runs on one (ssh): CAPIO serves only jobs of the driver's node"
 
 
 @pytest.mark.parametrize(

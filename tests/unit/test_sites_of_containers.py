@@ -16,7 +16,6 @@ from streamflow.core.workflow import Workflow
 from streamflow.cwl.requirement.docker import cwl_docker_translator_classes
 
 from streamflow_io.capacity import Room
-from streamflow_io.capio_cl.supported import map_to_capio
 from streamflow_io.commands.sites import site_to_json, sites_table
 from streamflow_io.graph.feasibility import never_start, not_together
 from streamflow_io.graph.gangs import Gang
@@ -270,17 +269,6 @@ def test_the_container_of_docker_and_singularity_is_the_same_as_long_as_the_run_
     assert are_fixed(["local", "ssh", "docker", "singularity"])
     for kind in ("docker-compose", "kubernetes", "slurm"):
         assert not are_fixed(["docker", kind])
-
-
-def test_capio_serves_no_containers() -> None:
-    edges = [plan(A, B), plan(ALONE, ALONE)]
-    mapping = map_to_capio(edges, {})
-    assert not mapping.served
-    serves = "CAPIO serves only jobs of the driver's node, outside of containers"
-    assert list(mapping.refused.values()) == [
-        f"/a runs in a container of a:1 (docker): {serves}",
-        f"/a runs on alone (docker): {serves}",
-    ]
 
 
 def shown(**steps: Site) -> str:

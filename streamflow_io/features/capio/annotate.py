@@ -1,0 +1,90 @@
+"""`streamflow-io annotate`: an annotations file from a CAPIO-CL file. Nothing is run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from streamflow_io.commands.console import say
+from streamflow_io.commands.output import add_output_arguments, output_of, write_output
+from streamflow_io.commands.plan import plan_workflow
+from streamflow_io.hints.yaml_files import read_scheduler_config
+
+from .language.to_hints import Annotation, annotate, annotation_text
+from .loading import load_capio_cl
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """An annotations file.
+
+    :ivar source: the CAPIO-CL file that it was made from
+    :ivar text: what is in it
+    :ivar output: where it was written; None: it is to be shown
+    """
+
+    source: str
+    annotation: Annotation
+    text: str
+    output: Path | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is any hint, or nothing to make one from."""
+        return bool(self.annotation) or not self.annotation.unexpressed
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "output": None if self.output is None else str(self.output),
+            "annotations": self.annotation.file.model_dump(by_alias=True, mode="json"),
+            "streamable": {port: list(paths) for port, paths in self.annotation.streamable.items()},
+            "unexpressed": [asdict(each) for each in self.annotation.unexpressed],
+        }
+
+    def show(self, console: Console) -> None:
+        if self.output is None:
+            # Not printed: that would fold it at the width of the terminal.
+            console.file.write(self.text)
+            return
+        for each in self.annotation.unexpressed:
+            say(console, f"not expressed: {each.subject}: {each.reason}", "yellow")
+        for port in self.annotation.streamable:
+            say(console, f"{port} is now `streamable`: its tool must read it front to back, once", "yellow")
+        steps = self.annotation.rules
+        rules = sum(map(len, steps.values()))
+        text = f"{os.path.relpath(self.output)}: rules: {rules}, steps: {len(steps)}"
+        say(console, text, "bold")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
+    parser.add_argument("--from", dest="source", metavar="FILE", required=True, type=Path, help="a CAPIO-CL file")
+    add_output_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> Annotated:
+    """:raises HintErrors: if a file, the workflow or a hint has mistakes, or the output cannot be written"""
+    output = output_of(arguments)
+    streamflow_file = Path(arguments.streamflow_file)
+    configuration = load_capio_cl(arguments.source)
+    plan = plan_workflow(streamflow_file, arguments.workflow)
+    annotation = annotate(configuration, plan.steps, plan.outputs, plan.routes, plan.jobs)
+    text = annotation_text(annotation, arguments.source.name, _notes(streamflow_file))
+    if output is not None:
+        write_output(output, text)
+    return Annotated(os.path.abspath(arguments.source), annotation, text, output)
+
+
+def _notes(streamflow_file: Path) -> tuple[str, ...]:
+    scheduler = read_scheduler_config(streamflow_file)
+    if scheduler is None or scheduler.annotations is None:
+        return ()
+    named = scheduler.annotations
+    files = ", ".join(named.values()) if isinstance(named, dict) else named
+    return (f"{streamflow_file.name} names {files}: copy from it the hints that are to hold, too.",)

@@ -1,0 +1,26 @@
+"""What the core is told of this feature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streamflow_io.features import Feature, Subcommand
+
+_HERE = "streamflow_io.features.capio"
+
+
+class Capio(Feature):
+    """CAPIO as node runtime, and CAPIO-CL."""
+
+    def commands(self) -> Mapping[str, Subcommand]:
+        example = "streamflow.yml --from capio.json -o annotations.yml"
+        return {"annotate": Subcommand("write an annotations file from a CAPIO-CL file", (example,), _HERE)}
+
+    def runtimes(self) -> Mapping[str, str]:
+        return {"capio": f"{_HERE}.choice"}
+
+    def subclasses(self) -> Mapping[str, str]:
+        return {"streamflow_io.commands.coordination:MoreOptions": f"{_HERE}.coordination:CapioOptions"}
+
+
+FEATURE = Capio()

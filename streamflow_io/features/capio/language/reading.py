@@ -1,0 +1,139 @@
+"""Read CAPIO-CL, the coordination language of CAPIO.
+
+Apart from what writes it: each run writes, and few people read.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from pydantic import JsonValue
+
+from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
+from streamflow_io.hints.errors import HintError, HintErrors, Loc, Source, field_name
+from streamflow_io.hints.parsing import parse_model
+
+from .documents import Document, StreamingItem
+
+
+def read_capio_cl(document: JsonValue, file: str, lines: Mapping[Loc, int] | None = None) -> Configuration:
+    """Read CAPIO-CL 1.0 or 1.1.
+
+    What is left out is filled in as CAPIO does it: a rule without `committed` is `on_termination`, one without `mode`
+    is `no_update`, a file without a rule is `on_termination` and `update`. Groups become their files. Paths lose `./`
+    before and `/` after them.
+
+    :param document: as parsed from JSON
+    :param file: its name, for mistakes
+    :param lines: its lines, from 1, by the way to a value
+    :raises HintErrors: with all mistakes in it; also if it says two things of one file
+    """
+    source = Source(file, lambda: lines or {})
+    if not isinstance(document, dict):
+        raise HintErrors.one(file, "CAPIO-CL", "no JSON object", "name, IO_Graph, ...", line=source.line())
+    model, errors = parse_model(Document, document, "", source)
+    if model is None:
+        raise HintErrors(errors)
+    reader = _Reader(model, source)
+    configuration = reader.read()
+    if reader.errors:
+        raise HintErrors(reader.errors)
+    return configuration
+
+
+@dataclass
+class _Reader:
+    document: Document
+    source: Source
+    errors: list[HintError] = field(default_factory=list)
+    _files: dict[str, CoordinatedFile] = field(default_factory=dict)
+    _ruled: set[str] = field(default_factory=set)
+
+    def read(self) -> Configuration:
+        document = self.document
+        self._check_groups()
+        for index, app in enumerate(document.io_graph):
+            for path in self._paths(app.input_stream):
+                self._add(path, consumers=_with(self._file(path).consumers, app.name))
+            for path in self._paths(app.output_stream):
+                self._add(path, producers=_with(self._file(path).producers, app.name))
+            for number, item in enumerate(app.streaming):
+                self._read_rule(item, ("IO_Graph", index, "streaming", number))
+        for path in self._paths(document.permanent):
+            self._add(path, permanent=True)
+        for path in self._paths(document.exclude):
+            self._add(path, excluded=True)
+        self._read_storage()
+        self._read_home_nodes()
+        applications = tuple(dict.fromkeys(app.name for app in document.io_graph))
+        return Configuration(document.name, applications, tuple(self._files[path] for path in sorted(self._files)))
+
+    def _file(self, path: str) -> CoordinatedFile:
+        return self._files.get(path) or CoordinatedFile(path)
+
+    def _add(self, path: str, **changes: object) -> None:
+        self._files[path] = replace(self._file(path), **changes)  # type: ignore[arg-type]
+
+    def _paths(self, names: Iterable[str]) -> Iterator[str]:
+        """The paths that some names stand for, groups as their files, each once."""
+        groups = {alias.group_name: alias.files for alias in self.document.aliases}
+        paths = (path for name in names for path in groups.get(name, (name,)))
+        yield from dict.fromkeys(posixpath.normpath(path) for path in paths)
+
+    def _error(self, message: str, allowed: str, *loc: str | int) -> None:
+        self.errors.append(HintError(self.source.file, self.source.line(*loc), field_name("", loc), message, allowed))
+
+    def _check_groups(self) -> None:
+        seen = set()
+        for index, alias in enumerate(self.document.aliases):
+            if alias.group_name in seen:
+                loc = ("aliases", index, "group_name")
+                self._error(f"a second group {alias.group_name!r}", "one group of a name", *loc)
+            seen.add(alias.group_name)
+
+    def _read_rule(self, item: StreamingItem, loc: Loc) -> None:
+        key = "name" if item.dirname is None else "dirname"
+        on_file = item.committed.kind == "on_file"
+        on_n_files = item.committed.kind == "on_n_files"
+        for path in self._paths(item.paths):
+            before = self._file(path)
+            self._add(
+                path,
+                is_directory=item.dirname is not None,
+                committed=item.committed,
+                mode=item.mode,
+                file_deps=tuple(self._paths(item.file_deps)) if on_file else (),
+                n_files=item.n_files if on_n_files else None,
+            )
+            if path in self._ruled and self._files[path].rule != before.rule:
+                self._error(f"a second, other rule for {path!r}", "one rule for each file", *loc, key)
+            self._ruled.add(path)
+
+    def _read_storage(self) -> None:
+        for key, in_memory in (("memory", True), ("fs", False)):
+            for path in self._paths(self.document.storage.memory if in_memory else self.document.storage.fs):
+                if self._file(path).in_memory not in (None, in_memory):
+                    self._error(f"{path!r} is in memory and in fs", "one of them for each file", "storage", key)
+                self._add(path, in_memory=in_memory)
+
+    def _read_home_nodes(self) -> None:
+        policies = self.document.home_node_policies
+        for path in self._paths(policies.create):
+            self._set_home_node(path, HomeNode("create"), "create")
+        for path in self._paths(policies.hashing):
+            self._set_home_node(path, HomeNode("hashing"), "hashing")
+        for index, manual in enumerate(policies.manual):
+            for path in self._paths(manual.name):
+                self._set_home_node(path, HomeNode("manual", manual.app_node), "manual", index)
+
+    def _set_home_node(self, path: str, home_node: HomeNode, *loc: str | int) -> None:
+        if self._file(path).home_node not in (None, home_node):
+            allowed = "one policy for each file"
+            self._error(f"a second home-node policy for {path!r}", allowed, "home_node_policies", *loc)
+        self._add(path, home_node=home_node)
+
+
+def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    return names if name in names else (*names, name)

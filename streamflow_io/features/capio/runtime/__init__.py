@@ -1,0 +1,1 @@
+"""CAPIO's server and library, and the jobs that use them."""

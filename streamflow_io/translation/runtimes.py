@@ -1,0 +1,58 @@
+"""Node runtimes that features bring: what each serves of a workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Protocol, cast
+
+from streamflow.core.workflow import Workflow
+
+from streamflow_io.features import runtimes
+from streamflow_io.graph.io_graph import StreamEdge
+from streamflow_io.runtime.node_runtimes import StartRuntime
+
+
+@dataclass(frozen=True)
+class RuntimeChoice:
+    """What a node runtime of a feature does in a run.
+
+    :ivar start: starts the node runtime of the driver's node; `None` starts the embedded one
+    :ivar edges: :data:`~.records.SERVED` for each early edge that the runtime serves; for others the reason
+    """
+
+    start: StartRuntime | None = None
+    edges: Mapping[StreamEdge, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a node runtime would serve, as `streamflow-io plan` says.
+
+    :ivar name: of the runtime, for people
+    :ivar condition: what must be true for that
+    :ivar served: the early edges that the runtime would serve
+    :ivar refused: the other early edges, with the reasons
+    """
+
+    name: str
+    condition: str
+    served: tuple[StreamEdge, ...]
+    refused: Mapping[StreamEdge, str]
+
+
+class RuntimeModule(Protocol):
+    """A module of a feature that has a node runtime."""
+
+    def choose(self, workflow: Workflow, edges: Sequence[StreamEdge]) -> RuntimeChoice:
+        """Decide what the runtime serves in a run, and warn of each early edge that the runtime does not serve."""
+
+    def forecast(self, workflow: Workflow, edges: Sequence[StreamEdge]) -> Forecast:
+        """Say what the runtime would serve. Start nothing."""
+
+
+def runtime_module(runtime: str) -> RuntimeModule | None:
+    """Find the module that serves a value of `runtime`; `None` leaves all to the core."""
+    module = runtimes().get(runtime)
+    return None if module is None else cast(RuntimeModule, import_module(module))

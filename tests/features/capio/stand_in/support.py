@@ -1,0 +1,37 @@
+"""Installs the stand-in for CAPIO where a test wants the stand-in."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def install(home: Path) -> Path:
+    """Install the stand-in below a directory, to be named in `CAPIO_HOME`; skips the test where no C compiler is."""
+    if (compiler := shutil.which("cc")) is None:
+        pytest.skip("no C compiler (cc): the stand-in for libcapio_posix.so cannot be built")
+    for name in ("bin", "lib"):
+        (home / name).mkdir(parents=True)
+    (home / "lib" / "libcapio_posix.so").write_bytes(_library(compiler))
+    server = home / "bin" / "capio_server"
+    server.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{HERE / "server.py"}" "$@"\n')
+    server.chmod(0o755)
+    return home
+
+
+@cache
+def _library(compiler: str) -> bytes:
+    with tempfile.TemporaryDirectory() as place:
+        library = Path(place, "libcapio_posix.so")
+        subprocess.run(
+            [compiler, "-O1", "-shared", "-fPIC", "-o", library, HERE / "library.c", "-ldl"], check=True, timeout=60
+        )
+        return library.read_bytes()
