@@ -53,8 +53,6 @@ ACTIONS = {
     "learned": ("list", "show", "forget", "export"),
     "schedule": ("compute", "check", "show", "simulate", "profile", "forecast"),
 }
-#: As `plan`, they import StreamFlow or cwltool.
-SLOW = ("plan", "validate", "coordination", "annotate", "partition", "doctor")
 
 
 @pytest.fixture
@@ -74,8 +72,8 @@ def test_all_commands_are_here() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        *(pytest.param(name, [], marks=pytest.mark.long if name in SLOW else []) for name in ARGUMENTS),
-        # All commands print that in one place.
+        # All commands print in one place, and each takes as long as an interpreter to start.
+        *(pytest.param(name, [], marks=[] if name == "runs" else pytest.mark.long) for name in ARGUMENTS),
         *(pytest.param(name, ["--json"], marks=[] if name == "trace" else pytest.mark.long) for name in ARGUMENTS),
         ("validate", ["--help"]),
     ],
@@ -130,10 +128,15 @@ def test_actions_of_commands_are_here(capsys: pytest.CaptureFixture[str]) -> Non
     ("line", "completed"),
     [
         ("streamflow-io repo", ["report"]),
-        ("streamflow-io plan --js", ["--json"]),
-        ("streamflow-io explain SFIO-S00", [f"SFIO-S00{number}" for number in range(1, 10)]),
         ("streamflow-io report la", ["last"]),
-        ("streamflow-io schedule sim", ["simulate"]),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (
+                ("streamflow-io plan --js", ["--json"]),
+                ("streamflow-io explain SFIO-S00", [f"SFIO-S00{number}" for number in range(1, 10)]),
+                ("streamflow-io schedule sim", ["simulate"]),
+            )
+        ),
     ],
 )
 def test_a_shell_completes_a_line(line: str, completed: list[str], tmp_path: Path) -> None:

@@ -341,7 +341,8 @@ steps:
 """
 
 
-@pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.long
+@pytest.mark.parametrize("packed", [False, True])
 def test_no_update_into_an_input_that_is_not_streamable_is_a_warning(
     tmp_path: Path, packed: bool, command: Command
 ) -> None:
