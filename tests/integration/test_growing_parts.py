@@ -113,6 +113,7 @@ def test_the_plan_says_so(bench: Bench, tmp_path: Path, monkeypatch: pytest.Monk
 ONCE = 'test -e "$TRACE.once" || { touch "$TRACE.once"; sleep 1; exit 3; }'
 
 
+@pytest.mark.long
 def test_a_producer_that_fails_writes_the_same_again(bench: Bench, tmp_path: Path) -> None:
     """What was said of its first file holds: the parts have the same bytes."""
     document, values = document_of(producer(ONCE)), job(tmp_path)
@@ -155,6 +156,7 @@ def test_small_files(bench: Bench, tmp_path: Path, text: str) -> None:
     assert " WARNING " not in ours.log, ours.errors
 
 
+@pytest.mark.long
 def test_headers_and_many_parts(bench: Bench, tmp_path: Path) -> None:
     """Of a file that is much larger than a pipe, with a header in each part."""
     rule = {**RULE, "records": "csv", "every": 4_000, "names": "chunk-%d.txt"}

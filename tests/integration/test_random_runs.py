@@ -16,7 +16,7 @@ from tests.random_workflows.unhinted import believed, unhinted
 
 SEED = 60
 STEPS = 5
-QUICK = 3
+QUICK = 2
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_results_are_those_of_plain_streamflow(tmp_path: Path, number: int) -> N
     assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
 
 
-@pytest.mark.parametrize("later", ["", " later"])
+@pytest.mark.parametrize("later", [pytest.param("", marks=pytest.mark.long), " later"])
 @pytest.mark.parametrize(
     "number", [*range(1), *(pytest.param(number, marks=pytest.mark.long) for number in range(1, 10))]
 )
@@ -38,6 +38,7 @@ def test_results_are_the_same_where_all_is_taken_for_proven(tmp_path: Path, numb
     assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
 
 
+@pytest.mark.long
 def test_what_is_proven_with_a_large_sample_holds_for_a_small_one(tmp_path: Path) -> None:
     """A tool that does something else with a short file is not proven."""
     made, file = Type("File"), Given(Type("File"), {"name": "large.txt", "lines": 2_000})
@@ -51,6 +52,7 @@ def test_what_is_proven_with_a_large_sample_holds_for_a_small_one(tmp_path: Path
     assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
 
 
+@pytest.mark.long
 def test_what_is_proven_with_a_small_sample_does_not_hold_for_a_large_one(tmp_path: Path) -> None:
     """A tool that gives up beyond a buffer streams small files, and reads large ones."""
     made, file = Type("File"), Given(Type("File"), {"name": "small.txt", "lines": 400})
