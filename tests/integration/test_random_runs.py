@@ -11,7 +11,7 @@ from tests.cwl import Bench
 from tests.random_workflows.blueprint import Blueprint, Given, Link, Output, Step, Type
 from tests.random_workflows.generate import generate
 from tests.random_workflows.programs import BUFFERED, SIZED
-from tests.random_workflows.trial import run_trial
+from tests.random_workflows.trial import LARGER, run_trial
 from tests.random_workflows.unhinted import believed, unhinted
 
 SEED = 60
@@ -34,7 +34,8 @@ def test_results_are_those_of_plain_streamflow(tmp_path: Path, number: int) -> N
 def test_results_are_the_same_where_all_is_taken_for_proven(tmp_path: Path, number: int, later: str) -> None:
     """From the beginning, or while the run goes on."""
     make = functools.partial(Bench, program=f"streamflow believing{later}")
-    trial = run_trial(tmp_path / "trial", believed(unhinted(generate(SEED, number, STEPS))), make=make)
+    blueprint = believed(unhinted(generate(SEED, number, STEPS)))
+    trial = run_trial(tmp_path / "trial", blueprint, make=make, larger=LARGER[:1])
     assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
 
 

@@ -154,7 +154,7 @@ def test_a_run_without_bandwidth_opens_nothing(bench: Bench) -> None:
     assert shared_directories(bench) == []
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_what_a_run_held_that_was_killed_is_free(bench: Bench, how: signal.Signals) -> None:
     """Of SIGKILL nobody is told; its job goes on."""
     whole = write(bench, tasks([IO_TASK, bandwidth(MOST)], seconds=30), 1)

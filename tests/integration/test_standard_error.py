@@ -75,7 +75,7 @@ def _contents() -> Document:
     }
 
 
-@pytest.mark.parametrize("hints", [[], [IO_TASK]], ids=["plain", "measured"])
+@pytest.mark.parametrize("hints", [[], pytest.param([IO_TASK], marks=pytest.mark.long)], ids=["plain", "measured"])
 def test_both_streams_are_apart_whatever_a_tool_names(bench: Bench, hints: list[Document]) -> None:
     run = bench.run(talkers(hints))
     assert run.ok, run.errors

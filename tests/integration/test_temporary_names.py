@@ -107,17 +107,19 @@ def document_with_the_name() -> Document:
     ("document", "message"),
     [
         (document_with_the_name(), "out.tmp was delivered early, but the output is out.txt at the end"),
-        (
+        pytest.param(
             edge(producer(RENAMED), reader(), when="$(inputs.file.basename != 'out.txt')"),
             "out.tmp was delivered early, but the output is out.txt at the end",
+            marks=pytest.mark.long,
         ),
-        (
+        pytest.param(
             edge(
                 producer(RENAMED, {"committed": "on_termination", "mode": "no_update"}, found("out*", "File[]")),
                 reader(),
                 scatter="file",
             ),
             "out.tmp was delivered early, but the output is out.txt at the end",
+            marks=pytest.mark.long,
         ),
         (
             edge(
