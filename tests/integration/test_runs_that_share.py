@@ -196,6 +196,7 @@ def test_a_run_that_is_stopped_while_it_waits_holds_back_nobody(bench: Bench) ->
     assert bench.finish(two, second).ok
 
 
+@pytest.mark.long
 def test_epochs_of_two_runs_do_not_overlap(bench: Bench) -> None:
     """Both learn on a storage that nobody else uses then."""
     document = tasks([IO_TASK, bandwidth("auto(5,20,2)")], seconds=0.5)

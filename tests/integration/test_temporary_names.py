@@ -63,6 +63,7 @@ def test_who_waits_at_the_gate_for_a_temporary_file_gets_the_final_one(bench: Be
     assert AGAIN in ours.log
 
 
+@pytest.mark.long
 def test_several_consumers_in_a_scatter_and_one_behind_them(bench: Bench) -> None:
     """The name of what the second step makes comes from that of its input."""
     made = tool(
