@@ -10,10 +10,10 @@ RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "ret
 # The number of this attempt, counted by what earlier ones noted.
 ATTEMPT = 'note try; attempt=$(grep -c " try$" "$TRACE"); '
 # Waits until another job has noted something. Without us nobody waits: steps run one after the other. Nothing in it
-# fails, for what is closed while a process fails is not committed at once.
+# fails, for what is closed while a process fails is not committed at once: the file is there before it is looked into.
 MEET = """meet() {
-  i=0
-  while [ -n "$SFIO_JOB" ] && [ $i -lt 200 ]; do
+  i=0; : >> "$TRACE"
+  while [ -n "$SFIO_JOB" ] && [ $i -lt 300 ]; do
     case "$(cat "$TRACE")" in *" $*"*) return ;; esac
     sleep 0.1
     i=$((i + 1))

@@ -127,7 +127,9 @@ def test_a_process_of_ours_is_killed_in_a_container(
     assert docker.containers() == {}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=LONG), signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [*(pytest.param(number, marks=LONG) for number in (signal.SIGINT, signal.SIGTERM)), signal.SIGKILL]
+)
 def test_the_driver_ends(docker: Containers, number: signal.Signals) -> None:
     """Ctrl-C in a terminal is for all of its group: also for the clients of the engine."""
     kill = os.killpg if number is signal.SIGINT else os.kill

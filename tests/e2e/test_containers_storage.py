@@ -126,6 +126,7 @@ def test_a_limit_is_learned_in_containers(docker: Containers) -> None:
     assert records(docker, "choice")[0]["reason"] == "remembered"
 
 
+@pytest.mark.long
 def test_jobs_in_containers_are_not_paused(docker: Containers) -> None:
     """Which is said once; they are measured, and run as without a limit, each in what a limit would not allow."""
     make = tool("seq 3000000 > made$part", {"part": "int"}, {"out": found("made$(inputs.part)")})
@@ -191,6 +192,7 @@ def test_jobs_that_stream_are_measured_in_containers(docker: Containers) -> None
     assert all(usage["ioSeconds"] is not None for usage in usages.values())
 
 
+@pytest.mark.long
 def test_a_deployment_of_containers_may_have_a_storage_of_its_own(docker: Containers) -> None:
     """Its path is that in the container, and counts before that of the host."""
     docker.deployments, docker.bound = box, {"/a": "box"}

@@ -106,6 +106,7 @@ def test_a_volume_from_which_nothing_can_be_run(containers_laboratory: Laborator
     assert code == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", [pytest.param("podman", marks=pytest.mark.long), "singularity"])
 def test_other_engines(containers_laboratory: Laboratory, tmp_path: Path, engine: str) -> None:
     if engine == "podman" and (reason := podman_obstacle()) is not None:

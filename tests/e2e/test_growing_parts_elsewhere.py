@@ -35,6 +35,7 @@ def test_hosts(hosts: Site, tmp_path: Path, place: str) -> None:
     check_gone(site)
 
 
+@LONG
 @pytest.mark.parametrize("place", ["slurm", pytest.param("containers", marks=LONG)])
 def test_where_it_may_be_real(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """On the nodes of a queue; in a container of its own a step does not see the file before it is complete."""

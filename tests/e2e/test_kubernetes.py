@@ -92,6 +92,7 @@ def test_a_claim_on_two_nodes_is_no_volume_of_both(pods: Pods) -> None:
     check_streamed(ours)
 
 
+@pytest.mark.long
 def test_from_the_drivers_node_into_a_pod_and_back(pods: Pods) -> None:
     """At the commit: they have neither a file nor a link in common."""
     rule = streaming({"port": "out", "committed": "on_close", "start": "producer"})

@@ -89,6 +89,7 @@ STREAMED = tool(
 )
 
 
+@LONG
 def test_hosts_that_see_the_file(hosts: Site, shared: Path) -> None:
     values = job(shared)
     values["reads"]["path"] = f"{shared.name}/reads.txt"  # By its binding, in the shared directory.
@@ -108,6 +109,7 @@ def test_hosts_that_do_not_see_the_file(hosts: Site, tmp_path: Path, reader: Doc
     check_gone(site)
 
 
+@LONG
 def test_who_neither_sees_nor_reaches_the_file(hosts: Site, tmp_path: Path) -> None:
     """It is on the driver's node: found out before anything is said."""
     site = replace(one_host(hosts), steps=("/count",))
@@ -117,6 +119,7 @@ def test_who_neither_sees_nor_reaches_the_file(hosts: Site, tmp_path: Path) -> N
     check_gone(site)
 
 
+@LONG
 def test_an_input_that_comes_early_here_and_is_copied_to_a_host(hosts: Site, tmp_path: Path) -> None:
     """The copy is compared with its checksum, for which it waits."""
     document = scattered()

@@ -49,6 +49,7 @@ def places(site: Site) -> dict[str, str]:
     return {record["job"]: record["location"].rpartition("/")[2] for record in site.records("started")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("io_task", [pytest.param(False, marks=pytest.mark.long), True])
 def test_gangs_are_on_one_host_each(hosts: Site, io_task: bool) -> None:
     """StreamFlow alone fills the first host with producers, and sends their consumers to the other."""
@@ -84,6 +85,7 @@ def test_a_gang_that_is_too_large_for_a_host_has_the_neighbour(hosts: Site) -> N
     assert hosts.leftovers() == []
 
 
+@pytest.mark.long
 def test_without_streams_consumers_follow_their_data(hosts: Site) -> None:
     """As with StreamFlow alone. The rule, which asks for no more than that, makes the run one of ours."""
     steps = {

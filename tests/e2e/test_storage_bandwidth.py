@@ -189,6 +189,7 @@ def check_required(site: Site, within: int) -> None:
     check_gone(site)
 
 
+@pytest.mark.parametrize("site", ["slurm", pytest.param("hosts", marks=pytest.mark.long)], indirect=True)
 def test_a_limit_is_learned(site: Site) -> None:
     """Under a bandwidth of 8 and 4 executors: 4, then 2 at once. What jobs write is measured where they run."""
     config: Document = {"storages": [site.storage(8)]}

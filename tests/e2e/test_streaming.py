@@ -214,11 +214,7 @@ RENAMED = (
 
 @pytest.mark.parametrize(
     ("place", "what"),
-    [
-        ("apart", CHANGED),
-        pytest.param("apart", RENAMED, marks=LONG),
-        *(pytest.param(place, what, marks=LONG) for place in ("slurm", "hosts") for what in (CHANGED, RENAMED)),
-    ],
+    [pytest.param(place, what, marks=LONG) for place in ("apart", "slurm", "hosts") for what in (CHANGED, RENAMED)],
     ids=[f"{place}-{what}" for place in ("apart", "slurm", "hosts") for what in ("changed", "renamed")],
     indirect=["place"],
 )
@@ -262,7 +258,11 @@ def test_the_gate_on_slurm(slurm: Site) -> None:
 
 @pytest.mark.parametrize(
     ("place", "death"),
-    [("slurm", "exit 3"), pytest.param("hosts", "kill -9 $$", marks=LONG), ("apart", "kill -9 $$")],
+    [
+        pytest.param("slurm", "exit 3", marks=LONG),
+        pytest.param("hosts", "kill -9 $$", marks=LONG),
+        ("apart", "kill -9 $$"),
+    ],
     indirect=["place"],
 )
 def test_a_failed_producer_never_looks_like_an_end_of_file(place: Site, death: str) -> None:
@@ -353,7 +353,11 @@ def test_a_job_that_slurm_has_killed_has_failed(slurm: Site) -> None:
 
 @pytest.mark.parametrize(
     ("place", "number"),
-    [("slurm", signal.SIGINT), pytest.param("hosts", signal.SIGINT, marks=LONG), ("apart", signal.SIGKILL)],
+    [
+        pytest.param("slurm", signal.SIGINT, marks=LONG),
+        pytest.param("hosts", signal.SIGINT, marks=LONG),
+        ("apart", signal.SIGKILL),
+    ],
     indirect=["place"],
 )
 def test_nothing_is_left_when_the_driver_ends(place: Site, number: signal.Signals) -> None:

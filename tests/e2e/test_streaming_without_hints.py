@@ -99,6 +99,7 @@ def test_what_is_proven_on_one_host_streams_on_another(hosts_laboratory: Laborat
     check_gone(one)
 
 
+@pytest.mark.long
 def test_programs_of_the_same_name_may_be_others(hosts_laboratory: Laboratory, tmp_path: Path) -> None:
     """On one host it does not look at what it reads, on the other it does."""
     name = f"/scratch/{tmp_path.name}.py"
@@ -120,6 +121,7 @@ def test_programs_of_the_same_name_may_be_others(hosts_laboratory: Laboratory, t
         ]
 
 
+@pytest.mark.long
 def test_nothing_is_rehearsed_in_a_queue(slurm_laboratory: Laboratory, tmp_path: Path) -> None:
     learning = Learning(tmp_path, chain("cat"))
     site = slurm_site(slurm_laboratory, learning.place("slurm"))
@@ -166,6 +168,7 @@ def test_in_containers(docker: Containers, tmp_path: Path) -> None:
     check_in_containers(docker, Learning(tmp_path, contained(chain(*WHERE))))
 
 
+@pytest.mark.long
 def test_in_containers_of_podman(docker: Containers, tmp_path: Path) -> None:
     if (reason := podman_obstacle()) is not None:
         pytest.skip(reason)
@@ -184,6 +187,7 @@ def test_in_containers_without_seccomp(docker: Containers, tmp_path: Path) -> No
     assert docker.leftovers() == []
 
 
+@pytest.mark.long
 def test_in_containers_of_singularity(docker: Containers, tmp_path: Path) -> None:
     environment = docker.environment | singularity_environment(docker.laboratory)
     singularity = replace(docker, environment=environment, engine="singularity")

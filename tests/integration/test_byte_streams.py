@@ -69,7 +69,11 @@ def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     "read",
-    ["cat $file > /dev/null; ", pytest.param("head -n 1 $file > /dev/null; ", marks=pytest.mark.long), ""],
+    [
+        "cat $file > /dev/null; ",
+        pytest.param("head -n 1 $file > /dev/null; ", marks=pytest.mark.long),
+        pytest.param("", marks=pytest.mark.long),
+    ],
     ids=["all", "part", "not"],
 )
 def test_an_output_that_is_a_link_to_the_input(bench: Bench, read: str) -> None:
@@ -79,6 +83,7 @@ def test_an_output_that_is_a_link_to_the_input(bench: Bench, read: str) -> None:
     assert plain.files["last.txt"].count(b"line") == 5
 
 
+@pytest.mark.long
 def test_a_rule_with_no_update_does_the_same(bench: Bench) -> None:
     rule = streaming({"port": "out", "committed": "on_close", "mode": "no_update"})
     _, ours = bench.run_both(chain(producer(found("out.txt"), hints=[rule]), reader()))
@@ -112,6 +117,7 @@ def test_standard_output_into_standard_input(bench: Bench) -> None:
     assert_streamed(ours)
 
 
+@pytest.mark.long
 def test_several_consumers_of_one_file(bench: Bench) -> None:
     readers = {name: {"run": reader(name), "in": {"file": "a/out"}} for name in "xyz"}
     last = tool("note late; cat $file", {"file": "File"}, {"out": "stdout"}, stdout="late.txt")
@@ -167,6 +173,7 @@ def test_twenty_producers_into_one_consumer(bench: Bench) -> None:
     assert ours.files["all.txt"].count(b"\n") == 60
 
 
+@pytest.mark.long
 def test_a_scatter_streams_into_the_next(bench: Bench) -> None:
     made = tool(
         SLOW.replace("$OUT", "$n.txt").replace("note start", "note start $n"),
@@ -245,6 +252,7 @@ def test_a_consumer_with_inputs_that_have_defaults(bench: Bench) -> None:
     assert_streamed(ours)
 
 
+@pytest.mark.long
 def test_a_consumer_with_other_inputs_by_valuefrom(bench: Bench) -> None:
     second = reader()
     second["inputs"]["number"] = "int"
@@ -302,6 +310,7 @@ def test_oversubscribe_never_starts_late_and_loses_nothing(bench: Bench) -> None
     assert ours.time("read line 1") > ours.time("end")
 
 
+@pytest.mark.long
 def test_a_member_sees_the_cores_that_it_declares(bench: Bench) -> None:
     second = reader()
     second["requirements"][0]["envDef"].append({"envName": "cores", "envValue": "$(runtime.cores)"})

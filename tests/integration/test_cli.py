@@ -51,8 +51,6 @@ ACTIONS = {
     "storage": ("probe", "share", "status"),
     "learned": ("list", "show", "forget", "export"),
 }
-#: As `plan`, they import StreamFlow or cwltool.
-SLOW = ("plan", "validate", "coordination", "partition", "doctor")
 
 
 @pytest.fixture
@@ -71,8 +69,8 @@ def test_all_commands_are_here() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        *(pytest.param(name, [], marks=pytest.mark.long if name in SLOW else []) for name in ARGUMENTS),
-        # All commands print that in one place.
+        # All commands print in one place, and each takes as long as an interpreter to start.
+        *(pytest.param(name, [], marks=[] if name == "runs" else pytest.mark.long) for name in ARGUMENTS),
         *(pytest.param(name, ["--json"], marks=[] if name == "trace" else pytest.mark.long) for name in ARGUMENTS),
         ("validate", ["--help"]),
     ],
@@ -131,10 +129,15 @@ def test_actions_of_commands_are_here() -> None:
     ("line", "completed"),
     [
         ("streamflow-io repo", ["report"]),
-        ("streamflow-io plan --js", ["--json"]),
-        ("streamflow-io explain SFIO-S00", [f"SFIO-S00{number}" for number in range(1, 10)]),
         ("streamflow-io report la", ["last"]),
         ("streamflow-io storage sh", ["share"]),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (
+                ("streamflow-io plan --js", ["--json"]),
+                ("streamflow-io explain SFIO-S00", [f"SFIO-S00{number}" for number in range(1, 10)]),
+            )
+        ),
     ],
 )
 def test_a_shell_completes_a_line(line: str, completed: list[str], tmp_path: Path) -> None:

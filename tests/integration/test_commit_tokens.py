@@ -7,8 +7,11 @@ import re
 import pytest
 
 from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+from tests.gate_support import ATTEMPT, MEET
 
-WRITE_EARLY = "note start; echo data > out.txt; sleep 2; note end"
+#: Until a consumer of ours has begun.
+READ = "meet read"
+WRITE_EARLY = f"{MEET}note start; echo data > out.txt; {READ}; sleep 1; note end"
 
 
 def consumer(kind: str = "File") -> Document:
@@ -33,14 +36,18 @@ def assert_late(run: Run) -> None:
     ("script", "rule"),
     [
         (WRITE_EARLY, {"committed": "on_close"}),
-        ("echo a > out.txt; echo b >> out.txt; sleep 2; note end", {"committed": "on_close:2"}),
         pytest.param(
-            "echo a > temporary; mv temporary out.txt; sleep 2; note end",
+            f"{MEET}echo a > out.txt; echo b >> out.txt; {READ}; sleep 1; note end",
+            {"committed": "on_close:2"},
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            f"{MEET}echo a > temporary; mv temporary out.txt; {READ}; sleep 1; note end",
             {"committed": "on_close"},
             marks=pytest.mark.long,
         ),
         (
-            "echo a > out.txt; sleep 0.2; touch done; sleep 2; note end",
+            f"{MEET}echo a > out.txt; touch done; {READ}; sleep 1; note end",
             {"committed": "on_file", "fileDeps": ["done*"]},
         ),
     ],
@@ -59,14 +66,16 @@ def test_a_file_is_delivered_at_commit(bench: Bench, script: str, rule: Document
 
 
 def test_on_termination_waits_for_the_end(bench: Bench) -> None:
-    producer = tool(WRITE_EARLY, {}, {"out": found("out.txt")}, [streaming({"port": "out"})])
+    producer = tool(
+        "echo data > out.txt; sleep 1; note end", {}, {"out": found("out.txt")}, [streaming({"port": "out"})]
+    )
     _, ours = bench.run_both(two_steps(producer))
     assert_late(ours)
     assert "committed" not in ours.log
 
 
 def test_standard_output_is_committed_when_it_is_closed(bench: Bench) -> None:
-    script = "echo data; exec > /dev/null 2>&1; sleep 2; note end"
+    script = f"{MEET}echo data; exec > /dev/null 2>&1; {READ}; note end"
     producer = tool(
         script, {}, {"out": "stdout"}, [streaming({"port": "out", "committed": "on_close"})], stdout="out.txt"
     )
@@ -75,7 +84,7 @@ def test_standard_output_is_committed_when_it_is_closed(bench: Bench) -> None:
 
 
 def test_a_directory_is_complete_with_so_many_files(bench: Bench) -> None:
-    script = "mkdir d; for i in 1 2 3; do echo $i > d/$i; done; sleep 2; note end"
+    script = f"{MEET}mkdir d; for i in 1 2 3; do echo $i > d/$i; done; {READ}; note end"
     rule = {"port": "out", "committed": "on_n_files", "nFiles": 3}
     producer = tool(script, {}, {"out": found("d", "Directory")}, [streaming(rule)])
     _, ours = bench.run_both(two_steps(producer, consumer("Directory")))
@@ -83,7 +92,7 @@ def test_a_directory_is_complete_with_so_many_files(bench: Bench) -> None:
 
 
 def test_a_list_is_complete_with_so_many_files(bench: Bench) -> None:
-    script = "for i in 2 1 3; do echo $i > $i.txt; sleep 0.1; done; sleep 2; note end"
+    script = f"{MEET}for i in 2 1 3; do echo $i > $i.txt; done; {READ}; note end"
     rule = {"port": "out", "committed": "on_n_files", "nFiles": 3}
     producer = tool(script, {}, {"out": found("*.txt", "File[]")}, [streaming(rule)])
     reader = tool("note read; cat", {"file": {"type": "File[]"}}, {"out": "stdout"}, stdout="read.txt")
@@ -111,24 +120,24 @@ def scattered(producer: Document) -> Document:
 
 
 def test_elements_of_a_list_fire_one_by_one_and_end_in_the_order_of_the_glob(bench: Bench) -> None:
-    script = "for i in 3 1 2; do echo $i > $i.txt; sleep 1; done; note end"
+    script = f"{MEET}for i in 3 1 2; do echo $i > $i.txt; meet read $i.txt; done; note end"
     rule = {"port": "out", "committed": "on_close"}
     producer = tool(script, {}, {"out": found("*.txt", "File[]")}, [streaming(rule)])
     plain, ours = bench.run_both(scattered(producer))
     assert plain.time("read 3.txt") > plain.time("end")
-    first, second, third = (ours.time(f"read {name}.txt") for name in (3, 1, 2))
-    assert first + 0.5 < second < third - 0.5
-    assert third < ours.time("end") + 0.5
+    times = [*(ours.time(f"read {name}.txt") for name in (3, 1, 2)), ours.time("end")]
+    assert times == sorted(times)
 
 
 def test_rules_for_some_files_of_a_list(bench: Bench) -> None:
-    script = "echo 1 > 1.early; echo 2 > 2.late; sleep 1.5; note end"
+    script = f"{MEET}echo 1 > 1.early; echo 2 > 2.late; meet read 1.early; note end"
     rules = [{"port": "out", "files": ["*.early"], "committed": "on_close"}, {"port": "out", "files": ["*.late"]}]
     producer = tool(script, {}, {"out": found(["*.late", "*.early"], "File[]")}, [streaming(*rules)])
     _, ours = bench.run_both(scattered(producer))
     assert ours.time("read 1.early") < ours.time("end") < ours.time("read 2.late")
 
 
+@pytest.mark.long
 def test_an_empty_list(bench: Bench) -> None:
     producer = tool(
         "true", {}, {"out": found("*.txt", "File[]")}, [streaming({"port": "out", "committed": "on_close"})]
@@ -139,8 +148,10 @@ def test_an_empty_list(bench: Bench) -> None:
 
 @pytest.mark.parametrize("committed", [pytest.param("on_termination", marks=pytest.mark.long), "on_close"])
 def test_a_scatter_feeds_the_next_without_waiting_for_the_gather(bench: Bench, committed: str) -> None:
+    # A job that has nothing to commit early is a plain one, in which nothing waits for others.
+    wait = "meet use 3" if committed == "on_close" else "sleep 3"
     made = tool(
-        "note make $n; echo $n > $n.txt; sleep $n; note made $n",
+        f"{MEET}note make $n; echo $n > $n.txt; [ $n != 3 ] || {wait}; note made $n",
         {"n": "int"},
         {"out": found("*.txt")},
         [streaming({"port": "out", "committed": committed})],
@@ -162,9 +173,8 @@ def test_a_scatter_feeds_the_next_without_waiting_for_the_gather(bench: Bench, c
 EARLY = [streaming({"port": "out", "committed": "on_close"})]
 
 
-def producer_early(stays: int = 2) -> Document:
-    """:param stays: the seconds that it runs on after the commit"""
-    return tool(WRITE_EARLY.replace("sleep 2", f"sleep {stays}"), {}, {"out": found("out.txt")}, EARLY)
+def producer_early() -> Document:
+    return tool(WRITE_EARLY, {}, {"out": found("out.txt")}, EARLY)
 
 
 def inner() -> Document:
@@ -180,21 +190,23 @@ def inner() -> Document:
         pytest.param(
             {"run": consumer(), "in": {"file": {"source": "a/out", "valueFrom": "$(self)"}}}, marks=pytest.mark.long
         ),
-        {
-            "run": consumer(),
-            "in": {"file": {"source": ["a/out"], "linkMerge": "merge_flattened", "valueFrom": "$(self[0])"}},
-        },
-        {"run": consumer(), "in": {"file": {"source": "a/out", "default": {"class": "File", "path": "job.json"}}}},
+        *(
+            pytest.param({"run": consumer(), "in": {"file": file}}, marks=pytest.mark.long)
+            for file in (
+                {"source": ["a/out"], "linkMerge": "merge_flattened", "valueFrom": "$(self[0])"},
+                {"source": "a/out", "default": {"class": "File", "path": "job.json"}},
+            )
+        ),
     ],
     ids=["subworkflow", "subworkflow-when", "when", "valueFrom", "linkMerge", "default"],
 )
 def test_a_commit_reaches_the_consumer_through(bench: Bench, second: Document) -> None:
-    # A condition is evaluated by Node.js, which takes its time to start.
-    steps = {"a": {"run": producer_early(4 if "when" in second else 2), "in": {}}, "b": second}
+    steps = {"a": {"run": producer_early(), "in": {}}, "b": second}
     _, ours = bench.run_both(workflow({}, steps, {"out": "b/out"}))
     assert_early(ours)
 
 
+@pytest.mark.long
 def test_a_producer_in_a_subworkflow(bench: Bench) -> None:
     outer = workflow({}, {"a": {"run": producer_early(), "in": {}}}, {"out": "a/out"})
     steps = {"s": {"run": outer, "in": {}}, "b": {"run": consumer(), "in": {"file": "s/out"}}}
@@ -202,6 +214,7 @@ def test_a_producer_in_a_subworkflow(bench: Bench) -> None:
     assert_early(ours)
 
 
+@pytest.mark.long
 def test_an_optional_output_that_is_missing(bench: Bench) -> None:
     producer = tool("note end", {}, {"out": found("out.txt", "File?")}, EARLY)
     reader = tool("note read; echo read", {"file": "File?"}, {"out": "stdout"}, stdout="read.txt")
@@ -212,7 +225,7 @@ def test_an_optional_output_that_is_missing(bench: Bench) -> None:
 
 def test_what_cannot_be_early_falls_back_and_says_why(bench: Bench) -> None:
     out = {"type": "File", "outputBinding": {"glob": "out.txt", "outputEval": "$(self[0])"}}
-    producer = tool(WRITE_EARLY, {}, {"out": out}, EARLY)
+    producer = tool("echo data > out.txt; sleep 1; note end", {}, {"out": out}, EARLY)
     producer["requirements"].append({"class": "InlineJavascriptRequirement"})
     _, ours = bench.run_both(two_steps(producer))
     assert_late(ours)
@@ -220,7 +233,7 @@ def test_what_cannot_be_early_falls_back_and_says_why(bench: Bench) -> None:
 
 
 def test_a_file_that_changes_after_its_commit_fails_the_run(bench: Bench) -> None:
-    producer = tool("echo a > out.txt; sleep 1; echo b >> out.txt", {}, {"out": found("out.txt")}, EARLY)
+    producer = tool(f"{MEET}echo a > out.txt; {READ}; echo b >> out.txt", {}, {"out": found("out.txt")}, EARLY)
     run = bench.run(two_steps(producer))
     assert not run.ok
     assert "out.txt of the output `out` was committed by `on_close`, but was written again afterwards" in run.log
@@ -228,7 +241,7 @@ def test_a_file_that_changes_after_its_commit_fails_the_run(bench: Bench) -> Non
 
 
 def test_a_directory_that_changes_after_its_commit_fails_the_run(bench: Bench) -> None:
-    script = "mkdir d; for i in 1 2 3; do echo $i > d/$i; done; sleep 1; echo more > d/4"
+    script = f"{MEET}mkdir d; for i in 1 2 3; do echo $i > d/$i; done; {READ}; echo more > d/4"
     rule = {"port": "out", "committed": "on_n_files", "nFiles": 3}
     producer = tool(script, {}, {"out": found("d", "Directory")}, [streaming(rule)])
     run = bench.run(two_steps(producer, consumer("Directory")))
@@ -238,16 +251,17 @@ def test_a_directory_that_changes_after_its_commit_fails_the_run(bench: Bench) -
 
 
 def test_more_files_that_come_when_a_list_has_been_handed_on_fail_the_run(bench: Bench) -> None:
-    script = "for i in 1 2 3; do echo $i > $i.txt; done; sleep 1; echo 4 > 4.txt"
+    script = f"{MEET}for i in 1 2 3; do echo $i > $i.txt; done; {READ}; echo 4 > 4.txt"
     rule = {"port": "out", "committed": "on_n_files", "nFiles": 3}
     producer = tool(script, {}, {"out": found("*.txt", "File[]")}, [streaming(rule)])
-    reader = tool("true", {"file": {"type": "File[]"}}, {})
+    reader = tool("note read", {"file": {"type": "File[]"}}, {})
     steps = {"a": {"run": producer, "in": {}}, "b": {"run": reader, "in": {"file": "a/out"}}}
     run = bench.run(workflow({}, steps, {"made": "a/out"}))
     assert not run.ok
     assert "by `on_n_files` with 3 files, which others have, but 1 more are there at the end: 4.txt" in run.log
 
 
+@pytest.mark.long
 def test_so_many_files_are_at_least_so_many(bench: Bench) -> None:
     """Of a list and of a Directory, links among them, and of a list into a scatter also when more come late."""
     rule = streaming({"port": "out", "committed": "on_n_files", "nFiles": 2})
@@ -282,34 +296,35 @@ def streamed(script: str, rule: str = "on_close") -> Document:
     """a streams to b, and goes on after its file is committed."""
     rules = [streaming({"port": "out", "committed": rule, "mode": "no_update"})]
     made = tool(script, {}, {"out": streamable("File", outputBinding={"glob": "out.txt"})}, rules)
-    read = tool("note read; cat $file", {"file": streamable()}, {"out": "stdout"}, stdout="read.txt")
+    read = tool("note read; cat $file; note had", {"file": streamable()}, {"out": "stdout"}, stdout="read.txt")
     steps = {"a": {"run": made, "in": {}}, "b": {"run": read, "in": {"file": "a/out"}}}
     return workflow({}, steps, {"out": "b/out", "made": "a/out"})
 
 
 @pytest.mark.parametrize(
     ("act", "told"),
-    [("echo b >> out.txt", "was written again afterwards"), ("printf b 1<> out.txt", "was written again afterwards")],
+    [
+        ("echo b >> out.txt", "was written again afterwards"),
+        pytest.param("printf b 1<> out.txt", "was written again afterwards", marks=pytest.mark.long),
+    ],
     ids=["append", "in place"],
 )
 def test_a_streamed_file_that_changes_after_its_commit_fails_the_run(bench: Bench, act: str, told: str) -> None:
-    run = bench.run(streamed(f"echo a > out.txt; sleep 1; {act}; sleep 0.3"))
+    run = bench.run(streamed(f"{MEET}echo a > out.txt; meet had; {act}; sleep 0.3"))
     assert not run.ok
     assert f"out.txt of the output `out` was committed by `on_close`, but {told}" in run.log
     assert bench.leftovers() == []
 
 
 def test_a_streamed_file_that_a_retry_writes_otherwise_fails_the_run(bench: Bench) -> None:
-    script = (
-        'note try; attempt=$(grep -c " try$" "$TRACE"); echo $attempt > out.txt; sleep 1; [ $attempt -ge 2 ] || exit 3'
-    )
+    script = f"{MEET}{ATTEMPT}echo $attempt > out.txt; meet had; [ $attempt -ge 2 ] || exit 3"
     retry = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
     run = bench.run(streamed(script), **retry)
     assert not run.ok
     assert "out.txt of the output `out` was committed by `on_close`, but was written again afterwards" in run.log
 
 
-LARGE = "head -c 10000000 /dev/zero > out.txt; sleep 1; "
+LARGE = f"{MEET}head -c 10000000 /dev/zero > out.txt; meet had; "
 BYTE = "printf x | dd of=out.txt bs=1 seek=%d conv=notrunc 2>/dev/null"
 
 
@@ -317,11 +332,15 @@ BYTE = "printf x | dd of=out.txt bs=1 seek=%d conv=notrunc 2>/dev/null"
     ("script", "how"),
     [
         (
-            "exec 3> out.txt; echo header >&3; sleep 1; printf H 1<> out.txt; exec 3>&-",
+            f"{MEET}exec 3> out.txt; echo header >&3; meet had; printf H 1<> out.txt; exec 3>&-",
             "was written again between byte 0",
         ),
         pytest.param(LARGE + BYTE % 7_000_001, "was written again between byte 69", marks=pytest.mark.long),
-        (LARGE + "echo new > new; mv new out.txt", "was replaced after 10000000 bytes of it were streamed"),
+        pytest.param(
+            LARGE + "echo new > new; mv new out.txt",
+            "was replaced after 10000000 bytes of it were streamed",
+            marks=pytest.mark.long,
+        ),
         pytest.param(
             LARGE + "truncate --size=5000000 out.txt",
             "was cut after 10000000 bytes of it were streamed",
@@ -333,7 +352,10 @@ BYTE = "printf x | dd of=out.txt bs=1 seek=%d conv=notrunc 2>/dev/null"
 def test_what_was_changed_after_it_was_streamed_is_read_again(bench: Bench, script: str, how: str) -> None:
     """In each case the reader has got something else than plain StreamFlow's."""
     document = streamed(f"{script}; sleep 0.5", "on_termination")
-    document["steps"]["b"]["run"]["baseCommand"][2] += " | tee copy | sha1sum; note read all"
+    size = 10_000_000 if LARGE in script else len("header\n")
+    command = document["steps"]["b"]["run"]["baseCommand"]
+    read = f"{{ head -c {size}; note had; cat; }} < $file | tee copy | sha1sum"
+    command[2] = command[2].replace("cat $file; note had", read)
     _, ours = bench.run_both(document)
     assert "Job /b/0 starts again when what it reads is final: of job /a/0, from which it reads" in ours.log
     assert f"/out.txt {how}" in ours.log
@@ -349,7 +371,7 @@ def test_what_was_changed_after_it_was_streamed_is_read_again(bench: Bench, scri
     ],
 )
 def test_a_file_that_is_written_again_as_it_was_is_worth_a_warning(bench: Bench, act: str, warning: str) -> None:
-    producer = tool(f"echo a > out.txt; sleep 1; {act}; sleep 0.2", {}, {"out": found("out.txt")}, EARLY)
+    producer = tool(f"{MEET}echo a > out.txt; {READ}; {act}; sleep 0.2", {}, {"out": found("out.txt")}, EARLY)
     _, ours = bench.run_both(two_steps(producer))
     assert f"out.txt of the output `out` was committed by `on_close`, {warning}" in ours.log
 
@@ -357,7 +379,7 @@ def test_a_file_that_is_written_again_as_it_was_is_worth_a_warning(bench: Bench,
 @pytest.mark.parametrize("committed", [pytest.param("on_termination", marks=pytest.mark.long), "on_close"])
 def test_a_consumer_behind_a_gather_gets_the_list_when_all_producers_have_ended(bench: Bench, committed: str) -> None:
     made = tool(
-        "echo $n > $n.txt; sleep $n; note made $n",
+        f"{MEET}echo $n > $n.txt; if [ $n = 2 ] && [ {committed} = on_close ]; then {READ}; fi; note made $n",
         {"n": "int"},
         {"out": found("*.txt")},
         [streaming({"port": "out", "committed": committed})],

@@ -61,8 +61,14 @@ def warned(run: Run) -> list[str]:
     return [line for line in run.log.splitlines() if " WARNING " in line and "later runs do not stream" in line.lower()]
 
 
-@pytest.mark.parametrize("by", ["path", "stdin"])
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize(
+    ("name", "by"),
+    [
+        pytest.param(name, by, marks=[] if (name, by) in (("size", "path"), ("maps", "stdin")) else pytest.mark.long)
+        for name in READERS
+        for by in ("path", "stdin")
+    ],
+)
 def test_a_wrong_reader_reads_the_file(bench: Bench, name: str, by: str) -> None:
     if name == "twice" and by == "stdin":
         pytest.skip("nobody opens standard input")
@@ -93,6 +99,7 @@ def test_strict_declarations_fail_the_run(bench: Bench) -> None:
     assert known(bench) == []
 
 
+@pytest.mark.long
 def test_a_rule_with_no_update_recovers_the_same(bench: Bench) -> None:
     rule = {"port": "out", "committed": "on_close", "mode": "no_update"}
     document = chain(reader(SEEKS), producer(rule=rule))
@@ -132,6 +139,7 @@ def test_a_reader_that_asks_its_open_stream_for_the_size_is_found(bench: Bench) 
     assert f"an earlier run has found: {reason}" in again.log
 
 
+@pytest.mark.long
 def test_a_reader_that_does_something_else_with_short_files_is_found(bench: Bench) -> None:
     """As `wc`, which pads its columns by the size: with this file as with a stream."""
     aligned = "import os; n = os.fstat(f.fileno()).st_size; print(0 < n < 9999, len(f.read()))"
@@ -154,7 +162,7 @@ def test_a_right_declaration_is_compared_once(bench: Bench) -> None:
     assert [record for record in bench.telemetry() if record["event"] == "rehearsed"] == []
 
 
-@pytest.mark.parametrize("varies", ["date +%s%N", "date +%s"])
+@pytest.mark.parametrize("varies", [pytest.param("date +%s%N", marks=pytest.mark.long), "date +%s"])
 def test_what_differs_from_run_to_run_is_no_wrong_declaration(bench: Bench, varies: str) -> None:
     document = chain(reader(f"{{ cat $file; {varies}; }} > read.txt"))
     ours = bench.run(document, config=WAITS)
@@ -166,6 +174,7 @@ def test_what_differs_from_run_to_run_is_no_wrong_declaration(bench: Bench, vari
         assert reason == "its outputs differ from run to run: read.txt"
 
 
+@pytest.mark.long
 def test_of_several_streams_the_wrong_one_is_found(bench: Bench) -> None:
     script = f"""cat $file > read.txt; {sys.executable} -ISc 'import os, sys; f = open(sys.argv[1], "rb")
 print(os.fstat(f.fileno()).st_size, len(f.read()))' $other >> read.txt"""
@@ -191,6 +200,7 @@ def test_a_reader_that_fails_with_the_file_fails_as_with_plain_streamflow(bench:
     assert known(bench) == []
 
 
+@pytest.mark.long
 def test_a_reader_that_fails_with_the_file_once_is_not_accused(bench: Bench) -> None:
     """It fails twice, whatever it reads."""
     script = "cat $file > read.txt; note failed; [ $(grep -c failed $TRACE) -gt 2 ]"
@@ -201,6 +211,7 @@ def test_a_reader_that_fails_with_the_file_once_is_not_accused(bench: Bench) -> 
     assert known(bench) == []
 
 
+@pytest.mark.long
 def test_a_reader_that_ends_without_its_outputs_reads_the_file(bench: Bench) -> None:
     """It takes what has no size for empty."""
     script = "import os; os.fstat(f.fileno()).st_size and open('made.txt', 'w').write(f.read().decode())"
@@ -229,6 +240,7 @@ def test_those_that_read_from_a_wrong_reader_start_again(bench: Bench) -> None:
     assert [proof.step for proof in known(bench)] == ["/b"]
 
 
+@pytest.mark.long
 def test_a_scatter_is_told_once(bench: Bench) -> None:
     making = tool(
         "echo sample $sample > out.txt; sleep 0.3; seq 100 >> out.txt",
@@ -255,6 +267,7 @@ def test_a_scatter_is_told_once(bench: Bench) -> None:
     assert len(ours.times("read")) < 2 * len(samples)
 
 
+@pytest.mark.long
 def test_what_is_forgotten_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     document = chain(reader(OPENS_TWICE))
     assert len(warned(bench.run(document, config=ALONE))) == 1

@@ -119,6 +119,7 @@ def test_odd_files(bench: Bench, tmp_path: Path, text: str) -> None:
     assert written(bench) == []
 
 
+@pytest.mark.long
 def test_another_file(bench: Bench, tmp_path: Path) -> None:
     """What holds for one file holds for others, also for those of which any rule would give the same parts."""
     document, few = scattered(split()), {"reads": job(tmp_path, text="a\nb\n")["reads"]}
@@ -135,6 +136,7 @@ def test_another_file(bench: Bench, tmp_path: Path) -> None:
     assert " WARNING " not in ours.log, ours.errors
 
 
+@pytest.mark.long
 def test_a_tool_or_a_value_that_changes(bench: Bench, tmp_path: Path) -> None:
     """Whatever the cuts can depend on."""
     numbered = split("split -l $0 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-")
@@ -169,6 +171,7 @@ def test_parts_of_the_same_file_only(bench: Bench, tmp_path: Path) -> None:
     assert len(written(bench)) == 3
 
 
+@pytest.mark.long
 def test_headers_and_odd_names(bench: Bench, tmp_path: Path) -> None:
     rule = {**RULE, "records": "csv", "every": 3, "names": "chunk-é [1] %d.txt"}
     script = """sed 1d "$1" | split -l 3 - part-; i=1
@@ -199,6 +202,7 @@ def test_outputs_that_nobody_uses(bench: Bench, tmp_path: Path) -> None:
     assert len(written(bench)) == 3
 
 
+@pytest.mark.long
 def test_a_glob_that_does_not_find_the_names(bench: Bench, tmp_path: Path) -> None:
     _, ours = bench.run_both(
         scattered(split(rule={**RULE, "names": "part-%02d.txt"})), {"reads": job(tmp_path)["reads"]}
@@ -226,6 +230,7 @@ def test_what_is_compressed_is_not_cut(bench: Bench, tmp_path: Path) -> None:
     assert bench.leftovers() == []
 
 
+@pytest.mark.long
 def test_a_program_that_reads_what_is_compressed(bench: Bench, tmp_path: Path) -> None:
     """It is never verified, and does its work."""
     (tmp_path / "reads.txt.gz").write_bytes(gzip.compress("".join(LINES).encode()))
@@ -281,7 +286,8 @@ def test_a_real_split_that_is_tried_again(bench: Bench, tmp_path: Path) -> None:
     assert bench.run_both(document, values)[0].results == first.results
 
 
-@pytest.mark.parametrize("wrong", [0, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("wrong", [0, 1])
 def test_the_number_of_records(bench: Bench, tmp_path: Path, wrong: int) -> None:
     """Another step uses it; without hints its program has counted them."""
     script = "split -l 14 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-; wc -l < $1 > number"

@@ -86,7 +86,9 @@ def streaming(directory: Path) -> Document:
     return workflow({"of": "File"}, {"sum": {"run": read, "in": {"of": "of"}}}, {"summed": "sum/summed"})
 
 
-@pytest.mark.parametrize("form", ["said", "selected", "streamable"])
+@pytest.mark.parametrize(
+    "form", [*(pytest.param(form, marks=pytest.mark.long) for form in ("said", "streamable")), "selected"]
+)
 def test_the_first_jobs_do_not_wait_for_the_end_of_the_file(
     bench: Bench, tmp_path: Path, slow: Path, flag: Path, form: str
 ) -> None:
@@ -95,6 +97,7 @@ def test_the_first_jobs_do_not_wait_for_the_end_of_the_file(
     compare(bench, document, job, slow, flag)
 
 
+@pytest.mark.long
 def test_a_list_of_files_through_a_subworkflow(bench: Bench, tmp_path: Path, slow: Path, flag: Path) -> None:
     inner = selecting(tmp_path)
     outer = workflow(
@@ -109,6 +112,7 @@ def test_a_list_of_files_through_a_subworkflow(bench: Bench, tmp_path: Path, slo
     compare(bench, outer, job, slow, flag)
 
 
+@pytest.mark.long
 def test_a_default(bench: Bench, tmp_path: Path) -> None:
     (path := tmp_path / "all.bin").write_bytes(b"x" * 1000)
     document, job = selecting(tmp_path), ranges(path, 2)
@@ -118,6 +122,7 @@ def test_a_default(bench: Bench, tmp_path: Path) -> None:
     bench.run_both(document, job)
 
 
+@pytest.mark.long
 def test_a_symbolic_link_and_an_odd_path(bench: Bench, tmp_path: Path) -> None:
     """StreamFlow links what is at a location, whatever it is called."""
     (tmp_path / "a b").mkdir()
@@ -131,6 +136,7 @@ def test_a_symbolic_link_and_an_odd_path(bench: Bench, tmp_path: Path) -> None:
         bench.run_both(document, job)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", [pytest.param("said", marks=pytest.mark.long), "selected"])
 def test_jobs_that_fail_once(bench: Bench, tmp_path: Path, form: str) -> None:
     """StreamFlow takes their inputs from its database, where the checksum may not be yet."""
@@ -159,7 +165,9 @@ def _with(document: Document, **fields: Any) -> Document:
     [
         pytest.param(lambda path: _with(selecting(path), arguments=NEEDS_CHECKSUM), id="an expression"),
         pytest.param(
-            lambda path: _with(selecting(path), arguments=["${return JSON.stringify(inputs)}"]), id="all inputs"
+            lambda path: _with(selecting(path), arguments=["${return JSON.stringify(inputs)}"]),
+            id="all inputs",
+            marks=pytest.mark.long,
         ),
         pytest.param(
             lambda path: (
@@ -167,6 +175,7 @@ def _with(document: Document, **fields: Any) -> Document:
                 | {"outputs": {**doc["outputs"], "file": {"type": "File", "outputSource": "of"}}}
             ),
             id="an output of the workflow",
+            marks=pytest.mark.long,
         ),
     ],
 )

@@ -23,6 +23,7 @@ def test_a_consumer_goes_on_at_the_commit(bench: Bench) -> None:
     assert_early(ours, "done")
 
 
+@pytest.mark.long
 def test_a_consumer_that_looks_at_the_size_gets_the_whole(bench: Bench) -> None:
     script = "meet read; exec 3> out.txt; echo one >&3; sleep 1; echo two >&3"
     sizes = reader("note read; [ -s $file ] && stat -L -c %s $file; tail -c 4 $file")
@@ -31,6 +32,7 @@ def test_a_consumer_that_looks_at_the_size_gets_the_whole(bench: Bench) -> None:
     assert ours.files["read.txt"] == b"8\ntwo\n"
 
 
+@pytest.mark.long
 def test_a_file_as_standard_input(bench: Bench) -> None:
     other = tool("note read; cat", {"file": "File"}, {"out": "stdout"}, stdin="$(inputs.file.path)", stdout="read.txt")
     _, ours = bench.run_both(pair(producer("sleep 1; echo one > out.txt; meet read", "on_close"), other))
@@ -95,6 +97,7 @@ def test_files_of_a_list_go_to_a_scatter_before_they_are_committed(bench: Bench)
     assert [file["basename"] for file in ours.outputs["b"]] == ["a.used", "b.used"]
 
 
+@pytest.mark.long
 def test_one_list_goes_to_several_scatters_each_in_its_way(bench: Bench) -> None:
     script = "for f in b a; do exec 3> $f.txt; echo $f >&3; meet read; echo $f end >&3; exec 3>&-; done; sleep 1"
     used = tool("note read; cat $file", {"file": "File"}, {"out": "stdout"}, stdout="$(inputs.file.nameroot).used")
@@ -107,6 +110,7 @@ def test_one_list_goes_to_several_scatters_each_in_its_way(bench: Bench) -> None
     assert "/a/out -> /c/file is delivered at commit: /c/file is used in the expression" in ours.log
 
 
+@pytest.mark.long
 def test_a_scatter_of_producers_to_a_scatter(bench: Bench) -> None:
     first = producer("meet read; echo $n > out.txt", "on_termination")
     first["inputs"]["n"] = "int"
@@ -164,6 +168,7 @@ def test_a_chain_with_a_stream_starts_as_one(bench: Bench) -> None:
     assert_early(ours, "read last")
 
 
+@pytest.mark.long
 def test_a_consumer_that_starts_long_after_the_end(bench: Bench) -> None:
     slow = tool("sleep 2; note slow; echo x", {}, {"out": "stdout"}, stdout="slow.txt")
     both = tool(
@@ -205,6 +210,7 @@ def test_without_the_gate_a_consumer_waits_for_all_of_it(bench: Bench, kind: str
     assert bench.leftovers() == []
 
 
+@pytest.mark.long
 def test_files_in_lists_of_lists(bench: Bench) -> None:
     rules = [{"port": port, "committed": "on_close", "start": "producer"} for port in ("one", "two")]
     script = (

@@ -52,6 +52,7 @@ def test_files_of_a_directory_wait_for_the_file_that_commits_it(bench: Bench) ->
     assert_early(ours, "got 3")
 
 
+@pytest.mark.long
 def test_files_of_a_directory_wait_for_the_end(bench: Bench) -> None:
     script = f"meet read; {FILES}; sleep 1"
     _, ours = bench.run_both(pair(producer(script, "on_termination", "Directory"), lister(BY_NAME)))
@@ -66,7 +67,7 @@ def test_a_listing_waits_until_the_directory_is_complete(bench: Bench) -> None:
     assert ours.files["read.txt"] == b"file 1\nfile 2\nfile 3\n"
 
 
-@pytest.mark.parametrize("committed", ["on_close", "on_termination"])
+@pytest.mark.parametrize("committed", [pytest.param("on_close", marks=pytest.mark.long), "on_termination"])
 def test_a_listing_of_what_is_never_closed_waits_for_the_end(bench: Bench, committed: str) -> None:
     first = producer(f"meet read; {FILES}; mkdir out/sub; sleep 1", committed, "Directory")
     _, ours = bench.run_both(pair(first, lister("note read; cd $dir; find . | sort; note listed")))
@@ -74,6 +75,7 @@ def test_a_listing_of_what_is_never_closed_waits_for_the_end(bench: Bench, commi
     assert ours.time("listed") > ours.time("end")
 
 
+@pytest.mark.long
 def test_a_listing_under_no_update_has_entries_as_they_are_committed(bench: Bench) -> None:
     script = "meet read; mkdir out; for i in 1 2 3; do echo file $i > out/$i; meet got $i; done"
     first = producer(script, "on_close", "Directory", mode="no_update")
@@ -83,6 +85,7 @@ def test_a_listing_under_no_update_has_entries_as_they_are_committed(bench: Benc
     assert ours.files["read.txt"] == b"file 1\nfile 2\nfile 3\n"
 
 
+@pytest.mark.long
 def test_a_directory_whose_name_follows_from_its_first_file(bench: Bench) -> None:
     script = "mkdir out; for i in 1 2 3; do echo file $i > out/$i; meet got $i; done"
     _, ours = bench.run_both(pair(producer(script, "on_close", "Directory", "o*"), lister(BY_NAME)))
@@ -106,6 +109,7 @@ def test_a_file_that_is_written_after_its_commit_is_named(bench: Bench) -> None:
     assert bench.leftovers() == []
 
 
+@pytest.mark.long
 def test_a_file_that_is_gone_after_its_commit_is_named(bench: Bench) -> None:
     script = f"meet read; {FILES}; meet got 3; mv out/2 out/4; sleep 1"
     run = bench.run(pair(producer(script, "on_close", "Directory"), lister(BY_NAME)))

@@ -83,7 +83,9 @@ def readers(run: Run) -> list[float]:
 SEEN = 'for i in 1 2 3 4 5 6 7 8 9 10; do test $(grep -c count "$TRACE") -ge 2 && break; sleep 0.3; done; note went on'
 
 
-@pytest.mark.parametrize("reader", [count(), fifo(), pytest.param(stdin(), marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "reader", [count(), *(pytest.param(reader, marks=pytest.mark.long) for reader in (fifo(), stdin()))]
+)
 def test_parts_are_read_while_the_file_is_written(bench: Bench, tmp_path: Path, reader: Document) -> None:
     document, values = document_of(producer(SEEN), reader=reader), job(tmp_path)
     plain = verified(bench, document, values)
@@ -111,6 +113,7 @@ def test_the_plan_says_so(bench: Bench, tmp_path: Path, monkeypatch: pytest.Monk
 ONCE = 'test -e "$TRACE.once" || { touch "$TRACE.once"; sleep 1; exit 3; }'
 
 
+@pytest.mark.long
 def test_a_producer_that_fails_writes_the_same_again(bench: Bench, tmp_path: Path) -> None:
     """What was said of its first file holds: the parts have the same bytes."""
     document, values = document_of(producer(ONCE)), job(tmp_path)
@@ -132,6 +135,7 @@ def test_a_producer_that_fails_and_writes_something_else(bench: Bench, tmp_path:
     assert bench.leftovers() == []
 
 
+@pytest.mark.long
 def test_a_producer_that_writes_again_what_was_said(bench: Bench, tmp_path: Path) -> None:
     """Its readers may have had bytes that are not those of the file: the run fails, and says why."""
     values = job(tmp_path)
@@ -152,6 +156,7 @@ def test_small_files(bench: Bench, tmp_path: Path, text: str) -> None:
     assert " WARNING " not in ours.log, ours.errors
 
 
+@pytest.mark.long
 def test_headers_and_many_parts(bench: Bench, tmp_path: Path) -> None:
     """Of a file that is much larger than a pipe, with a header in each part."""
     rule = {**RULE, "records": "csv", "every": 4_000, "names": "chunk-%d.txt"}
@@ -164,6 +169,7 @@ def test_headers_and_many_parts(bench: Bench, tmp_path: Path) -> None:
     assert len(plain.outputs["counted"]) == 13
 
 
+@pytest.mark.long
 def test_a_split_for_each_of_several_files(bench: Bench, tmp_path: Path) -> None:
     """Producers and splits are scattered; an input besides says nothing."""
     document = document_of(producer("sleep 0.3"))

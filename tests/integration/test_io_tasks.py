@@ -174,7 +174,7 @@ def test_io_executors_limit_io_tasks(bench: Bench) -> None:
     ("scope", "hints"),
     [
         ("node", [IO_TASK]),
-        ("shared", []),
+        pytest.param("shared", [], marks=pytest.mark.long),
         pytest.param("shared", [IO_TASK], marks=pytest.mark.long),
         pytest.param("node", [], marks=pytest.mark.long),
     ],
@@ -207,6 +207,7 @@ def test_read_and_write_are_separate(bench: Bench) -> None:
     assert at_once(ours) == 2
 
 
+@pytest.mark.long
 def test_both_takes_of_both(bench: Bench) -> None:
     run = scattered(writer([IO_TASK, bandwidth(60, direction="both")]))
     config = {"storages": [storage(200, read=100)]}
@@ -240,6 +241,7 @@ def test_a_large_job_does_not_starve(bench: Bench) -> None:
     assert len(late) >= 6, ours.trace
 
 
+@pytest.mark.long
 def test_who_waits_for_memory_holds_no_bandwidth(bench: Bench) -> None:
     """Its storage and its executor are for those that come later, until there is memory for it, too."""
     most = int(0.6 * psutil.virtual_memory().total / 2**20)
@@ -316,6 +318,7 @@ def test_without_the_node_runtime_limits_hold(bench: Bench) -> None:
     assert all("usage" not in record for record in records(bench, "ended"))
 
 
+@pytest.mark.long
 def test_a_streaming_step_can_have_a_bandwidth(bench: Bench) -> None:
     producer = tool(
         "note start; echo data; sleep 0.5; note end",

@@ -58,7 +58,7 @@ def run(bench: Bench, made: Document, count: int, **config: Any) -> tuple[Run, s
     [
         pytest.param("streamflow", 2**18, 30_000, 75_000, id="whole"),
         # With an excerpt of the larger file.
-        pytest.param("streamflow excerpting", 2**13, 1_000, 30_000, id="excerpt"),
+        pytest.param("streamflow excerpting", 2**13, 1_000, 30_000, id="excerpt", marks=pytest.mark.long),
     ],
 )
 def test_a_small_sample_proves_nothing_of_larger_files(

@@ -83,7 +83,7 @@ def proven() -> dict[str, tuple[str | None, int]]:
     return {proof.step: (proof.way, proof.runs) for proof in known_proofs(default_path()) if proof.key.kind == "reads"}
 
 
-@pytest.mark.parametrize("opens_before", [False, True])
+@pytest.mark.parametrize("opens_before", [pytest.param(False, marks=pytest.mark.long), True])
 def test_the_others_of_a_scatter_stream_in_the_same_run(bench: Bench, opens_before: bool) -> None:
     """Also those of which the file was opened before that was proven."""
     ours = run_both(bench, scatters(writer(bench, opens_before=opens_before, read=4), reader()))
@@ -92,6 +92,7 @@ def test_the_others_of_a_scatter_stream_in_the_same_run(bench: Bench, opens_befo
     assert ours.log.count("/b reads /a/out while it is written") == 1
 
 
+@pytest.mark.long
 def test_so_do_those_of_a_workflow_that_is_scattered(bench: Bench) -> None:
     steps = {
         "a": {"run": writer(bench, read=4), "in": {"number": "number"}},
@@ -105,6 +106,7 @@ def test_so_do_those_of_a_workflow_that_is_scattered(bench: Bench) -> None:
     assert streamed(ours, 4) == 3
 
 
+@pytest.mark.long
 def test_what_is_refused_does_not(bench: Bench) -> None:
     asks = "import os, stat; print(stat.S_ISFIFO(os.fstat(0).st_mode))"
     ours = run_both(bench, scatters(writer(bench), reader(f"{READ}; {sys.executable} -ISc '{asks}'")))

@@ -367,6 +367,7 @@ def test_a_process_is_killed_in_the_middle_of_saves(path: Path) -> None:
         assert number in (acknowledged, acknowledged + 1)
 
 
+@pytest.mark.long
 def test_two_short_runs_of_two_steps_with_one_tool_learn_together(bench: Bench) -> None:
     """A run of 16 jobs for epochs of 8, 5, 3, 2 and 1 ends before they do; the next one goes on."""
     hints: list[Document] = [

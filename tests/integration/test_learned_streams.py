@@ -140,6 +140,7 @@ def test_no_more_is_fed_than_was_proven(proving: Proving) -> None:
     assert proving.known() == [("/b", "file", None, 0)]
 
 
+@pytest.mark.long
 def test_a_reader_that_has_enough_starts_again_if_the_file_is_larger(proving: Proving) -> None:
     begins = reader("note read line 1; head -c 2 $file")
     for largest in (7, 10**6):
@@ -186,7 +187,7 @@ def test_what_is_planned(proving: Proving, monkeypatch: pytest.MonkeyPatch) -> N
     assert state() == ("refused", "/a/out was cut [SFIO-L002]")
 
 
-@pytest.mark.parametrize(("way", "excerpt"), [("net", None), ("pipe", 6)])
+@pytest.mark.parametrize(("way", "excerpt"), [pytest.param("net", None, marks=pytest.mark.long), ("pipe", 6)])
 def test_what_is_exported_streams_for_others_in_their_first_run(
     way: Way, excerpt: int | None, proving: Proving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -255,6 +256,7 @@ def test_a_reader_that_fails_with_a_stream_reads_the_file(proving: Proving) -> N
     assert not again.times("pipe")
 
 
+@pytest.mark.long
 def test_a_reader_that_somebody_kills_says_nothing_of_streams(proving: Proving) -> None:
     asks = "import os, stat, sys; sys.exit(not stat.S_ISFIFO(os.fstat(os.open(os.environ['file'], 0)).st_mode))"
     killed = reader(f'python3 -c "{asks}" && {{ note pipe; kill -KILL $$; }}; note file; cat $file')
@@ -283,6 +285,7 @@ def test_a_small_change_in_the_middle_is_found_whatever_is_asked_for(proving: Pr
     assert "written again" in str({step: reason for step, _, reason, _ in proving.known()}["/a"])
 
 
+@pytest.mark.long
 def test_what_was_closed_long_before_its_job_ended_is_complete_for_its_readers_then(proving: Proving) -> None:
     """Until that turns out wrong, of which nobody notices anything but that the reader starts again."""
     more = proving.bench.data / "more"
@@ -311,6 +314,7 @@ note end"""
     assert early < ours.time("end") < late
 
 
+@pytest.mark.long
 def test_an_output_that_has_a_temporary_name(proving: Proving) -> None:
     script = f"{SLOW.replace('$OUT', 'tmp.txt')}\nmv tmp.txt out.txt"
     _, ours = proving.run_both(chain(producer(script, "*.txt"), reader()), file=written("tmp.txt"))
@@ -319,6 +323,7 @@ def test_an_output_that_has_a_temporary_name(proving: Proving) -> None:
     assert " WARNING " not in ours.log
 
 
+@pytest.mark.long
 def test_an_output_that_is_not_there_in_the_end(proving: Proving) -> None:
     script = f"{SLOW.replace('$OUT', 'out.txt')}\nrm out.txt"
     last = tool('note read; [ -z "$1" ] || cat "$1"', {}, {"out": "stdout"}, stdout="read.txt")
@@ -360,6 +365,7 @@ def test_elements_of_a_scatter_go_to_the_next_one_by_one(proving: Proving) -> No
     assert ours.files["all.txt"] == b"3\n1\n2\n"
 
 
+@pytest.mark.long
 def test_a_run_waits_for_rehearsals_where_that_is_wanted(proving: Proving) -> None:
     """The second one streams, also more files than were rehearsed, which are no larger."""
     first = tool("seq $number; sleep 0.5; seq 40000", {"number": "int"}, {"out": "stdout"}, stdout="numbers.txt")

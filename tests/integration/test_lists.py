@@ -139,7 +139,8 @@ def test_each_element_goes_to_a_scatter_once(bench: Bench, rule: Document) -> No
     assert sorted(what for _, what in ours.trace) == sorted(what for _, what in plain.trace)
 
 
-@pytest.mark.parametrize("edge", [EDGES[0], pytest.param(EDGES[1], marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("edge", EDGES[:2])
 def test_empty_lists(bench: Bench, edge: Document) -> None:
     nothing = tool("true", {}, {"out": found("*.txt", "File[]")}, [streaming({"port": "out", **edge})])
     steps = {
@@ -169,6 +170,7 @@ def test_an_optional_input_is_that_of_its_own_job(bench: Bench) -> None:
     assert ours.files == {"2.read": b"2\n2\n", "0.read": b"0\n0\n"}
 
 
+@pytest.mark.long
 def test_elements_wait_for_no_other_input(bench: Bench) -> None:
     """Whatever else the step has: a default, an optional input that nobody gives, a constant, a second list."""
     more = {"n": {"type": "int", "default": 4}, "k": "int?", "c": "string", "s": "int"}

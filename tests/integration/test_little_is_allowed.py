@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from streamflow_io.learned.proofs import Way, known_proofs
 from tests.cwl import Bench, Document, workflow
 from tests.integration.test_learned_streams import AUTO, Proving, producer, reader
@@ -47,6 +49,7 @@ def test_what_is_proven_reads_whole_files_there(bench: Bench) -> None:
     assert bench.leftovers() == []
 
 
+@pytest.mark.long
 def test_who_writes_its_paths_is_proven_where_nothing_can_be_mounted(bench: Bench) -> None:
     bench.prefix = tuple(refusing("unshare"))
     paths = 'pwd; echo "$file" "$TMPDIR" "$HOME"; cat "$file"'

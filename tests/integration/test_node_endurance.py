@@ -15,6 +15,7 @@ def test_memory_does_not_grow_with_a_stream(runtime: Node) -> None:
     stream(runtime, 2**28).check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "rule"),
     [

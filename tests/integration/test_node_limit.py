@@ -66,6 +66,7 @@ def tree(job: Job) -> list[int]:
     return job.processes()
 
 
+@pytest.mark.long
 def test_tools_do_the_same_at_their_rate(runtime: Node, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(os.urandom(80 * MB))

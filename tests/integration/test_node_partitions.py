@@ -122,6 +122,7 @@ def test_a_file_that_changes_while_it_is_split(runtime: Node, of: Path) -> None:
     assert "has another size than when it was cut" in str(job.exit()["message"])
 
 
+@pytest.mark.long
 def test_ten_thousand_parts(runtime: Node, of: Path) -> None:
     count = 10_000
     script = (

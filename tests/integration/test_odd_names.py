@@ -69,7 +69,10 @@ def without_directory(document: Document) -> Document:
 
 @pytest.mark.parametrize(
     ("fields", "reader"),
-    [({}, lister(python(BY_NAME))), ({"mode": "no_update"}, lister(python(SCAN), streamable("Directory")))],
+    [
+        pytest.param({}, lister(python(BY_NAME)), marks=pytest.mark.long),
+        ({"mode": "no_update"}, lister(python(SCAN), streamable("Directory"))),
+    ],
 )
 def test_files_of_a_directory_are_read_as_they_are_committed(
     bench: Bench, fields: dict[str, str], reader: Document
@@ -86,7 +89,7 @@ def test_a_file_that_changes_after_its_commit_is_named(bench: Bench) -> None:
     assert bench.leftovers() == []
 
 
-@pytest.mark.parametrize("kind", ["File", "File[]"])
+@pytest.mark.parametrize("kind", [pytest.param("File", marks=pytest.mark.long), "File[]"])
 def test_a_file_that_streamflow_cannot_name_is_an_error_that_names_it(bench: Bench, kind: str) -> None:
     rule = streaming({"port": "out", "committed": "on_close"})
     first = tool(python('open(names[0] + b".txt", "w").close()'), {}, {"out": found("*.txt", kind)}, [rule])

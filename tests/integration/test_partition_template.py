@@ -119,7 +119,14 @@ def bgzip(path: Path) -> Path:
 HEADER = "".join(f"##contig=<ID={number},length={number * number}>\n" for number in range(9000))
 
 
-@pytest.mark.parametrize("how", [("--parts", 5), ("--every", 70_000), ("--chunk", 1)], ids=lambda how: how[0])
+@pytest.mark.parametrize(
+    "how",
+    [
+        ("--parts", 5),
+        *(pytest.param(how, marks=pytest.mark.long) for how in (("--every", 70_000), ("--chunk", 1))),
+    ],
+    ids=lambda how: how[0],
+)
 @pytest.mark.parametrize(
     ("records", "text"),
     [("lines", BIG), ("vcf", HEADER + BIG), ("vcf", ""), ("lines", "one line")],
@@ -158,6 +165,7 @@ def test_what_is_no_file_of_bgzip(tmp_path: Path, change: Callable[[bytes], byte
     assert message in said
 
 
+@pytest.mark.long
 def test_the_tool_with_what_bgzip_has_compressed(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "calls.vcf").write_text(HEADER + BIG)
     compressed = bgzip(tmp_path / "calls.vcf")

@@ -101,7 +101,11 @@ def test_nothing_is_written(bench: Bench, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("reader", "noted"),
-    [(fifo(), "count fifo"), (stdin(), "count"), (one_of_two(), "count l")],
+    [
+        (fifo(), "count fifo"),
+        pytest.param(stdin(), "count", marks=pytest.mark.long),
+        pytest.param(one_of_two(), "count l", marks=pytest.mark.long),
+    ],
     ids=["fifo", "stdin", "with a value"],
 )
 def test_readers(bench: Bench, tmp_path: Path, reader: Document, noted: str) -> None:
@@ -126,6 +130,7 @@ def test_odd_files(bench: Bench, tmp_path: Path, each: int, text: str) -> None:
     assert written(bench) == []
 
 
+@pytest.mark.long
 def test_parts_without_bytes(bench: Bench, tmp_path: Path) -> None:
     script = """for i in 1 2; do if [ "$SFIO_PARTS" ]; then
     echo '{"path": "chunk-'$i'.txt", "extents": []}' >> "$SFIO_PARTS"; else : > chunk-$i.txt; fi; done"""
@@ -146,6 +151,7 @@ def test_texts_and_several_extents(bench: Bench, tmp_path: Path) -> None:
     assert written(bench) == []
 
 
+@pytest.mark.long
 def test_a_list_as_a_whole(bench: Bench, tmp_path: Path) -> None:
     """Into an input that is a list, beside a scatter over the same list; files that are written are among them."""
     run = split(tmp_path, after="cp $reads chunk-02-more.txt")
@@ -159,6 +165,7 @@ def test_a_list_as_a_whole(bench: Bench, tmp_path: Path) -> None:
     assert written(bench) == ["chunk-02-more.txt"]
 
 
+@pytest.mark.long
 def test_pairs_with_another_list(bench: Bench, tmp_path: Path) -> None:
     pair = tool(
         'cat "$chunk"; echo $number',
@@ -227,6 +234,7 @@ def test_the_file_of_another_step(bench: Bench, tmp_path: Path) -> None:
     assert written(bench) == []
 
 
+@pytest.mark.long
 def test_a_program_that_does_not_know_it(bench: Bench, tmp_path: Path) -> None:
     _, ours = bench.run_both(then_joined(tmp_path, split(tmp_path, "writes")), job(tmp_path))
     assert len(written(bench)) == 3
@@ -237,7 +245,7 @@ def test_a_program_that_does_not_know_it(bench: Bench, tmp_path: Path) -> None:
     ("expression", "reason"),
     [
         ("$(inputs.chunk.checksum)", "is used in the expression 'inputs.chunk.checksum'"),
-        ("$(inputs.chunk)", "is used in the expression"),
+        pytest.param("$(inputs.chunk)", "is used in the expression", marks=pytest.mark.long),
     ],
 )
 def test_readers_that_need_more_than_a_part(bench: Bench, tmp_path: Path, expression: str, reason: str) -> None:
@@ -284,10 +292,10 @@ def test_other_reasons_for_the_real_split(bench: Bench, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("no JSON", "line 3"),
+        pytest.param("no JSON", "line 3", marks=pytest.mark.long),
         ('{"path": "chunk-9.txt", "extents": [[0, 100000]]}', "outside the file"),
         pytest.param('{"path": "a/chunk-9.txt", "extents": [[0, 1]]}', "slash", marks=pytest.mark.long),
-        ('{"path": "chunk-00.txt", "extents": [[0, 1]]}', "line 3"),
+        pytest.param('{"path": "chunk-00.txt", "extents": [[0, 1]]}', "line 3", marks=pytest.mark.long),
         pytest.param('{"path": "chunk-00.txt", "extents": [[0, 1]], "more": 1}', "line 3", marks=pytest.mark.long),
     ],
 )
@@ -304,6 +312,7 @@ def test_wrong_lines(bench: Bench, tmp_path: Path, line: str, message: str) -> N
 RETRIED = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", ["sleep 1; exit 3", pytest.param("sleep 0.5; kill -9 $$", marks=pytest.mark.long)])
 def test_a_split_that_fails_in_the_middle_is_tried_again(bench: Bench, tmp_path: Path, end: str) -> None:
     """Parts that were said hold: their readers need nobody."""
@@ -353,7 +362,7 @@ def test_a_reader_that_fails_is_tried_again_alone(bench: Bench, tmp_path: Path) 
     assert bench.leftovers() == []
 
 
-@pytest.mark.parametrize("reader", [count(), fifo()], ids=["file", "fifo"])
+@pytest.mark.parametrize("reader", [pytest.param(count(), marks=pytest.mark.long), fifo()], ids=["file", "fifo"])
 def test_the_file_changes_before_its_parts_are_read(bench: Bench, tmp_path: Path, reader: Document) -> None:
     wait = tool("sleep 1.5; echo 1 >> $path", {"path": "string"}, {"waited": "stdout"}, stdout="waited.txt")
     reader["inputs"]["waited"] = "File"
@@ -368,7 +377,9 @@ def test_the_file_changes_before_its_parts_are_read(bench: Bench, tmp_path: Path
     assert bench.leftovers() == []
 
 
-@pytest.mark.parametrize("config", [{"runtime": "off"}, None], ids=["off", "another scheduler"])
+@pytest.mark.parametrize(
+    "config", [{"runtime": "off"}, pytest.param(None, marks=pytest.mark.long)], ids=["off", "another scheduler"]
+)
 def test_without_a_node_runtime_files_are_written(bench: Bench, tmp_path: Path, config: Document | None) -> None:
     document = scattered(tmp_path, split(tmp_path))
     path = bench.write(document, job(tmp_path), io=config is not None, config=config)
@@ -383,6 +394,7 @@ def test_an_output_that_is_a_link_to_a_part(bench: Bench, tmp_path: Path) -> Non
     bench.run_both(scattered(tmp_path, split(tmp_path), reader), job(tmp_path))
 
 
+@pytest.mark.long
 def test_a_split_of_a_part_is_real(bench: Bench, tmp_path: Path) -> None:
     inner = scattered(tmp_path, split(tmp_path), None)
     document = scattered(tmp_path, split(tmp_path))
@@ -416,6 +428,7 @@ def test_the_plan_says_which_splits_are_virtual(bench: Bench, tmp_path: Path) ->
     assert len(list(plan.warnings)) == 1
 
 
+@pytest.mark.long
 def test_a_file_that_is_not_there(bench: Bench, tmp_path: Path) -> None:
     """An optional input without a value: its program says nothing of it, or other files."""
     program = split(tmp_path)
@@ -443,6 +456,7 @@ def test_a_file_with_others_beside_it(bench: Bench, tmp_path: Path) -> None:
     assert written(bench) == ["chunk-99.txt"]
 
 
+@pytest.mark.long
 def test_lines_that_come_after_the_split(bench: Bench, tmp_path: Path) -> None:
     """Of a process that it leaves behind: what is said when it has ended is no part, as a file would be none."""
     late = "(sleep 2; echo more > chunk-99.txt)"

@@ -62,9 +62,9 @@ def job(tmp_path: Any) -> Document:
     [
         ("File", {"pickValue": "first_non_null"}, (False, True)),
         pytest.param("File", {"pickValue": "first_non_null"}, (True, True), marks=pytest.mark.long),
-        ("File", {"pickValue": "first_non_null"}, (False,)),
+        pytest.param("File", {"pickValue": "first_non_null"}, (False,), marks=pytest.mark.long),
         ("File[]", {"pickValue": "all_non_null"}, (True, False)),
-        ("File?", {}, (True,)),
+        pytest.param("File?", {}, (True,), marks=pytest.mark.long),
         ("File?", {}, (False,)),
     ],
 )

@@ -141,6 +141,7 @@ def streamflow(path: Path, *arguments: str) -> str:
     return finished.stdout
 
 
+@pytest.mark.long
 def test_prov(bench: Bench) -> None:
     (given := bench.directory / "given").write_bytes(b"as it is")
     path = bench.write(everything(), {"given": {"class": "File", "path": str(given)}}, io=True)

@@ -100,7 +100,9 @@ def test_a_failed_run_is_recorded(bench: Bench) -> None:
     assert executed
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL], ids=["interrupted", "killed"]
+)
 def test_a_run_that_is_stopped(bench: Bench, number: signal.Signals) -> None:
     """What is left of it is at least what plain StreamFlow leaves, and the next run uses the same file."""
     held = 'case $word in w3) note begun; while test -e "$TRACE.hold"; do sleep 0.1; done;; esac; echo $word'

@@ -11,12 +11,12 @@ from tests.cwl import Bench
 from tests.random_workflows.blueprint import Blueprint, Given, Link, Output, Step, Type
 from tests.random_workflows.generate import generate
 from tests.random_workflows.programs import BUFFERED, SIZED
-from tests.random_workflows.trial import run_trial
+from tests.random_workflows.trial import LARGER, run_trial
 from tests.random_workflows.unhinted import believed, unhinted
 
 SEED = 60
 STEPS = 5
-QUICK = 3
+QUICK = 2
 
 
 @pytest.mark.parametrize(
@@ -27,17 +27,19 @@ def test_results_are_those_of_plain_streamflow(tmp_path: Path, number: int) -> N
     assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
 
 
-@pytest.mark.parametrize("later", ["", " later"])
+@pytest.mark.parametrize("later", [pytest.param("", marks=pytest.mark.long), " later"])
 @pytest.mark.parametrize(
     "number", [*range(1), *(pytest.param(number, marks=pytest.mark.long) for number in range(1, 10))]
 )
 def test_results_are_the_same_where_all_is_taken_for_proven(tmp_path: Path, number: int, later: str) -> None:
     """From the beginning, or while the run goes on."""
     make = functools.partial(Bench, program=f"streamflow believing{later}")
-    trial = run_trial(tmp_path / "trial", believed(unhinted(generate(SEED, number, STEPS))), make=make)
+    blueprint = believed(unhinted(generate(SEED, number, STEPS)))
+    trial = run_trial(tmp_path / "trial", blueprint, make=make, larger=LARGER[:1])
     assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
 
 
+@pytest.mark.long
 def test_what_is_proven_with_a_large_sample_holds_for_a_small_one(tmp_path: Path) -> None:
     """A tool that does something else with a short file is not proven."""
     made, file = Type("File"), Given(Type("File"), {"name": "large.txt", "lines": 2_000})
@@ -51,6 +53,7 @@ def test_what_is_proven_with_a_large_sample_holds_for_a_small_one(tmp_path: Path
     assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
 
 
+@pytest.mark.long
 def test_what_is_proven_with_a_small_sample_does_not_hold_for_a_large_one(tmp_path: Path) -> None:
     """A tool that gives up beyond a buffer streams small files, and reads large ones."""
     made, file = Type("File"), Given(Type("File"), {"name": "small.txt", "lines": 400})

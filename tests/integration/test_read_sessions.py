@@ -175,7 +175,9 @@ def ranges(file: Path, count: int) -> Document:
 
 
 @pytest.mark.parametrize(
-    "kind", ["File", pytest.param("stdin", marks=pytest.mark.long), streamable()], ids=["file", "stdin", "fifo"]
+    "kind",
+    ["File", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("stdin", streamable()))],
+    ids=["file", "stdin", "fifo"],
 )
 def test_parts_of_a_virtual_split(bench: Bench, tmp_path: Path, file: Path, kind: Any) -> None:
     reader = (
@@ -253,16 +255,16 @@ def test_an_input_that_has_no_room_in_the_window_is_not_read_ahead(bench: Bench,
 
 
 def test_jobs_that_select_their_own_part(bench: Bench, tmp_path: Path, file: Path) -> None:
-    ours = compare(bench, selecting(tmp_path), ranges(file, 10))
+    ours = compare(bench, selecting(tmp_path), ranges(file, 4))
     end = read_once(bench)
-    assert (end["reason"], end["parts"]) == ("done", 10)
+    assert (end["reason"], end["parts"]) == ("done", 4)
     assert end["storageBytes"] + end["cachedBytes"] == SIZE
     assert "WARNING" not in ours.log
 
 
 def test_a_window_that_is_smaller_than_the_file(bench: Bench, tmp_path: Path, file: Path) -> None:
     storages = [{"name": "disk", "path": str(tmp_path), "read": 1, "readers": 1}]
-    compare(bench, selecting(tmp_path), ranges(file, 10), sessionWindow=10, storages=storages)
+    compare(bench, selecting(tmp_path), ranges(file, 4), sessionWindow=10, storages=storages)
     end = read_once(bench)
     assert end["peakWindow"] <= 10_000_000 + 8 * MIB
 
@@ -285,6 +287,7 @@ def test_jobs_that_all_read_the_whole_file(bench: Bench, tmp_path: Path, file: P
     assert (end["reason"], end["parts"]) == ("done", 1)
 
 
+@pytest.mark.long
 def test_a_file_that_is_cached_is_left_alone(bench: Bench, tmp_path: Path, file: Path) -> None:
     document = selecting(tmp_path)
     cached = tool("cat $of | wc -c", {"of": "File"}, {"done": "stdout"}, stdout="done.txt", arguments=NEEDS_CHECKSUM)
@@ -303,6 +306,7 @@ def test_a_small_file_has_no_session(bench: Bench, tmp_path: Path) -> None:
     assert not told(bench, "session")
 
 
+@pytest.mark.long
 def test_ranges_that_there_are_not(bench: Bench, tmp_path: Path, file: Path) -> None:
     job = ranges(file, 3) | {"ranges": ["1of3", "5of3"]}
     document = selecting(tmp_path)
@@ -351,7 +355,7 @@ def test_a_reader_that_hangs(bench: Bench, tmp_path: Path, file: Path) -> None:
 def test_a_file_that_changes(bench: Bench, tmp_path: Path, file: Path) -> None:
     """The session ends; what becomes of the jobs is as without it: these only read it."""
     document = selecting(tmp_path, before=f"touch {file};")
-    ours = compare(bench, document, ranges(file, 10), sessionWindow=1)
+    ours = compare(bench, document, ranges(file, 4), sessionWindow=1)
     assert [end["reason"] for end in told(bench, "sessionEnd")] == ["lost"]
     assert ours.log.count("is not read ahead any more") == 1
 
@@ -360,9 +364,9 @@ def test_a_file_that_changes(bench: Bench, tmp_path: Path, file: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "reason", "warning"),
     [
-        ("direct", "not kept", None),
+        pytest.param("direct", "not kept", None, marks=pytest.mark.long),
         ("fails", "lost", "cannot read .*: Input/output error .*"),
-        ("hangs", "lost", None),
+        pytest.param("hangs", "lost", None, marks=pytest.mark.long),
     ],
 )
 def test_file_systems_that_are_no_help(

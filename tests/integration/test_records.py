@@ -56,7 +56,11 @@ def is_early(run: Any) -> bool:
     return bool(run.time("read a1 b1") < run.time("end"))
 
 
-@pytest.mark.parametrize(("read", "links"), [(WHOLE, {"pair": "make/pair"}), (APART, TAKEN)], ids=["whole", "apart"])
+@pytest.mark.parametrize(
+    ("read", "links"),
+    [pytest.param(WHOLE, {"pair": "make/pair"}, marks=pytest.mark.long), (APART, TAKEN)],
+    ids=["whole", "apart"],
+)
 def test_files_of_a_record_are_read_while_they_are_written(bench: Bench, read: Document, links: Document) -> None:
     plain, ours = bench.run_both(steps(maker(STREAMED), read, links))
     assert not is_early(plain)
@@ -74,6 +78,7 @@ def test_a_rule_for_a_record(bench: Bench) -> None:
     assert is_early(ours)
 
 
+@pytest.mark.long
 def test_a_record_of_a_step_that_is_skipped(bench: Bench) -> None:
     optional = reader(pair={"type": ["null", record({name: streamable() for name in FILES})]})
     optional["arguments"] = ["/dev/null", "/dev/null"]
@@ -82,6 +87,7 @@ def test_a_record_of_a_step_that_is_skipped(bench: Bench) -> None:
     bench.run_both(document)
 
 
+@pytest.mark.long
 def test_a_record_with_something_else_is_read_apart_only(bench: Bench) -> None:
     count = {
         "type": "int",

@@ -56,7 +56,11 @@ def parts() -> Document:
     return workflow({}, steps, {"out": "c/out"})
 
 
-@pytest.mark.parametrize("document", [streams(), commits(), parts()], ids=["streams", "commits", "parts"])
+@pytest.mark.parametrize(
+    "document",
+    [streams(), *(pytest.param(each, marks=pytest.mark.long) for each in (commits(), parts()))],
+    ids=["streams", "commits", "parts"],
+)
 def test_a_lost_output_is_made_again(bench: Bench, document: Document) -> None:
     files = {}
     for io in (False, True):

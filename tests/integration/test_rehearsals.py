@@ -253,7 +253,7 @@ def wait_for_rehearsal() -> list[Path]:
     return directories
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
 def test_nothing_is_left_of_a_rehearsal_when_the_driver_ends(bench: Bench, number: signal.Signals) -> None:
     process, _ = start(bench, consumers(bench, {"slow": SLOW}))
     directories = wait_for_rehearsal()

@@ -154,7 +154,7 @@ def test_a_run_without_bandwidth_opens_nothing(bench: Bench) -> None:
     assert shared_directories(bench) == []
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_what_a_run_held_that_was_killed_is_free(bench: Bench, how: signal.Signals) -> None:
     """Of SIGKILL nobody is told; its job goes on."""
     whole = write(bench, tasks([IO_TASK, bandwidth(MOST)], seconds=30), 1)
@@ -196,6 +196,7 @@ def test_a_run_that_is_stopped_while_it_waits_holds_back_nobody(bench: Bench) ->
     assert bench.finish(two, second).ok
 
 
+@pytest.mark.long
 def test_epochs_of_two_runs_do_not_overlap(bench: Bench) -> None:
     """Both learn on a storage that nobody else uses then."""
     document = tasks([IO_TASK, bandwidth("auto(5,20,2)")], seconds=0.5)

@@ -75,7 +75,7 @@ def _contents() -> Document:
     }
 
 
-@pytest.mark.parametrize("hints", [[], [IO_TASK]], ids=["plain", "measured"])
+@pytest.mark.parametrize("hints", [[], pytest.param([IO_TASK], marks=pytest.mark.long)], ids=["plain", "measured"])
 def test_both_streams_are_apart_whatever_a_tool_names(bench: Bench, hints: list[Document]) -> None:
     run = bench.run(talkers(hints))
     assert run.ok, run.errors
@@ -142,6 +142,7 @@ def test_a_failed_run_shows_the_standard_error_of_the_job_that_failed_first(benc
     assert "\x1b[2J" not in text
 
 
+@pytest.mark.long
 def test_each_attempt_has_its_own(bench: Bench) -> None:
     script = 'echo "attempt" >&2; test -e $TRACE && { echo done; exit 0; }; note tried; exit 5'
     steps: dict[str, Document] = {"a": {"run": tool(script, {}, {"out": "stdout"}, stdout="out.txt"), "in": {}}}

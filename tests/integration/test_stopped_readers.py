@@ -80,7 +80,7 @@ def test_what_is_not_changed_is_read_once(bench: Bench, committed: str) -> None:
     assert "starts again" not in ours.log
 
 
-@pytest.mark.parametrize("kind", ["File", streamable()], ids=["commit", "stream"])
+@pytest.mark.parametrize("kind", [pytest.param("File", marks=pytest.mark.long), streamable()], ids=["commit", "stream"])
 def test_nobody_gets_what_was_made_of_it(bench: Bench, kind: Any) -> None:
     """Neither when it is committed early, nor when it streams on."""
     rule = {"port": "out", "committed": "on_close", "mode": "update" if kind == "File" else "no_update"}

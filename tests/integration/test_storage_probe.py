@@ -264,7 +264,12 @@ def test_a_writer_that_is_killed(storage: Path, ended: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long), signal.SIGKILL]
+    "number",
+    [
+        signal.SIGINT,
+        *(pytest.param(number, marks=pytest.mark.long) for number in (signal.SIGTERM, signal.SIGHUP)),
+        signal.SIGKILL,
+    ],
 )
 def test_nothing_remains_after_a_signal(storage: Path, number: signal.Signals) -> None:
     running = subprocess.Popen(

@@ -47,7 +47,9 @@ def warnings(run: Run) -> list[str]:
     return [line.partition(" WARNING ")[2].strip() for line in run.log.splitlines() if " WARNING " in line]
 
 
-@pytest.mark.parametrize("damage", [newer, corrupt, locked])
+@pytest.mark.parametrize(
+    "damage", [*(pytest.param(damage, marks=pytest.mark.long) for damage in (newer, locked)), corrupt]
+)
 def test_what_cannot_be_read_is_as_if_nothing_was_known(bench: Bench, damage: Damage) -> None:
     proving = Proving(bench)
     path = bench.write(chain(producer(), reader()), {}, io=True, config={**AUTO, "rehearse": "wait"})
@@ -77,7 +79,7 @@ def learning(bench: Bench, store: Path) -> Path:
     return bench.write(counting(), {"trace": "/dev/null"}, io=True, config=config)
 
 
-@pytest.mark.parametrize("is_full", [True, False], ids=["full", "read-only"])
+@pytest.mark.parametrize("is_full", [True, pytest.param(False, marks=pytest.mark.long)], ids=["full", "read-only"])
 def test_what_cannot_be_kept_is_said_once(bench: Bench, is_full: bool) -> None:
     disk = bench.directory / "disk"
     disk.mkdir()

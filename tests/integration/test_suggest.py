@@ -153,6 +153,7 @@ def test_a_split_that_is_proposed_is_verified_and_then_writes_nothing(bench: Ben
     assert bench.leftovers() == []
 
 
+@pytest.mark.long
 def test_who_starts_with_its_producer_and_who_would_only_wait(bench: Bench) -> None:
     """Readers that work before they touch a file, a list, a directory; one that works when it has read all."""
     write = tool(

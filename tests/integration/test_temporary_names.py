@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from tests.gate_support import ATTEMPT, MEET
 
 GATE: Document = {"committed": "on_termination", "start": "producer"}
-RENAMED = "echo first > out.tmp; sleep 0.4; echo last >> out.tmp; sleep 0.2; mv out.tmp out.txt; sleep 0.2"
-REMOVED = "echo draft > out; sleep 0.4; echo first > out.new; rm out; echo last >> out.new; sleep 0.2"
+#: A job of ours waits until the file is read under its first name.
+RENAMED = "echo first > out.tmp; meet begun out.tmp; echo last >> out.tmp; sleep 0.2; mv out.tmp out.txt; sleep 0.2"
+REMOVED = "echo draft > out; meet begun out; echo first > out.new; rm out; echo last >> out.new; sleep 0.2"
+BEGUN = "note begun $(basename $file); "
 AGAIN = "Job /b/0 starts again with what it reads in the end: job /a/0 has made "
 
 
 def producer(script: str, rule: Document | None = None, out: Any = None) -> Document:
     rules = [] if rule is None else [streaming({"port": "out", **rule})]
     default = found("out*") if rule else streamable(outputBinding={"glob": "out*"})
-    return tool(script, {}, {"out": out or default}, rules)
+    return tool(MEET + script, {}, {"out": out or default}, rules)
 
 
 def reader(script: str = "cat $file; basename $file", name: str = "read", kind: Any = None) -> Document:
-    return tool(script, {"file": kind or streamable()}, {"out": "stdout"}, stdout=f"{name}.txt")
+    return tool(BEGUN + script, {"file": kind or streamable()}, {"out": "stdout"}, stdout=f"{name}.txt")
 
 
 def edge(made: Document, read: Document, **step: Any) -> Document:
@@ -35,20 +39,22 @@ def test_who_reads_a_temporary_file_reads_again(bench: Bench, script: str) -> No
     """All of it, a part of it, or nothing but its name."""
     scripts = {"b": "cat $file; basename $file", "c": "head -n 1 $file", "d": "basename $file"}
     steps: dict[str, Document] = {
-        name: {"run": reader(f"note {name}; {read}", name), "in": {"file": "a/out"}} for name, read in scripts.items()
+        name: {"run": reader(f"note {name} reads; {read}", name), "in": {"file": "a/out"}}
+        for name, read in scripts.items()
     }
-    steps["a"] = {"run": producer(script), "in": {}}
+    until_all = "; ".join(f"meet {name} reads" for name in scripts)
+    steps["a"] = {"run": producer(re.sub(r"meet begun [a-z.]+", until_all, script)), "in": {}}
     plain, ours = bench.run_both(workflow({}, steps, {name: f"{name}/out" for name in "abcd"}))
     assert AGAIN in ours.log
     for name in scripts:
-        assert [len(run.times(name)) for run in (plain, ours)] == [1, 2]
+        assert [len(run.times(f"{name} reads")) for run in (plain, ours)] == [1, 2]
 
 
 def test_a_file_that_is_committed_only_under_its_final_name(bench: Bench) -> None:
     """It is renamed while it is open: its commit is of no use to who has begun to read it under the other name."""
-    script = "exec 3> out.tmp; echo first >&3; sleep 0.4; mv out.tmp out.txt; echo last >&3; exec 3>&-; sleep 0.4; :"
+    begin, end = "exec 3> out.tmp; echo first >&3; meet begun out.tmp", "echo last >&3; exec 3>&-; sleep 0.4; :"
     rule = {"committed": "on_close", "mode": "no_update"}
-    _, ours = bench.run_both(edge(producer(script, rule), reader()))
+    _, ours = bench.run_both(edge(producer(f"{begin}; mv out.tmp out.txt; {end}", rule), reader()))
     assert AGAIN in ours.log
 
 
@@ -57,13 +63,19 @@ def test_who_waits_at_the_gate_for_a_temporary_file_gets_the_final_one(bench: Be
     assert AGAIN in ours.log
 
 
+@pytest.mark.long
 def test_several_consumers_in_a_scatter_and_one_behind_them(bench: Bench) -> None:
     """The name of what the second step makes comes from that of its input."""
     made = tool(
-        RENAMED.replace("out.", "out$n."), {"n": "int"}, {"out": streamable(outputBinding={"glob": "out$(inputs.n).*"})}
+        MEET + RENAMED.replace("out.", "out$n."),
+        {"n": "int"},
+        {"out": streamable(outputBinding={"glob": "out$(inputs.n).*"})},
     )
     middle = tool(
-        "cat $file", {"file": streamable()}, {"out": streamable("stdout")}, stdout="$(inputs.file.basename).copy"
+        BEGUN + "cat $file",
+        {"file": streamable()},
+        {"out": streamable("stdout")},
+        stdout="$(inputs.file.basename).copy",
     )
     last = tool(
         "cat $file; basename $file", {"file": streamable()}, {"out": "stdout"}, stdout="$(inputs.file.nameroot).last"
@@ -84,9 +96,7 @@ def test_several_consumers_in_a_scatter_and_one_behind_them(bench: Bench) -> Non
 
 
 def test_a_retry_that_makes_the_file_under_another_name(bench: Bench) -> None:
-    script = (
-        'note try; if [ $(grep -c " try$" "$TRACE") = 1 ]; then echo a > out.tmp; sleep 0.4; exit 3; fi; echo b > out'
-    )
+    script = f"{ATTEMPT}if [ $attempt = 1 ]; then echo a > out.tmp; meet begun out.tmp; exit 3; fi; echo b > out"
     retry = {"failureManager": {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}}
     ours = bench.run(edge(producer(script), reader()), **retry)
     assert ours.ok, ours.errors
@@ -107,17 +117,19 @@ def document_with_the_name() -> Document:
     ("document", "message"),
     [
         (document_with_the_name(), "out.tmp was delivered early, but the output is out.txt at the end"),
-        (
+        pytest.param(
             edge(producer(RENAMED), reader(), when="$(inputs.file.basename != 'out.txt')"),
             "out.tmp was delivered early, but the output is out.txt at the end",
+            marks=pytest.mark.long,
         ),
-        (
+        pytest.param(
             edge(
                 producer(RENAMED, {"committed": "on_termination", "mode": "no_update"}, found("out*", "File[]")),
                 reader(),
                 scatter="file",
             ),
             "out.tmp was delivered early, but the output is out.txt at the end",
+            marks=pytest.mark.long,
         ),
         (
             edge(

@@ -31,7 +31,7 @@ from tests.coordination_support import subcommand
 from tests.cwl import Bench, Document, bomb, found, streaming, tool, workflow
 
 VERSIONS = ["v1.0", "v1.1", "v1.2"]
-FIRST_AND_LAST = ["v1.0", pytest.param("v1.1", marks=pytest.mark.long), "v1.2"]
+NEWEST = [*(pytest.param(version, marks=pytest.mark.long) for version in ("v1.0", "v1.1")), "v1.2"]
 WORKFLOWS = Path(__file__).parents[2] / "workflows"
 TOOL = """\
 cwlVersion: {version}
@@ -143,7 +143,7 @@ def test_a_valid_workflow_in_every_version(tmp_path: Path, version: str) -> None
     assert sorted(result.steps) == PATHS
 
 
-@pytest.mark.parametrize("version", FIRST_AND_LAST)
+@pytest.mark.parametrize("version", NEWEST)
 def test_packing_keeps_the_hints(tmp_path: Path, version: str) -> None:
     packed, plain = validate(_pack(tmp_path, version)), validate(_write(tmp_path, version))
     assert packed.ok, packed
@@ -160,7 +160,7 @@ def test_packing_keeps_the_hints(tmp_path: Path, version: str) -> None:
         assert list(step.streamable_inputs) == list(other.streamable_inputs)
 
 
-@pytest.mark.parametrize("version", FIRST_AND_LAST)
+@pytest.mark.parametrize("version", NEWEST)
 @pytest.mark.parametrize("prepare", [_write, _pack])
 async def test_step_paths_are_those_of_streamflow(tmp_path: Path, version: str, prepare: object) -> None:
     assert callable(prepare)
@@ -207,7 +207,7 @@ WRONG_FIELDS = [
 
 
 @pytest.mark.parametrize(("hint", "message"), WRONG_FIELDS)
-@pytest.mark.parametrize("version", FIRST_AND_LAST)
+@pytest.mark.parametrize("version", NEWEST)
 @pytest.mark.parametrize("file", ["workflow.cwl", "tool.cwl"])
 def test_cwltool_checks_the_fields_with_our_schema(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hint: str, message: str, version: str, file: str
@@ -341,7 +341,8 @@ steps:
 """
 
 
-@pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.long
+@pytest.mark.parametrize("packed", [False, True])
 def test_no_update_into_an_input_that_is_not_streamable_is_a_warning(
     tmp_path: Path, packed: bool, command: Command
 ) -> None:

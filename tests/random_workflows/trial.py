@@ -49,22 +49,27 @@ class Trial:
 
 
 def run_trial(
-    directory: Path, blueprint: Blueprint, seconds: float = SECONDS, make: Callable[[Path], Bench] = Bench
+    directory: Path,
+    blueprint: Blueprint,
+    seconds: float = SECONDS,
+    make: Callable[[Path], Bench] = Bench,
+    larger: Sequence[int] = LARGER,
 ) -> Trial:
     """Run a blueprint both ways, in a directory of its own; what is learned meanwhile, also with another sample.
 
     :param make: makes where it runs, from a directory
+    :param larger: how many times as large the files of further samples are
     """
     shutil.rmtree(directory, ignore_errors=True)
     bench = make(directory / "ours")
     trial = _try_sample(directory, bench, blueprint, blueprint.runs, seconds, make)
     if trial.outcome == "same" and blueprint.is_unhinted:
         trial = _try_sample(directory / "another", bench, another_sample(blueprint), 1, seconds, make)
-        for times in LARGER:
+        for times in larger:
             if trial.outcome == "same":
                 # What the first run proves of the larger files, the second one streams.
-                larger = larger_sample(blueprint, times)
-                trial = _try_sample(directory / f"times{times}", bench, larger, 2, seconds, make)
+                sample = larger_sample(blueprint, times)
+                trial = _try_sample(directory / f"times{times}", bench, sample, 2, seconds, make)
     log = directory / "ours" / f"run{bench.count}" / "stderr"
     return replace(trial, log=log.read_text()) if log.exists() else trial
 

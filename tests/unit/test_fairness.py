@@ -8,7 +8,7 @@ from math import ceil
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamflow_io.hints.models import Way
@@ -29,6 +29,8 @@ from streamflow_io.sharing.participant import Participant
 
 BANDWIDTH: dict[Way, int] = {"read": 100, "write": 100}
 ME, OTHER, THIRD = 1, 2, 3
+#: An example simulates minutes of several users, in steps of a look.
+EXAMPLES = settings().max_examples // 3
 LOOK = 0.2
 
 
@@ -250,6 +252,7 @@ ADVERSARIES = [holds, wants, holds_a_little_and_wants, comes_and_goes, is_many, 
 
 
 @pytest.mark.parametrize("adversary", ADVERSARIES)
+@settings(max_examples=EXAMPLES)
 @given(jobs=st.integers(5, 30), each=st.sampled_from([5, 10, 25]), took=st.sampled_from([0.6, 2.0]), seed=st.integers())
 def test_a_burst_has_half_of_its_fair_share_beside_any_adversary(
     adversary: Adversary, jobs: int, each: int, took: float, seed: int
@@ -264,6 +267,7 @@ def test_a_burst_has_half_of_its_fair_share_beside_any_adversary(
         assert now < GRACE_SECONDS + 2 * shared + jobs * LOOK, (one.waiting, shared)
 
 
+@settings(max_examples=EXAMPLES)
 @given(
     st.lists(st.tuples(st.integers(5, 30), st.sampled_from([5, 10, 25]), st.floats(0.6, 5)), min_size=2, max_size=4),
     st.integers(),
@@ -275,6 +279,7 @@ def test_honest_users_end(jobs: list[tuple[int, int, float]], seed: int) -> None
     assert together(users, Random(seed), most) <= 100 * len(users)
 
 
+@settings(max_examples=EXAMPLES)
 @given(jobs=st.integers(16, 30), each=st.just(25), number=st.integers(2, 4), seed=st.integers())
 def test_honest_users_that_are_alike_never_have_more_than_there_is(
     jobs: int, each: int, number: int, seed: int

@@ -66,9 +66,8 @@ def test_what_we_generate_leads_back(name: str, tmp_path: Path) -> None:
     assert again.configuration == plan.configuration
 
 
-@pytest.mark.parametrize(
-    ("name", "document"), [pytest.param("genomes", genomes(), marks=pytest.mark.long), ("variants", variants())]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "document"), [("genomes", genomes()), ("variants", variants())])
 def test_a_file_by_hand(name: str, document: Document, tmp_path: Path) -> None:
     plan = plan_workflow(streamflow_file(name, tmp_path), None)
     file = annotations(plan, document, tmp_path)

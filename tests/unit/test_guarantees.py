@@ -1,0 +1,41 @@
+"""`tests/README.md` lists what the tests promise: each test that the page names exists, and `make test` runs it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "tests" / "README.md").read_text(encoding="utf-8")
+HEAD = "| guarantee | test |"
+_ROW = re.compile(r"^\| (.+) \| `(test_\w+\.py)::(\w+)` \|$", re.MULTILINE)
+ROWS = [tuple(row) for row in _ROW.findall(PAGE)]
+LONG = "pytest.mark.long"
+
+
+@cache
+def _texts() -> dict[str, str]:
+    """The files that the page names, wherever they are: features have their tests beside them."""
+    named = {file for _, file, _ in ROWS}
+    places = [place for place in ROOT.iterdir() if place.is_dir() and not place.name.startswith((".", "node", "build"))]
+    found = (path for place in places for path in place.rglob("test_*.py") if path.name in named)
+    return {path.name: path.read_text(encoding="utf-8") for path in found}
+
+
+@pytest.mark.parametrize(("guarantee", "file", "test"), ROWS)
+def test_a_guarantee_has_its_test(guarantee: str, file: str, test: str) -> None:
+    text = _texts().get(file)
+    assert text is not None, f"no file of tests is called {file}"
+    assert not re.search(rf"^pytestmark = .*{LONG}", text, re.MULTILINE), f"make test runs no test of {file}"
+    found = re.search(rf"((?:^.+\n)*)^(?:(?:async )?def {test}\(|{test} = )", text, re.MULTILINE)
+    assert found is not None, f"{file} has no {test}: {guarantee}"
+    assert not {f"@{LONG}", "@LONG"} & set(found[1].splitlines()), f"make test does not run {file}::{test}: {guarantee}"
+
+
+def test_every_row_is_read() -> None:
+    rows = [line for line in PAGE[PAGE.index(HEAD) :].splitlines() if line.startswith("| ") and line != HEAD]
+    assert len(rows) == len(ROWS)
+    assert len({guarantee for guarantee, _, _ in ROWS}) == len(ROWS)
