@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, JobUsage, StartedRecord, SubmittedRecord
+from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, StartedRecord, SubmittedRecord
 from streamflow_io.records.records import (
     ChoiceRecord,
     EndRecord,
@@ -17,6 +17,7 @@ from streamflow_io.records.records import (
     RunStorage,
     StepRecord,
 )
+from streamflow_io.runtime.usage import JobUsage
 
 BEGIN = 1_700_000_000.0
 BANDWIDTH = 64.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from streamflow_io.hints.bandwidth import StorageBW
 from streamflow_io.hints.config import StorageConfig
@@ -10,6 +11,13 @@ from streamflow_io.hints.models import Direction
 
 #: The step of which the chunks of all read sessions are the jobs. (The path of a step begins with a slash.)
 READ_SESSIONS = "read sessions"
+
+
+class StoragePlace(NamedTuple):
+    """A storage as the jobs of one location use it; the storage has a name, or is not known."""
+
+    storage: str | None
+    location: str
 
 
 @dataclass(frozen=True)

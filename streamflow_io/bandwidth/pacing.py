@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isinf
-from typing import NamedTuple
 
-from streamflow_io.admission.demand import Capacity
+from streamflow_io.admission.demand import Capacity, StoragePlace
 from streamflow_io.admission.storages import ONE_WAY
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import WAYS, Direction, Way
@@ -30,13 +29,6 @@ _SAME = 0.05
 _LEAST_RATE = 1_000_000
 # Of what is expected: who has not ended has something left, however little was expected.
 _LEAST_LEFT = 0.05
-
-
-class Place(NamedTuple):
-    """Where a request moves; `storage` is a name, if it has one."""
-
-    storage: str | None
-    location: str
 
 
 @dataclass(frozen=True)
@@ -71,7 +63,7 @@ class _Open:
     expected: Expected
     least: float
     is_repeated: bool
-    place: Place | None = None
+    place: StoragePlace | None = None
     admitted: float | None = None
     is_running: bool = False
     has_begun: bool = False
@@ -99,7 +91,7 @@ class _Open:
 
 
 Pool = tuple[str, str | None]
-CapacityOf = Callable[[Place, Way], Capacity | None]
+CapacityOf = Callable[[StoragePlace, Way], Capacity | None]
 
 
 class Pacing:
@@ -126,9 +118,9 @@ class Pacing:
         self._hidden = hidden
         self._open: dict[str, _Open] = {}
         self._failed: set[str] = set()
-        self._unheld: set[tuple[str, Place | None]] = set()
+        self._unheld: set[tuple[str, StoragePlace | None]] = set()
         # Where jobs of a step have moved last: those that wait are likely to.
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, StoragePlace] = {}
         self._is_over = False
 
     @property
@@ -162,7 +154,7 @@ class Pacing:
         least = 2 * (expected.bytes or 0.0) / time_limit if time_limit else 0.0
         self._open[job] = _Open(job, step, channel, direction, ready, now, input_bytes, expected, least, is_repeated)
 
-    def admitted(self, job: str, place: Place, now: float) -> None:
+    def admitted(self, job: str, place: StoragePlace, now: float) -> None:
         """A request has an I/O executor, and may start."""
         if (request := self._open.get(job)) is not None:
             request.place = self._places[request.step] = place
@@ -261,7 +253,7 @@ class Pacing:
             request.moved += (speed or 0.0) * max(0.0, now - request.looked)
             request.looked = now
 
-    def _place(self, request: _Open) -> Place | None:
+    def _place(self, request: _Open) -> StoragePlace | None:
         return request.place or self._places.get(request.step)
 
     def _pool(self, request: _Open) -> Pool | None:

@@ -31,18 +31,22 @@ class BandwidthOfRun:
         plan, config, learned = services.plan, services.config, services.learned
         self.remembered = RememberedLimits(learned, plan.tools)
         windows, writes = Windows(), WriteChannels(services.storages, services.write)
+        used = storages_of_steps(plan.annotations, plan.storages, config.storages)
         rates = Rates(
-            plan,
+            plan.workflow,
+            plan.annotations,
             config.limits and config.runtime != "off",
             windows,
-            RememberedWindows(learned, plan.tools, storages_of_steps(plan, config.storages)),
+            RememberedWindows(learned, plan.tools, used),
             lambda place, way: writes.left(self.admission.capacity(place, way), place, way),
             lambda step: self.admission.behind(step),
             services.more_jobs,
             services.write,
         )
         self.limits = Limits(services.storages, config.limits, rates)
-        self.streams = StreamRates(config.limits, remembered_streams(learned, plan), services.write)
+        self.streams = StreamRates(
+            config.limits, remembered_streams(learned, plan.annotations, plan.tools), services.write
+        )
         self.admission = StorageAdmission(
             services.context,
             config,
@@ -55,5 +59,6 @@ class BandwidthOfRun:
             rates,
             Meeting(plan.workflow.name, config.storages, services.context.config.get("deployments", {})),
         )
-        requests = Requests(plan, windows, rates, services.write)
+        routes, delivered = (*plan.routes, *plan.names), plan.delivered if plan.streams else ()
+        requests = Requests(plan.workflow, plan.annotations, routes, delivered, windows, rates, services.write)
         self.listeners: tuple[Listener, ...] = (self.admission, rates, requests, self.streams, writes, self.limits)

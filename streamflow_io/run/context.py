@@ -93,9 +93,26 @@ class Run:
             self.lent_cores = LentCores(used, self._may_share_cores, scheduler.wake, self._record)
         self.bandwidth = BandwidthOfRun(services)
         self.proofs = ProofsOfRun(services, self.streaming_jobs)
-        self.part_ways = PartWays(plan, context, runtimes, storages, allocations)
+        self.part_ways = PartWays(
+            plan.workflow, plan.steps, plan.part_readers, context, runtimes, storages, allocations
+        )
         readers = ReaderTaskMaker(self.bandwidth.admission)
-        self.sessions = ReadSessions(plan, config, context, storages, runtimes, readers, self.part_ways, self._record)
+        # A node runtime that serves containers, too, is started where their first job runs.
+        is_here = config.runtime == "embedded" and plan.unavailable is None and "" not in plan.mixed_hosts
+        self.sessions = ReadSessions(
+            plan.workflow,
+            plan.annotations,
+            plan.partitions,
+            plan.read_first if is_here else {},
+            plan.part_readers,
+            config,
+            context,
+            storages,
+            runtimes,
+            readers,
+            self.part_ways,
+            self._record,
+        )
         ahead = GangDeployment(deployments.deploy_ahead, plan.workflow.steps, plan.gangs if plan.streams else ())
         listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]
         listeners += [*self.bandwidth.listeners, ahead, self.sessions, self.gangs, JobWarnings(), self.reach]

@@ -14,9 +14,9 @@ from streamflow.cwl.step import CWLExecuteStep
 from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.hints.inheritance import StepAnnotations
-from streamflow_io.records.jobs import JobUsage
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec
+from streamflow_io.runtime.usage import JobUsage
 
 from .tokens import streams_of
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import AsyncIterator, Iterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Target
 from streamflow.core.scheduling import AvailableLocation
 from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job
+from streamflow.core.workflow import Job, Workflow
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 
+from streamflow_io.graph.io_graph import Input, Step
 from streamflow_io.graph.part_sites import are_here
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.inheritance import port_path
@@ -24,9 +25,11 @@ from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import Event, FoundFile, Link, PartEvent
 
 from .deployment_sites import deployment_kind
-from .plan import Plan
 from .storages import Storages
 from .tokens import PartToken, parts_of
+
+#: Gives the inputs that read the parts of an output, by its step and port.
+PartReaders = Callable[[str, str], Sequence[Input]]
 
 
 @dataclass(frozen=True)
@@ -63,18 +66,24 @@ class PartWays:
 
     Who does not see the file gets its parts by a link, from the host of the job that has said them.
 
+    :param steps: all tools, by step path
+    :param readers: gives the inputs that read the parts of an output
     :param jobs: those that were scheduled, by name
     """
 
     def __init__(
         self,
-        plan: Plan,
+        workflow: Workflow,
+        steps: Mapping[str, Step],
+        readers: PartReaders,
         context: StreamFlowContext,
         runtimes: NodeRuntimes,
         storages: Storages,
         jobs: Mapping[str, JobAllocation],
     ) -> None:
-        self._plan = plan
+        self._workflow = workflow
+        self._steps = steps
+        self._readers = readers
         self._context = context
         self._runtimes = runtimes
         self._storages = storages
@@ -98,8 +107,8 @@ class PartWays:
         :param grows: it is still written: nobody can say of another host what is seen of it there
         """
         step = get_job_step_name(job_name)
-        readers = self._plan.part_readers(step, port)
-        if are_here(self._plan.steps[step].site) and all(are_here(reader.site) for reader in readers):
+        readers = self._readers(step, port)
+        if are_here(self._steps[step].site) and all(are_here(reader.site) for reader in readers):
             return CutFile(path, is_here=True, grows=grows)
         self._homes[job_name, str(runtime.directory)] = runtime
         try:
@@ -143,7 +152,7 @@ class PartWays:
         return None if home is None else home.link(said_by.node_job, reader)
 
     def _targets(self, step: str) -> Iterator[Target]:
-        yield from self._plan.workflow.steps[posixpath.join(step, "__schedule__")].binding_config.targets
+        yield from self._workflow.steps[posixpath.join(step, "__schedule__")].binding_config.targets
 
     async def _try(self, split: str, home: NodeRuntime, reader: str, target: Target, file: FoundFile | None) -> bool:
         """

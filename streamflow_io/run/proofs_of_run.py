@@ -47,7 +47,9 @@ class ProofsOfRun:
         self.rehearsals: Rehearsals | None = None
         if config.rehearse != "never" and plan.candidates and config.runtime == "embedded":
             self.rehearsals = Rehearsals(
-                plan,
+                plan.candidates,
+                plan.is_auto,
+                plan.annotations,
                 config,
                 services.context,
                 self.proofs,

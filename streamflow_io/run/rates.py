@@ -9,23 +9,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
+from streamflow.core.workflow import Workflow
 from streamflow.cwl.command import CWLCommand
 
+from streamflow_io.admission.demand import StoragePlace
+from streamflow_io.admission.storages import StepStorages
 from streamflow_io.bandwidth.expectations import Expectations
-from streamflow_io.bandwidth.pacing import CapacityOf, Pacing, Place
+from streamflow_io.bandwidth.pacing import CapacityOf, Pacing
 from streamflow_io.bandwidth.phases import Request
 from streamflow_io.bandwidth.windows import Moved, Windows
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import Direction
 from streamflow_io.learned.limits import input_bytes
 from streamflow_io.learned.windows import RememberedWindows
 from streamflow_io.records.records import RateRecord, Record
 
 from .jobs import JobState, Listener
-from .plan import Plan
 
 _MB = 10**6
 # How often rates are looked at while a job runs that has one, or could.
@@ -38,6 +41,7 @@ _PATIENCE, _LEAST_PATIENCE = 2.0, 0.25
 class Rates(Listener):
     """The rates of the jobs of I/O tasks with `storageBW: required`.
 
+    :param hints: of the steps of the workflow, by path
     :param is_on: whether any job is limited
     :param windows: of all requests; is told of each before this is
     :param capacity: what a storage has for them
@@ -48,7 +52,8 @@ class Rates(Listener):
 
     def __init__(
         self,
-        plan: Plan,
+        workflow: Workflow,
+        hints: Mapping[str, StepAnnotations],
         is_on: bool,
         windows: Windows,
         remembered: RememberedWindows,
@@ -57,11 +62,12 @@ class Rates(Listener):
         more_jobs: Callable[[str], bool],
         record: Callable[[Record], None],
     ) -> None:
-        self._plan = plan
+        self._workflow = workflow
+        self._compute = [step for step, of in hints.items() if of.io_task is None]
         self._steps = {
-            step: Expectations(hints.required, hints.within)
-            for step, hints in plan.annotations.items()
-            if is_on and hints.required is not None and hints.is_limited
+            step: Expectations(of.required, of.within)
+            for step, of in hints.items()
+            if is_on and of.required is not None and of.is_limited
         }
         self._pacing = Pacing(windows, self._steps, capacity, hidden)
         self._remembered = remembered
@@ -93,7 +99,7 @@ class Rates(Listener):
 
     def admitted(self, job: JobState, storage: str | None, location: str, now: float) -> None:
         """A job has its location."""
-        self._pacing.admitted(job.name, Place(storage, location), now)
+        self._pacing.admitted(job.name, StoragePlace(storage, location), now)
 
     def started(self, job: JobState, now: float) -> None:
         """A job is about to run its command."""
@@ -205,8 +211,7 @@ class Rates(Listener):
         """Whether no job computes, or waits to, and none is expected to."""
         if self._computing:
             return False
-        compute = (step for step, hints in self._plan.annotations.items() if hints.io_task is None)
-        return abs(now - self._computed) >= self._patience or not any(map(self._more_jobs, compute))
+        return abs(now - self._computed) >= self._patience or not any(map(self._more_jobs, self._compute))
 
     @property
     def _patience(self) -> float:
@@ -218,15 +223,20 @@ class Rates(Listener):
 
     def _time_limit(self, step: str) -> float | None:
         """The ToolTimeLimit of a step, as far as it is a number."""
-        command = getattr(self._plan.workflow.steps.get(step), "command", None)
+        command = getattr(self._workflow.steps.get(step), "command", None)
         limit = command.time_limit if isinstance(command, CWLCommand) else None
         return float(limit) if isinstance(limit, int) and limit > 0 else None
 
 
-def storages_of_steps(plan: Plan, storages: Iterable[StorageConfig]) -> dict[str, str]:
-    """A text for each step that is the same as long as the storages that its jobs may use are."""
+def storages_of_steps(
+    steps: Iterable[str], used: StepStorages | None, storages: Iterable[StorageConfig]
+) -> dict[str, str]:
+    """A text for each step that is the same as long as the storages that its jobs may use are.
+
+    :param used: the storages that the steps use; None: no step says anything about storage
+    """
     where = {one.name: f"{one.name}: {one.path} ({one.scope})" for one in storages}
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for step in plan.storages.steps if plan.storages is not None else ():
+    for step in () if used is None else used.steps:
         found[step.step].add(where.get(step.storage or "", "none"))
-    return {step: ", ".join(sorted(found[step])) for step in plan.annotations}
+    return {step: ", ".join(sorted(found[step])) for step in steps}

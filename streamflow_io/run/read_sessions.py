@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation, Target
 from streamflow.core.scheduling import AvailableLocation
+from streamflow.core.workflow import Workflow
 from streamflow.log_handler import logger
 
 from streamflow_io.graph.part_sites import share_cache
+from streamflow_io.graph.partitions import Partition
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.embedded import EmbeddedRuntime
@@ -26,8 +29,7 @@ from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.sessions.extents import Span
 
 from .jobs import JobState, Listener
-from .part_ways import PartWays
-from .plan import Plan
+from .part_ways import PartReaders, PartWays
 from .read_session import ReadSession
 from .reader_tasks import ReaderTaskMaker
 from .selected_parts import Begin, SelectedParts
@@ -53,6 +55,10 @@ class ReadSessions(Listener):
     Nothing depends on it: it only fills the page cache. A job waits for its part before it gets a core, and at most as
     long as :class:`ReadSession` says.
 
+    :param hints: of the steps of the workflow, by path
+    :param partitions: what is made of each rule
+    :param read_first: files that StreamFlow reads itself before the first job, each with a step that reads the file
+    :param part_readers: gives the inputs that read the parts of an output
     :param storages: where the files are
     :param readers: let chunks be read
     :param ways: are told what is read ahead
@@ -61,7 +67,11 @@ class ReadSessions(Listener):
 
     def __init__(
         self,
-        plan: Plan,
+        workflow: Workflow,
+        hints: Mapping[str, StepAnnotations],
+        partitions: Iterable[Partition],
+        read_first: Mapping[str, str],
+        part_readers: PartReaders,
         config: SchedulerConfig,
         context: StreamFlowContext,
         storages: Storages,
@@ -70,7 +80,9 @@ class ReadSessions(Listener):
         ways: PartWays,
         record: Callable[[Record], None],
     ) -> None:
-        self._plan = plan
+        self._workflow = workflow
+        self._hints = hints
+        self._part_readers = part_readers
         self._context = context
         self._runtimes = runtimes
         self._ways = ways
@@ -78,10 +90,8 @@ class ReadSessions(Listener):
         self._of_splits: dict[str, ReadSession] = {}
         self._parts: dict[FilePart, tuple[ReadSession, int]] = {}
         # By step, the inputs of which its jobs read parts.
-        self._ahead = grouped((each for each in plan.partitions if each.is_read_ahead), lambda each: each.step)
-        # A node runtime that serves containers, too, is started where their first job runs.
-        is_here = config.runtime == "embedded" and plan.unavailable is None and "" not in plan.mixed_hosts
-        self._read_first: Mapping[str, str] = plan.read_first if is_here else {}
+        self._ahead = grouped((each for each in partitions if each.is_read_ahead), lambda each: each.step)
+        self._read_first = read_first
         self._first: asyncio.Task[None] | None = None
         # By step, of which the first job has come.
         self._selected: dict[str, list[SelectedParts]] = {}
@@ -94,7 +104,7 @@ class ReadSessions(Listener):
         step = job.step
         # What was just written is in the page cache.
         for partition in (each for each in split.partitions if not each.grows):
-            readers = self._plan.part_readers(step, partition.port)
+            readers = self._part_readers(step, partition.port)
             if isinstance(runtime, EmbeddedRuntime):
                 is_of_use = all(share_cache(reader.site) for reader in readers)
                 file = self._starter.look(partition.of, job.target) if is_of_use else None
@@ -142,8 +152,8 @@ class ReadSessions(Listener):
         step = job.step
         if step in self._selected or step not in self._ahead:
             return
-        schedule = self._plan.workflow.steps[posixpath.join(step, "__schedule__")]
-        rules = [located.value for located in self._plan.annotations[step].sessions]
+        schedule = self._workflow.steps[posixpath.join(step, "__schedule__")]
+        rules = [located.value for located in self._hints[step].sessions]
         self._selected[step] = [
             SelectedParts(step, schedule, rule, self._begin_at(step, job.targets[0]))
             for rule in rules

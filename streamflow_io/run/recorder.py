@@ -15,12 +15,13 @@ from streamflow.core.workflow import Status
 
 from streamflow_io.records.files import SplitRecord
 from streamflow_io.records.job_files import Identity, JobFiles, PossibleSplit
-from streamflow_io.records.jobs import EndedRecord, EndStatus, JobUsage, StartedRecord, SubmittedRecord, WaitCause
+from streamflow_io.records.jobs import EndedRecord, EndStatus, StartedRecord, SubmittedRecord, WaitCause
 from streamflow_io.records.records import ProgressRecord, Record
 from streamflow_io.runtime.locations import location_node, node_name, path_on
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import Event, GateEvent, JobSpec, StartedEvent
+from streamflow_io.runtime.usage import JobUsage
 
 from .early_records import EarlyRecords
 from .job_spec import observed

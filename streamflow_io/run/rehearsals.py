@@ -24,6 +24,7 @@ from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.learned.extents import Extent, Extents, bound_of, hold_for
 from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs
 from streamflow_io.records.jobs import RehearsedRecord
@@ -38,7 +39,6 @@ from .job_spec import is_whole_file
 from .jobs import JobState, Listener
 from .learned_streams import not_as_declared
 from .performance import Performance, Result, span_of
-from .plan import Plan
 from .programs import Programs
 from .proof_key import OtherPrograms, proof_key
 from .rehearsal import Rehearsal, rehearsing
@@ -85,6 +85,9 @@ class _Running:
 class Rehearsals(Listener):
     """The rehearsals of a run: one at a time at each location, and only while StreamFlow's accounts have a core free.
 
+    :param candidates: the steps that may stream without a hint, or stream because they are declared, by path
+    :param is_auto: whether what is proven is to stream without a hint
+    :param hints: of the steps of the workflow, by path
     :param programs: which of them are other ones where jobs run
     :param streaming_jobs: those that stream to others
     :param jobs: those that were scheduled, by name
@@ -94,7 +97,9 @@ class Rehearsals(Listener):
 
     def __init__(
         self,
-        plan: Plan,
+        candidates: Mapping[str, Candidate],
+        is_auto: bool,
+        hints: Mapping[str, StepAnnotations],
         config: SchedulerConfig,
         context: StreamFlowContext,
         proofs: RememberedProofs,
@@ -104,7 +109,9 @@ class Rehearsals(Listener):
         used: Mapping[str, Hardware],
         record: Callable[[Record], None],
     ) -> None:
-        self._plan = plan
+        self._candidates = candidates
+        self._is_auto = is_auto
+        self._hints = hints
         self._config = config
         self._context = context
         self._proofs = proofs
@@ -152,7 +159,7 @@ class Rehearsals(Listener):
         try:
             if waits:
                 await self._finish()
-            elif is_well and self._plan.is_auto:
+            elif is_well and self._is_auto:
                 await self._compare()
         finally:
             await self._end()
@@ -202,7 +209,7 @@ class Rehearsals(Listener):
         logger.removeFilter(self._is_silent)
 
     def placed(self, job: JobState) -> None:
-        if job.step in self._plan.candidates and len(job.places) == 1:
+        if job.step in self._candidates and len(job.places) == 1:
             self._places[job.name] = job.places[0]
         self.look()
 
@@ -219,7 +226,7 @@ class Rehearsals(Listener):
         :param inputs: before an InitialWorkDirRequirement has changed them
         :param streams: the names of those of which it reads the bytes while they are written
         """
-        candidate, place = self._plan.candidates.get(step.name), self._places.get(job.name)
+        candidate, place = self._candidates.get(step.name), self._places.get(job.name)
         if self._is_closed or candidate is None or place is None:
             return
         if (candidate.once or self._obstacle(step, inputs)) is not None:
@@ -366,7 +373,7 @@ class Rehearsals(Listener):
 
     def _leave_queue_alone(self, deployment: str) -> None:
         """Nobody has granted a core of a queue manager's nodes to a rehearsal, nor is it a job that anybody wants."""
-        if self._plan.is_auto and deployment not in self._queues:
+        if self._is_auto and deployment not in self._queues:
             self._queues.add(deployment)
             logger.info(
                 f"Nothing is rehearsed on {deployment}, whose cores are granted to jobs only: "
@@ -532,7 +539,7 @@ class Rehearsals(Listener):
 
     def _obstacle(self, step: StreamingExecuteStep, inputs: Mapping[str, Token]) -> str | None:
         """Why a job is not run once more; None: it may be."""
-        command, hints = step.command, self._plan.annotations.get(step.name)
+        command, hints = step.command, self._hints.get(step.name)
         if not isinstance(command, CWLCommand) or step.output_connectors:
             return "it is no command, or its outputs are elsewhere"
         if hints is not None and hints.concern_storage:

@@ -8,23 +8,22 @@ from __future__ import annotations
 import posixpath
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from streamflow.core.utils import get_job_step_name, get_job_tag
-from streamflow.core.workflow import Status, Token
+from streamflow.core.workflow import Status, Token, Workflow
 from streamflow.workflow.combinator import LoopCombinator
 from streamflow.workflow.step import LoopCombinatorStep
 
 from streamflow_io.admission.demand import Grant
 from streamflow_io.bandwidth.phases import Request
 from streamflow_io.bandwidth.windows import Moved, Windows
-from streamflow_io.graph.io_graph import Delivery, HopKind, Output, OutputKind, Route
-from streamflow_io.hints.inheritance import within
+from streamflow_io.graph.io_graph import Delivery, HopKind, Output, OutputKind, Route, StreamEdge
+from streamflow_io.hints.inheritance import StepAnnotations, within
 from streamflow_io.records.records import Record
 
 from .job_spec import paths_of
 from .jobs import JobState, Listener
-from .plan import Plan
 from .rates import Rates
 from .request_records import request_record
 from .tokens import StreamToken, file_tokens
@@ -37,34 +36,42 @@ class Requests(Listener):
 
     A workflow without I/O tasks has no requests, and nothing is followed.
 
+    :param hints: of the steps of the workflow, by path
+    :param routes: all ways of outputs, and of the names of their files
+    :param delivered: the edges whose files come before their producer has ended
     :param windows: where they are kept
     :param rates: keeps requests to what is required
     :param record: keeps a record for telemetry
     """
 
-    def __init__(self, plan: Plan, windows: Windows, rates: Rates, record: Callable[[Record], None]) -> None:
+    def __init__(
+        self,
+        workflow: Workflow,
+        hints: Mapping[str, StepAnnotations],
+        routes: Iterable[Route],
+        delivered: Iterable[StreamEdge],
+        windows: Windows,
+        rates: Rates,
+        record: Callable[[Record], None],
+    ) -> None:
         self._record = record
-        self._directions = {
-            step: hints.direction for step, hints in plan.annotations.items() if hints.io_task is not None
-        }
-        self._within = {step: hints.within for step, hints in plan.annotations.items() if hints.io_task is not None}
+        self._directions = {step: of.direction for step, of in hints.items() if of.io_task is not None}
+        self._within = {step: of.within for step, of in hints.items() if of.io_task is not None}
         self._windows = windows
         self._rates = rates
         self._loops: dict[str, LoopCombinator] = {
             name.removesuffix(_LOOP): step.combinator
-            for name, step in plan.workflow.steps.items()
+            for name, step in workflow.steps.items()
             if isinstance(step, LoopCombinatorStep) and isinstance(step.combinator, LoopCombinator)
         }
         # From which step to which files go at their commit, and whether one by one.
         self._at_commit = {
             (edge.route.output.step, edge.route.consumer.step): edge.by_element
-            for edge in plan.delivered
-            if edge.route.consumer is not None and edge.delivery is Delivery.COMMIT and plan.streams
+            for edge in delivered
+            if edge.route.consumer is not None and edge.delivery is Delivery.COMMIT
         }
         # Steps, and loops, that read of jobs what is no file.
-        self._read_values = {
-            _reader(route) for route in (*plan.routes, *plan.names) if route.by_name or _is_value(route.output)
-        }
+        self._read_values = {_reader(route) for route in routes if route.by_name or _is_value(route.output)}
         # By output directory.
         self._jobs: dict[str, str] = {}
         # By job, and by path of what was delivered at commit: since when others can read it.

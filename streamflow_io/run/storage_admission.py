@@ -16,9 +16,8 @@ from streamflow.core.scheduling import AvailableLocation
 from streamflow.core.workflow import Status
 
 from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import READ_SESSIONS, Capacity, Demand, Grant, Queued, Request
+from streamflow_io.admission.demand import READ_SESSIONS, Capacity, Demand, Grant, Queued, Request, StoragePlace
 from streamflow_io.admission.observations import Observation
-from streamflow_io.bandwidth.pacing import Place
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.models import Way
 from streamflow_io.learned.limits import RememberedLimits
@@ -240,7 +239,7 @@ class StorageAdmission(Listener):
         """How many jobs have all their input, and wait until StreamFlow has started the one before them."""
         return max(0, self._arrived(step) - self._submitted.get(step, 0))
 
-    def capacity(self, place: Place, way: Way) -> Capacity | None:
+    def capacity(self, place: StoragePlace, way: Way) -> Capacity | None:
         """What a storage, and a location, has for those that hold nothing of it; None: there is no storage."""
         storage = self._by_name.get(place.storage or "")
         return None if storage is None else self._admission.capacity(storage, way, place.location)

@@ -18,6 +18,7 @@ from streamflow.core.workflow import Status, Token
 from streamflow_io.bandwidth.growths import Burst, Source, StreamName
 from streamflow_io.bandwidth.streams import Streams
 from streamflow_io.hints.bandwidth import RequiredConstraint
+from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.learned.limits import input_bytes
 from streamflow_io.learned.windows import RememberedWindows
 from streamflow_io.records.records import RateRecord, Record
@@ -36,7 +37,6 @@ from streamflow_io.runtime.protocol import (
 from .attempts import Attempt
 from .inputs import stream_bw, written_to
 from .jobs import JobState, Listener
-from .plan import Plan
 from .request_records import request_record
 from .tokens import StreamToken, stream_tokens
 
@@ -161,14 +161,16 @@ class StreamRates(Listener):
         self._looking = None
 
 
-def remembered_streams(path: Path, plan: Plan) -> RememberedWindows:
+def remembered_streams(path: Path, hints: Mapping[str, StepAnnotations], tools: Mapping[str, str]) -> RememberedWindows:
     """The windows of outputs whose byte streams are kept to what is required.
 
     :param path: the file of what was learned
+    :param hints: of the steps of the workflow, by path
+    :param tools: the digests of the tools whose windows are learned, by step path
     """
-    ports = [(step, port) for step, hints in plan.annotations.items() for port in hints.required_streams]
+    ports = [(step, port) for step, of in hints.items() for port in of.required_streams]
     return RememberedWindows(
         path,
-        {posixpath.join(step, port): plan.tools[step] for step, port in ports},
+        {posixpath.join(step, port): tools[step] for step, port in ports},
         {posixpath.join(step, port): f"stream of {port}" for step, port in ports},
     )

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from streamflow.core.workflow import Status
 
-from streamflow_io.admission.demand import Capacity
-from streamflow_io.bandwidth.pacing import Place
+from streamflow_io.admission.demand import Capacity, StoragePlace
 from streamflow_io.bandwidth.writes import Writer, Writes, Written
 from streamflow_io.hints.models import Way
 from streamflow_io.records.records import Record
@@ -58,7 +57,7 @@ class WriteChannels(Listener):
         for request in self._writes.ended(job.name, job.status is Status.COMPLETED):
             self._record(request_record(request, time.time()))
 
-    def left(self, capacity: Capacity | None, place: Place, way: Way) -> Capacity | None:
+    def left(self, capacity: Capacity | None, place: StoragePlace, way: Way) -> Capacity | None:
         """What of a storage is left for others, without what jobs write there in a rhythm."""
         if capacity is None or way == "read":
             return capacity

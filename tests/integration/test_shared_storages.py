@@ -26,8 +26,8 @@ from typing import Any
 
 import pytest
 
+from streamflow_io.admission.demand import StoragePlace
 from streamflow_io.admission.storages import Amounts
-from streamflow_io.bandwidth.pacing import Place
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.storage_status import sharers
 from streamflow_io.hints.config import StorageConfig
@@ -783,7 +783,7 @@ async def test_what_is_required_is_of_what_other_runs_leave(
         admission_support.Cluster(1), storage_bw="required", required=Required(), storage=storage,
         meeting=Meeting("required", [storage], {}),
     )  # fmt: skip
-    place = Place("disk", "cluster/node00000")
+    place = StoragePlace("disk", "cluster/node00000")
 
     async def has(much: int, seconds: float = 5.0) -> bool:
         deadline = time.monotonic() + seconds

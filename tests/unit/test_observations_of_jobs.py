@@ -17,7 +17,7 @@ from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.learned.limits import RememberedLimits
-from streamflow_io.records.jobs import EndedRecord, JobUsage
+from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.records.records import EpochRecord, Record
 from streamflow_io.run.deployment_sites import Sites
 from streamflow_io.run.jobs import Jobs
@@ -25,6 +25,7 @@ from streamflow_io.run.storage_admission import StorageAdmission
 from streamflow_io.run.storages import Storages
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime.protocol import ExitEvent, Usage
+from streamflow_io.runtime.usage import JobUsage
 from tests.admission_support import STEP, Cluster, target
 
 FILE = Token(file_value("/producer/out.txt"))

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.admission.demand import Capacity
+from streamflow_io.admission.demand import Capacity, StoragePlace
 from streamflow_io.bandwidth.expectations import Expectations, Learned
-from streamflow_io.bandwidth.pacing import Pacing, Place
+from streamflow_io.bandwidth.pacing import Pacing
 from streamflow_io.bandwidth.windows import Moved, Windows
 from streamflow_io.hints.bandwidth import RequiredConstraint
 
 MB = 1_000_000
-HERE = Place("disk", "here")
+HERE = StoragePlace("disk", "here")
 
 
 class Requests:
@@ -44,7 +44,7 @@ class Requests:
             self.start(at, job)
         self.look(at)
 
-    def start(self, at: float, job: str, place: Place = HERE) -> None:
+    def start(self, at: float, job: str, place: StoragePlace = HERE) -> None:
         self.pacing.admitted(job, place, at)
         self.pacing.started(job, at)
         self.look(at)
@@ -178,7 +178,7 @@ def test_who_cannot_be_held_to_a_rate_has_none() -> None:
     of.ready(2, "b", channel="d")
     assert (of.rate("b"), len(of.told)) == (None, told)
     of.ready(3, "c", channel="e", admitted=False)
-    of.start(3, "c", Place("disk", "elsewhere"))
+    of.start(3, "c", StoragePlace("disk", "elsewhere"))
     assert of.rate("c") is not None
 
 

@@ -74,18 +74,15 @@ class Setting:
             deployment=SimpleNamespace(name="there", type=self.kind), workdir="/work", service=None, locations=1
         )
         binding = SimpleNamespace(binding_config=SimpleNamespace(targets=[target]))
-        plan = SimpleNamespace(
-            part_readers=lambda step, port: [Input("/count", "chunk", site=self.site)],
-            steps={"/split": SimpleNamespace(site=self.site)},
-            workflow=SimpleNamespace(steps={"/count/__schedule__": binding}),
-        )
         deployments = SimpleNamespace(deploy_ahead=lambda name: None, where=lambda location: f"on {location}")
         manager = SimpleNamespace(deploy=self.deploy, get_connector=lambda name: self)
         here = SimpleNamespace(
             target=SimpleNamespace(deployment=SimpleNamespace(name="here")), locations=[SimpleNamespace(name="home")]
         )
         return PartWays(
-            cast(Any, plan),
+            cast(Any, SimpleNamespace(steps={"/count/__schedule__": binding})),
+            {"/split": cast(Any, SimpleNamespace(site=self.site))},
+            lambda step, port: [Input("/count", "chunk", site=self.site)],
             cast(Any, SimpleNamespace(deployment_manager=manager)),
             cast(Any, SimpleNamespace(for_streams_at=self.for_streams_at, deployments=deployments)),
             cast(Any, SimpleNamespace(of=lambda *_: self.storage)),

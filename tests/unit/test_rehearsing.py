@@ -82,7 +82,6 @@ class Stage:
         monkeypatch.setattr(self.proofs, "_use", nothing)  # A file takes its time.
         programs: Any = (("cat", (9, 8, "libc")),)
         candidates = {f"/{name}": Candidate(f"tool {name}", ("text", "more"), programs) for name in "abc"}
-        plan = SimpleNamespace(candidates=candidates, annotations={}, is_auto=True)
         context = SimpleNamespace(
             deployment_manager=SimpleNamespace(get_connector=lambda name: object()),
             scheduler=SimpleNamespace(get_hardware=lambda name: Hardware(1, 600)),
@@ -90,7 +89,9 @@ class Stage:
         target = SimpleNamespace(deployment=SimpleNamespace(name="d"))
         self.jobs = {f"/{name}/0": SimpleNamespace(target=target) for name in "abc"}
         self.rehearsals = Rehearsals(
-            cast(Any, plan),
+            candidates,
+            True,
+            {},
             SchedulerConfig(),
             cast(Any, context),
             self.proofs,

@@ -21,7 +21,6 @@ from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StreamingRule
 from streamflow_io.learned.windows import RememberedWindows
-from streamflow_io.records.jobs import JobUsage
 from streamflow_io.records.records import Record, RequestRecord
 from streamflow_io.run import requests
 from streamflow_io.run.jobs import Jobs, JobState
@@ -32,6 +31,7 @@ from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import ExitEvent
 from streamflow_io.runtime.protocol import Usage as NodeUsage
+from streamflow_io.runtime.usage import JobUsage
 from tests.jobs import allocation
 from tests.telemetry import BEGIN, usage
 
@@ -67,20 +67,30 @@ class Driver:
         self.capacity: Capacity | None = Capacity(100_000_000, True, 8, 8)
         self.more_jobs = True
         self.adapter = Rates(
-            plan_of_run,
+            plan_of_run.workflow,
+            plan_of_run.annotations,
             limits,
             windows,
             RememberedWindows(
                 Path("/nowhere/learned.db"),
                 dict.fromkeys(plan_of_run.annotations, "tool"),
-                storages_of_steps(plan_of_run, ()),
+                storages_of_steps(plan_of_run.annotations, None, ()),
             ),
             lambda place, way: self.capacity,
             lambda step: 0,
             lambda step: self.more_jobs,
             self.records.append,
         )
-        self.requests = Requests(plan_of_run, windows, self.adapter, self.records.append)
+        routes, delivered = plan_of_run.routes, plan_of_run.delivered if plan_of_run.streams else ()
+        self.requests = Requests(
+            plan_of_run.workflow,
+            plan_of_run.annotations,
+            routes,
+            delivered,
+            windows,
+            self.adapter,
+            self.records.append,
+        )
         self.bus = Jobs(plan_of_run.annotations, [self.requests])
         self.jobs: dict[str, JobState] = {}
         self.rates: list[tuple[str, float | None]] = []

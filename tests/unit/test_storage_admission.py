@@ -12,8 +12,7 @@ from streamflow.core.workflow import Status
 from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import READ_SESSIONS, Capacity, Demand, Grant, Placement, Request
-from streamflow_io.bandwidth.pacing import Place
+from streamflow_io.admission.demand import READ_SESSIONS, Capacity, Demand, Grant, Placement, Request, StoragePlace
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.run.jobs import JobState
@@ -177,9 +176,9 @@ async def test_what_is_required_takes_an_executor_and_no_bandwidth_unless_it_is_
     jobs = [job(number, storage_bw="required") for number in range(6)]
     for number in (0, 2, 4, 1):
         await asyncio.wait_for(admission.admit(jobs[number], [target()]), 1)
-    place = Place("ssd", "cluster/node00000")
+    place = StoragePlace("ssd", "cluster/node00000")
     assert admission.capacity(place, "write") == Capacity(400_000_000, False, 64, 60)
-    assert admission.capacity(Place(None, place.location), "write") is None
+    assert admission.capacity(StoragePlace(None, place.location), "write") is None
     waiting = {number: asyncio.create_task(admission.admit(jobs[number], [target()])) for number in (3, 5)}
     await asyncio.sleep(0.01)
     assert not any(task.done() for task in waiting.values())

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from streamflow.core.workflow import Status
 
-from streamflow_io.admission.demand import Capacity
-from streamflow_io.bandwidth.pacing import Place
+from streamflow_io.admission.demand import Capacity, StoragePlace
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
@@ -59,7 +58,7 @@ def test_a_storage_has_less_while_a_job_writes_there_in_a_rhythm(monkeypatch: py
     told: list[Record] = []
     found = channels(told)
     asked(found, COMPUTE)
-    here, all_of_it = Place("disk", "here"), Capacity(100 * MB, True, 4, 4)
+    here, all_of_it = StoragePlace("disk", "here"), Capacity(100 * MB, True, 4, 4)
     assert found.left(None, here, "write") is None
     for start in (0.0, 3.0, 6.0, 9.0):
         assert found.left(all_of_it, here, "write") == all_of_it
@@ -69,7 +68,7 @@ def test_a_storage_has_less_while_a_job_writes_there_in_a_rhythm(monkeypatch: py
     assert left is not None
     assert left.bandwidth == pytest.approx(90 * MB)
     assert found.left(all_of_it, here, "read") == all_of_it
-    assert found.left(all_of_it, Place("other", "here"), "write") == all_of_it
+    assert found.left(all_of_it, StoragePlace("other", "here"), "write") == all_of_it
     assert found.left(Capacity(5 * MB, True, 4, 4), here, "write") == Capacity(0, True, 4, 4)
     COMPUTE.status = Status.COMPLETED
     found.ended(COMPUTE)

@@ -7,8 +7,9 @@ import pytest
 from streamflow_io.features.schedules import policy
 from streamflow_io.features.schedules.policy import RecordedBursts
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, JobUsage, StartedRecord, SubmittedRecord
+from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, StartedRecord, SubmittedRecord
 from streamflow_io.records.records import LeaseRecord, StepRecord
+from streamflow_io.runtime.usage import JobUsage
 
 BEGIN = 1_700_000_000.0
 DISK, TAPE = (StorageConfig(name=name, path=f"/{name}", write=100) for name in ("disk", "tape"))

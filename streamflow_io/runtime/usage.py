@@ -1,0 +1,61 @@
+"""What a job has used, as the node runtime has measured it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from streamflow_io.hints.models import Direction
+
+
+def _measured(recorded: str, told: str, description: str, default: object = ...) -> Any:
+    """A field that a record and `sfio-node` name differently; both names are read."""
+    return Field(default, validation_alias=AliasChoices(recorded, told), description=description)
+
+
+class JobUsage(BaseModel):
+    """The resources that a job's process tree used, as the node runtime measured them."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
+    started: float = Field(description="when its command started")
+    ended: float
+    bytes_read: int = _measured("bytesRead", "rchar", "by system calls")
+    bytes_written: int = _measured("bytesWritten", "wchar", "by system calls")
+    storage_bytes_read: int = _measured("storageBytesRead", "read_bytes", "from storage, as the kernel accounts them")
+    storage_bytes_written: int = _measured(
+        "storageBytesWritten", "write_bytes", "to storage, as the kernel accounts them"
+    )
+    cpu_seconds: float
+    io_seconds: float | None = _measured("ioSeconds", "io", "time in I/O: one of its threads waited for a device", None)
+    held_seconds: float | None = _measured("heldSeconds", "held", "one of its calls waited at the gate", None)
+    paused_seconds: float | None = _measured(
+        "pausedSeconds", "paused", "it was paused, to be held to its storageBW (`limited`)", None
+    )
+    pauses: int | None = Field(None, description="how often")
+    bytes_ahead: int | None = _measured("bytesAhead", "ahead", "the most that it had moved before their time", None)
+
+    def moved(self, direction: Direction) -> int:
+        """The bytes moved in a direction; in both: their sum."""
+        read = _moved(self.bytes_read, self.storage_bytes_read)
+        written = _moved(self.bytes_written, self.storage_bytes_written)
+        return {"read": read, "write": written, "both": read + written}[direction]
+
+    def ran(self, since: float, until: float) -> tuple[float, float]:
+        """When the command ran, by the driver's clock.
+
+        Its node may have another clock: then it ended when the driver saw it end.
+
+        :param since: when the job was submitted
+        :param until: when it had ended
+        """
+        if self.started < since or self.ended > until:
+            return max(since, until - (self.ended - self.started)), until
+        return self.started, self.ended
+
+
+def _moved(by_calls: int, by_kernel: int) -> int:
+    # Files that are mapped into memory are seen by the kernel's accounts only. Those count whole folios, up to 32 times
+    # what was written, so that they are taken only where system calls explain next to nothing.
+    return by_kernel if by_kernel > 64 * by_calls else by_calls
