@@ -16,7 +16,6 @@ from streamflow_io.records.jobs import (
     AdmittedRecord,
     EndedRecord,
     JobRecord,
-    JobUsage,
     StartedRecord,
     SubmittedRecord,
     WaitingCause,
@@ -33,6 +32,7 @@ from streamflow_io.records.records import (
     StepRecord,
     StreamProgress,
 )
+from streamflow_io.runtime.usage import JobUsage
 from streamflow_io.series import covered
 
 from .model import MB

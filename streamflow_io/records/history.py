@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.models import Direction
+from streamflow_io.runtime.usage import JobUsage
 
 from .files import (
     ArrivedRecord,
@@ -32,7 +33,6 @@ from .jobs import (
     EndedRecord,
     EndStatus,
     JobRecord,
-    JobUsage,
     LentRecord,
     StartedRecord,
     SubmittedRecord,
