@@ -9,11 +9,11 @@ from pathlib import Path, PurePosixPath
 
 from streamflow.core.workflow import Job
 
-from streamflow_io.learned.windows import RememberedWindows
-from streamflow_io.run.attempts import Attempt
-from streamflow_io.run.jobs import JobState
-from streamflow_io.run.stream_rates import StreamRates
-from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
+from streamflow_io.adapters.attempts import Attempt
+from streamflow_io.adapters.jobs import JobState
+from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
+from streamflow_io.bandwidth.learned_windows import RememberedWindows
+from streamflow_io.bandwidth.stream_rates import StreamRates
 from streamflow_io.runtime.protocol import EVENT
 
 STREAMS = 500

@@ -22,25 +22,24 @@ from typing import Any, cast
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import LocalTarget
 from streamflow.core.scheduling import AvailableLocation, Hardware
+from streamflow_io.x.model import Sample
+from streamflow_io.x.node import with_runtime
+from streamflow_io.x.processes import CommandError
+from streamflow_io.x.tools import MEBIBYTE
+from streamflow_io.x.workflows import TOOL
+from streamflow_io.x.workload import Outcome
 
+from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
-from streamflow_io.learned.limits import RememberedLimits
+from streamflow_io.parts.read_session import ReadSession
+from streamflow_io.parts.reader_tasks import ReaderTaskMaker
+from streamflow_io.parts.session_starter import SessionStarter
 from streamflow_io.records.files import SessionEndRecord
 from streamflow_io.records.records import Record
-from streamflow_io.run.deployment_sites import Sites
-from streamflow_io.run.read_session import ReadSession
-from streamflow_io.run.reader_tasks import ReaderTaskMaker
-from streamflow_io.run.session_starter import SessionStarter
-from streamflow_io.run.storage_admission import StorageAdmission
-from streamflow_io.run.storages import Storages
 from streamflow_io.runtime.embedded import EmbeddedRuntime
-
-from .model import Sample
-from .node import with_runtime
-from .processes import CommandError
-from .tools import MEBIBYTE
-from .workflows import TOOL
-from .workload import Outcome
+from streamflow_io.storage.learned_limits import RememberedLimits
+from streamflow_io.storage.storage_admission import StorageAdmission
+from streamflow_io.storage.storages import Storages
 
 _BLOCK = 65536
 _AT_ONCE = 2

@@ -15,11 +15,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .disk import CongestedDisk, Curve
-from .model import Comparison, Sample
-from .processes import run
-from .workflows import JSON, RESULT, TOOL, Site, StreamFlowRun, job_times, tool, tree_digest, workflow, write_workflow
-from .workload import Outcome, Variant, Workload
+from streamflow_io.x.disk import CongestedDisk, Curve
+from streamflow_io.x.model import Comparison, Sample
+from streamflow_io.x.processes import run
+from streamflow_io.x.workflows import (
+    JSON,
+    RESULT,
+    TOOL,
+    Site,
+    StreamFlowRun,
+    job_times,
+    tool,
+    tree_digest,
+    workflow,
+    write_workflow,
+)
+from streamflow_io.x.workload import Outcome, Variant, Workload
 
 TASKS = 16
 RUNS = 4

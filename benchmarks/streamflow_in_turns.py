@@ -9,7 +9,7 @@ import sys
 
 from streamflow.main import run
 
-from streamflow_io.sharing import participant
+from streamflow_io.storage.sharing import participant
 
 
 def main() -> None:

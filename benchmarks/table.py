@@ -7,8 +7,7 @@ import statistics
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
-
-from .model import Comparison, Report, Result, VariantReport
+from streamflow_io.x.model import Comparison, Report, Result, VariantReport
 
 
 def render(report: Report) -> RenderableType:

@@ -20,16 +20,15 @@ from xml.sax.saxutils import escape
 
 from rich.console import Console, RenderableType
 from rich.text import Text
+from streamflow_io.x.pages import blocks
 
-from streamflow_io.analysis.live import LiveRun
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.records.jobs import EndedRecord, StartedRecord
 from streamflow_io.records.reader import read_records
+from streamflow_io.report.analysis.live import LiveRun
 from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import screen
 from tests.browser import CHROMIUM, opened
-
-from .pages import blocks
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"

@@ -10,10 +10,9 @@ from streamflow.core.provenance import ProvenanceManager
 from streamflow.core.workflow import Workflow
 from streamflow.ext.plugin import StreamFlowPlugin
 
-from streamflow_io.run.scheduler import IOAwareScheduler
-from streamflow_io.translation.translator import IOAwareTranslator
-
-from ._streamflow import install_provenance, install_translator
+from streamflow_io._streamflow import install_provenance, install_translator
+from streamflow_io.engine.scheduler import IOAwareScheduler
+from streamflow_io.engine.translator import IOAwareTranslator
 
 
 def crate_writer(
@@ -23,7 +22,7 @@ def crate_writer(
 
     StreamFlow imports every plugin in every command: what only the writer needs is imported here.
     """
-    from streamflow_io.translation.provenance import StreamedRunCrate
+    from streamflow_io.engine.provenance import StreamedRunCrate
 
     return StreamedRunCrate(context, db_context, workflows)
 

@@ -12,17 +12,17 @@ from streamflow.core.deployment import DeploymentConfig, Target
 from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.workflow import Job, Token
 
+from streamflow_io.adapters.deployment_sites import Sites
+from streamflow_io.adapters.jobs import JobState
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
-from streamflow_io.learned.limits import RememberedLimits
-from streamflow_io.run.demands import RequiredJobs
-from streamflow_io.run.deployment_sites import Sites
-from streamflow_io.run.jobs import JobState
-from streamflow_io.run.shared_storages import Meeting
-from streamflow_io.run.storage_admission import StorageAdmission
-from streamflow_io.run.storages import Storages
+from streamflow_io.storage.demands import RequiredJobs
+from streamflow_io.storage.learned_limits import RememberedLimits
+from streamflow_io.storage.shared_storages import Meeting
+from streamflow_io.storage.storage_admission import StorageAdmission
+from streamflow_io.storage.storages import Storages
 
 DEPLOYMENT = "cluster"
 STEP = "/step"

@@ -13,12 +13,12 @@ from unittest.mock import patch
 
 from streamflow.main import main as streamflow
 
+from streamflow_io.engine import planning
+from streamflow_io.engine.proving import Proving
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.graph.io_graph import IOGraph
-from streamflow_io.learned.extents import UNBOUNDED
-from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs
-from streamflow_io.translation import planning
-from streamflow_io.translation.proving import Proving
+from streamflow_io.records.learned.extents import UNBOUNDED
+from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs
 
 
 def _all_proven(

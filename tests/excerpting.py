@@ -8,9 +8,9 @@ from unittest.mock import patch
 from streamflow.core.workflow import CommandOutput
 from streamflow.main import main as streamflow
 
-from streamflow_io.learned import extents
-from streamflow_io.run.rehearsal_events import Seen
-from streamflow_io.run.repeated_job import RepeatedJob
+from streamflow_io.proofs.rehearsal_events import Seen
+from streamflow_io.proofs.repeated_job import RepeatedJob
+from streamflow_io.records.learned import extents
 
 #: In bytes.
 ENOUGH = 2**15

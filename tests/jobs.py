@@ -7,9 +7,9 @@ from streamflow.core.scheduling import Hardware
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.scheduling.scheduler import JobAllocation
 
+from streamflow_io.adapters.jobs import JobState
+from streamflow_io.adapters.tokens import streams_of
 from streamflow_io.hints.inheritance import StepAnnotations
-from streamflow_io.run.jobs import JobState
-from streamflow_io.run.tokens import streams_of
 
 
 def allocation(name: str, location: str = "here") -> JobAllocation:

@@ -19,7 +19,7 @@ from pathlib import Path
 import py_capio_cl
 from pydantic import JsonValue
 
-from streamflow_io.capio_cl.language import Version
+from streamflow_io.graph.capio_cl.language import Version
 
 _ROOT = Path(__file__).parent.parent
 _TESTS = "tests/unit/test_capio_cl.py"

@@ -7,12 +7,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import Demand, Grant, Request
-from streamflow_io.admission.epochs import EpochEnded
-from streamflow_io.admission.learners import LearningEvent
-from streamflow_io.admission.observations import Observation
-from streamflow_io.admission.workload import Chosen, Reason
+from streamflow_io.storage.admission.admission import Admission
+from streamflow_io.storage.admission.demand import Demand, Grant, Request
+from streamflow_io.storage.admission.epochs import EpochEnded
+from streamflow_io.storage.admission.learners import LearningEvent
+from streamflow_io.storage.admission.observations import Observation
+from streamflow_io.storage.admission.workload import Chosen, Reason
 
 MEGABYTE = 1e6
 

@@ -14,35 +14,35 @@ from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.processor import CWLCommandOutput, CWLCommandOutputProcessor
 from streamflow.scheduling.scheduler import JobAllocation
 
+from streamflow_io.adapters.attempts import Attempt, StreamingJobs
+from streamflow_io.adapters.deployment_sites import Sites
+from streamflow_io.adapters.jobs import Jobs, JobState
+from streamflow_io.adapters.outputs import EarlyOutput
+from streamflow_io.adapters.tokens import PartToken, StreamSource, StreamToken, file_value
+from streamflow_io.bandwidth.learned_windows import RememberedWindows
+from streamflow_io.bandwidth.limits import Limits
+from streamflow_io.bandwidth.stream_rates import StreamRates
+from streamflow_io.bandwidth.write_channels import WriteChannels
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.learned.proofs import RememberedProofs
-from streamflow_io.learned.verdicts import RememberedVerdicts
-from streamflow_io.learned.windows import RememberedWindows
+from streamflow_io.jobs.awaited_streams import AwaitedStreams
+from streamflow_io.jobs.execution import Execution
+from streamflow_io.jobs.failure import Failure
+from streamflow_io.jobs.job_runner import JobRunner
+from streamflow_io.jobs.job_warnings import JobWarnings
+from streamflow_io.jobs.learned_streams import LearnedStreams
+from streamflow_io.jobs.programs import Programs
+from streamflow_io.jobs.reach import Reach
+from streamflow_io.jobs.recorder import JobRecorder
+from streamflow_io.jobs.short_jobs import ShortJobs
+from streamflow_io.records.learned.proofs import RememberedProofs
+from streamflow_io.records.learned.verdicts import RememberedVerdicts
 from streamflow_io.records.records import Record
-from streamflow_io.run.attempts import Attempt, StreamingJobs
-from streamflow_io.run.awaited_streams import AwaitedStreams
-from streamflow_io.run.deployment_sites import Sites
-from streamflow_io.run.execution import Execution
-from streamflow_io.run.failure import Failure
-from streamflow_io.run.job_runner import JobRunner
-from streamflow_io.run.job_warnings import JobWarnings
-from streamflow_io.run.jobs import Jobs, JobState
-from streamflow_io.run.learned_streams import LearnedStreams
-from streamflow_io.run.limits import Limits
-from streamflow_io.run.outputs import EarlyOutput
-from streamflow_io.run.programs import Programs
-from streamflow_io.run.reach import Reach
-from streamflow_io.run.recorder import JobRecorder
-from streamflow_io.run.short_jobs import ShortJobs
-from streamflow_io.run.storages import Storages
-from streamflow_io.run.stream_rates import StreamRates
-from streamflow_io.run.tokens import PartToken, StreamSource, StreamToken, file_value
-from streamflow_io.run.write_channels import WriteChannels
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.protocol import PartitionedInput
+from streamflow_io.storage.storages import Storages
 from tests.jobs import allocation
 
 

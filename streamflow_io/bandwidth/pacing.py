@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isinf
 
-from streamflow_io.admission.demand import Capacity, StoragePlace
-from streamflow_io.admission.storages import ONE_WAY
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import WAYS, Direction, Way
 from streamflow_io.hints.reasons import RateReason
+from streamflow_io.storage.admission.demand import Capacity, StoragePlace
+from streamflow_io.storage.admission.storages import ONE_WAY
 
 from .expectations import Expectations, Expected
 from .share import OpenRequest, shares

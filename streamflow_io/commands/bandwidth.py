@@ -6,12 +6,18 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from streamflow_io.analysis.model import MB
-from streamflow_io.analysis.requirements import NextBurst, RequestAmounts, Requirements, StepRequirement, requirements
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.records.history import History, read_history
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import find_run, run_label
+from streamflow_io.report.analysis.model import MB
+from streamflow_io.report.analysis.requirements import (
+    NextBurst,
+    RequestAmounts,
+    Requirements,
+    StepRequirement,
+    requirements,
+)
 from streamflow_io.report.page import number
 
 from .console import PlainResult, table

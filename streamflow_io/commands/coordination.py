@@ -11,12 +11,12 @@ from typing import Any, cast, get_args
 from pydantic.alias_generators import to_camel
 from rich.console import Console
 
-from streamflow_io.capio_cl.configuration import Configuration
-from streamflow_io.capio_cl.dot import write_dot
-from streamflow_io.capio_cl.language import Version, resolved, unresolved, write_capio_cl
+from streamflow_io.engine.plan import Plan
 from streamflow_io.features import subclass_of
+from streamflow_io.graph.capio_cl.configuration import Configuration
+from streamflow_io.graph.capio_cl.dot import write_dot
+from streamflow_io.graph.capio_cl.language import Version, resolved, unresolved, write_capio_cl
 from streamflow_io.graph.io_graph import StreamEdge
-from streamflow_io.run.plan import Plan
 
 from .console import CommandResult
 from .output import write_output

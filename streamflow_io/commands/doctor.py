@@ -18,14 +18,14 @@ from pathlib import Path, PurePosixPath
 from rich.text import Text
 from streamflow.persistence.sqlite import DEFAULT_SQLITE_CONNECTION
 
+from streamflow_io.engine.locked_database import WHAT_TO_DO, locked_now
 from streamflow_io.files import stranger
 from streamflow_io.records.runs import data_directory
-from streamflow_io.run.locked_database import WHAT_TO_DO, locked_now
 from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.self_test import self_test
 from streamflow_io.runtime.tried_location import Finding, ThisMachine
-from streamflow_io.sharing.directory import locks_keep_out
+from streamflow_io.storage.sharing.directory import locks_keep_out
 
 from .console import PlainResult, table
 from .javascript import find_engine

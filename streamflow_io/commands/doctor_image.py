@@ -19,10 +19,10 @@ from streamflow.cwl.requirement.docker.translator import CWLDockerTranslatorConf
 from streamflow.deployment.utils import get_binding_config
 
 from streamflow_io._streamflow import cwl_files
+from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.errors import said
 from streamflow_io.graph.sites import Site, SiteKind
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.run.deployment_sites import Sites
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.self_test import contained_test, pair_test, self_test

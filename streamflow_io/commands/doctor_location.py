@@ -18,9 +18,9 @@ from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector
 from streamflow.deployment.utils import get_wraps_config
 
 from streamflow_io._streamflow import running_containers
+from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.graph.pods import container_names
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.run.scheduler import IOAwareScheduler
 from streamflow_io.runtime.deployments import Deployments
 from streamflow_io.runtime.described import manifests
 from streamflow_io.runtime.links import LinkedRuntime

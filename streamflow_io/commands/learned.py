@@ -12,7 +12,13 @@ from typing import Any
 from rich.console import Console
 
 from streamflow_io.hints.errors import HintError, HintErrors
-from streamflow_io.learned.database import LearnedDatabase, LearnedEntry, LearnedStoreError, default_path, known_entries
+from streamflow_io.records.learned.database import (
+    LearnedDatabase,
+    LearnedEntry,
+    LearnedStoreError,
+    default_path,
+    known_entries,
+)
 
 from . import learned_export
 from .console import say

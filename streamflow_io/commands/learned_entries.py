@@ -10,14 +10,14 @@ from typing import Any, Generic
 from rich.console import Console
 from rich.table import Table
 
+from streamflow_io.bandwidth.learned_windows import LearnedWindow
 from streamflow_io.hints.inheritance import port_path
-from streamflow_io.learned.database import E, date_of
-from streamflow_io.learned.extents import bound_of
-from streamflow_io.learned.limits import LearnedLimit
-from streamflow_io.learned.proofs import Proof
-from streamflow_io.learned.sizes import SizeKey, size_range
-from streamflow_io.learned.verdicts import Verdict
-from streamflow_io.learned.windows import LearnedWindow
+from streamflow_io.records.learned.database import E, date_of
+from streamflow_io.records.learned.extents import bound_of
+from streamflow_io.records.learned.proofs import Proof
+from streamflow_io.records.learned.sizes import SizeKey, size_range
+from streamflow_io.records.learned.verdicts import Verdict
+from streamflow_io.storage.learned_limits import LearnedLimit
 from streamflow_io.wording import counted, size_text
 
 from .console import say, table

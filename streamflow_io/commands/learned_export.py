@@ -12,13 +12,13 @@ from typing import Any
 
 from rich.console import Console
 
+from streamflow_io.engine.plan import Plan
 from streamflow_io.hints.annotations_text import scalar
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.models import ProvenInput
 from streamflow_io.hints.yaml_files import read_scheduler_config
-from streamflow_io.learned.proofs import Proof
-from streamflow_io.run.plan import Plan
+from streamflow_io.records.learned.proofs import Proof
 from streamflow_io.wording import counted
 
 from .console import SafeConsole, say

@@ -13,9 +13,9 @@ from typing import Any
 from rich.console import Console
 
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.learned.database import date_of
 from streamflow_io.records.files import StreamedRecord
 from streamflow_io.records.jobs import CommandRecord, EndedRecord, JobRecord
+from streamflow_io.records.learned.database import date_of
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import LAST, find_run, run_label
 from streamflow_io.wording import counted, last_lines, size_text

@@ -16,13 +16,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from streamflow_io.engine.known_splits import KnownSplit, known_splits, with_checksums
+from streamflow_io.engine.plan import Plan
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.yaml_files import read_scheduler_config
-from streamflow_io.learned.database import LearnedDatabase, LearnedStoreError, learned_path
-from streamflow_io.learned.verdicts import Verdict
-from streamflow_io.run.plan import Plan
-from streamflow_io.run.split_key import (
+from streamflow_io.parts.split_key import (
     DIFFERENT,
     SAME,
     Compared,
@@ -34,9 +33,10 @@ from streamflow_io.run.split_key import (
     rule_of,
     verdict_key,
 )
+from streamflow_io.records.learned.database import LearnedDatabase, LearnedStoreError, learned_path
+from streamflow_io.records.learned.verdicts import Verdict
 from streamflow_io.runtime.embedded import find_sfio_node
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
-from streamflow_io.translation.known_splits import KnownSplit, known_splits, with_checksums
 
 from .console import say, table
 from .plan import plan_workflow

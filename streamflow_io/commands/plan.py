@@ -24,7 +24,11 @@ from streamflow.config.config import WorkflowConfig
 from streamflow.core.exception import WorkflowDefinitionException
 
 from streamflow_io._streamflow import cwl_files
-from streamflow_io.admission.storages import StepStorage
+from streamflow_io.engine.locked_database import held, locked_now
+from streamflow_io.engine.plan import Plan
+from streamflow_io.engine.planning import InvalidHintsException, unavailable_here
+from streamflow_io.engine.runtimes import Forecast, runtime_module
+from streamflow_io.engine.translator import IOAwareTranslator
 from streamflow_io.errors import is_ours, said
 from streamflow_io.features import runtimes
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
@@ -39,13 +43,9 @@ from streamflow_io.hints.rules import check_both_ends
 from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.hints.yaml_text import TooMuchError
 from streamflow_io.messages import Code, coded
-from streamflow_io.run.locked_database import held, locked_now
-from streamflow_io.run.plan import Plan
-from streamflow_io.sharing.identity import shared_directories
-from streamflow_io.sharing.status import SharedStatus, status_of
-from streamflow_io.translation.planning import InvalidHintsException, unavailable_here
-from streamflow_io.translation.runtimes import Forecast, runtime_module
-from streamflow_io.translation.translator import IOAwareTranslator
+from streamflow_io.storage.admission.storages import StepStorage
+from streamflow_io.storage.sharing.identity import shared_directories
+from streamflow_io.storage.sharing.status import SharedStatus, status_of
 from streamflow_io.wording import counted
 
 from .console import say, table

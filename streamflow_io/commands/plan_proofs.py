@@ -9,12 +9,12 @@ from typing import Literal
 from rich.table import Table
 from rich.text import Text
 
+from streamflow_io.engine.plan import Plan
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from streamflow_io.graph.possible import PossibleRoute
-from streamflow_io.learned.extents import bound_of
-from streamflow_io.learned.proofs import Proof, Way
 from streamflow_io.messages import Code, coded
-from streamflow_io.run.plan import Plan
+from streamflow_io.records.learned.extents import bound_of
+from streamflow_io.records.learned.proofs import Proof, Way
 from streamflow_io.wording import counted
 
 from .console import table

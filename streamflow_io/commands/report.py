@@ -11,20 +11,20 @@ from typing import Any
 
 from rich.console import Console
 
-from streamflow_io.analysis.comparison import RunComparison, compare
-from streamflow_io.analysis.edges import EdgeResult
-from streamflow_io.analysis.model import Advice
-from streamflow_io.analysis.results import RunResult, StepResult, run_results
-from streamflow_io.analysis.session_results import SessionResult
-from streamflow_io.analysis.verdict import path_text
 from streamflow_io.records.history import read_history
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import find_run, run_label
+from streamflow_io.report.analysis.comparison import RunComparison, compare
+from streamflow_io.report.analysis.edges import EdgeResult
+from streamflow_io.report.analysis.model import Advice
+from streamflow_io.report.analysis.results import RunResult, StepResult, run_results
+from streamflow_io.report.analysis.session_results import SessionResult
+from streamflow_io.report.analysis.verdict import path_text
 from streamflow_io.report.figures import draw
 from streamflow_io.report.page import edge_row, notes, number, remarks, render, session_row, waits
+from streamflow_io.report.suggestions.advice import advice
 from streamflow_io.report.table_export import as_csv
 from streamflow_io.report.trace_events import as_trace
-from streamflow_io.suggestions.advice import advice
 from streamflow_io.wording import counted, size_text
 
 from .console import say, table

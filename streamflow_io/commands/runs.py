@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from streamflow_io.learned.database import date_of
+from streamflow_io.records.learned.database import date_of
 from streamflow_io.records.reader import RunSummary, list_runs
 from streamflow_io.records.runs import runs_directory
 from streamflow_io.report.page import number

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from streamflow_io.hints.errors import HintError
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.sessions import SessionRule
-from streamflow_io.sessions.selected import selected
+from streamflow_io.parts.selected import selected
 
 from .known_values import KnownValues
 

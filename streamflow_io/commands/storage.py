@@ -18,7 +18,7 @@ from rich.text import Text
 
 from streamflow_io.hints.annotations_text import scalar
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.storage.evaluation import (
+from streamflow_io.storage.probe.evaluation import (
     Measurement,
     Sample,
     Transfer,
@@ -28,7 +28,7 @@ from streamflow_io.storage.evaluation import (
     storage_entry,
     warnings,
 )
-from streamflow_io.storage.measuring import LEAST_BYTES, LEVELS, Task, measure
+from streamflow_io.storage.probe.measuring import LEAST_BYTES, LEVELS, Task, measure
 
 from .console import CommandResult, SafeConsole, say, table
 from .storage_sharing import add_share, share

@@ -13,14 +13,14 @@ from typing import Any
 
 from rich.console import Console
 
-from streamflow_io.admission.storages import bytes_per_second
 from streamflow_io.features import subclass_of
 from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.models import WAYS
-from streamflow_io.sharing.directory import make_shared
-from streamflow_io.sharing.entries import MOST_OF_PATH, LedgerFile
-from streamflow_io.sharing.locking import SharingError
+from streamflow_io.storage.admission.storages import bytes_per_second
+from streamflow_io.storage.sharing.directory import make_shared
+from streamflow_io.storage.sharing.entries import MOST_OF_PATH, LedgerFile
+from streamflow_io.storage.sharing.locking import SharingError
 from streamflow_io.wording import counted
 
 from .console import say

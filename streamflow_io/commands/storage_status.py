@@ -14,10 +14,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from streamflow_io.admission.storages import BYTES_PER_MEGABYTE, Amounts
-from streamflow_io.sharing.directory import SharedDirectory
-from streamflow_io.sharing.identity import own_directories
-from streamflow_io.sharing.status import SharedStatus, Sharer, known_directories, status_of
+from streamflow_io.storage.admission.storages import BYTES_PER_MEGABYTE, Amounts
+from streamflow_io.storage.sharing.directory import SharedDirectory
+from streamflow_io.storage.sharing.identity import own_directories
+from streamflow_io.storage.sharing.status import SharedStatus, Sharer, known_directories, status_of
 
 from .console import say, table
 

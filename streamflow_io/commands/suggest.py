@@ -14,9 +14,9 @@ from streamflow_io.hints.errors import HintErrors
 from streamflow_io.records.history import read_history
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import find_run, run_label
-from streamflow_io.suggestions.annotations import annotations_content, suggestions_text
-from streamflow_io.suggestions.proposal import Proposal
-from streamflow_io.suggestions.proposals import Suggestions, suggest
+from streamflow_io.report.suggestions.annotations import annotations_content, suggestions_text
+from streamflow_io.report.suggestions.proposal import Proposal
+from streamflow_io.report.suggestions.proposals import Suggestions, suggest
 
 from .console import PlainResult, table
 from .output import write_output

@@ -7,12 +7,12 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from streamflow_io.analysis.requirements import requests_of
 from streamflow_io.bandwidth.phases import Request
 from streamflow_io.bandwidth.tmio import trace
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.inheritance import within
 from streamflow_io.records.runs import find_run
+from streamflow_io.report.analysis.requirements import requests_of
 
 from .bandwidth import measured_history
 from .console import PlainResult

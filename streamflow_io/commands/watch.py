@@ -15,10 +15,10 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from streamflow_io.analysis.live import LiveRun, RunView
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.records.reader import last_seconds, list_runs, running_run
 from streamflow_io.records.runs import TELEMETRY_FILE, find_run, run_label, runs_directory
+from streamflow_io.report.analysis.live import LiveRun, RunView
 from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import end_line, page_facts, plain_line, screen
 

@@ -107,7 +107,7 @@ def files() -> dict[str, str]:
         "cwl-extensions/hints.schema.json": json.dumps(hints_schema(), indent=2) + "\n",
         "cwl-extensions/annotations.schema.json": json.dumps(annotations_schema(), indent=2) + "\n",
         "cwl-extensions/scheduler.schema.json": json.dumps(scheduler_schema(), indent=2) + "\n",
-        "streamflow_io/run/scheduler.schema.json": json.dumps(scheduler_outline(), indent=2) + "\n",
+        "streamflow_io/engine/scheduler.schema.json": json.dumps(scheduler_outline(), indent=2) + "\n",
     }
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from streamflow_io.analysis.lease_results import LeaseResult
-from streamflow_io.analysis.model import MB
-from streamflow_io.analysis.requirements import Requirements, StorageRequirement
-from streamflow_io.analysis.results import AdmittedBandwidth, EpochResult, RunResult, StepLearning
-from streamflow_io.analysis.session_results import SessionResult
 from streamflow_io.grouping import grouped
 
+from .analysis.lease_results import LeaseResult
+from .analysis.model import MB
+from .analysis.requirements import Requirements, StorageRequirement
+from .analysis.results import AdmittedBandwidth, EpochResult, RunResult, StepLearning
+from .analysis.session_results import SessionResult
 from .chart import (
     BAD,
     COLOURS,

@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from streamflow_io.analysis.live import LiveRun, RunView
 from streamflow_io.records.reader import parse_record, read_latest
 from streamflow_io.records.runs import PROGRESS_FILE
+
+from .analysis.live import LiveRun, RunView
 
 # Seconds. The writer locks the file. Without lock and news for this time, the writer is gone.
 _SECONDS = 1.0

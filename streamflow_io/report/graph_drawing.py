@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from streamflow_io.analysis.edges import GraphFlow, GraphStep, WorkflowGraph
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.wording import counted, size_text
 
+from .analysis.edges import GraphFlow, GraphStep, WorkflowGraph
 from .chart import BAD, COLOURS, cut, points, short, text_of, width_of
 
 _LEAST, _MOST, _HEIGHT = 150.0, 300.0, 44

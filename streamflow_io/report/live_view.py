@@ -9,9 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from streamflow_io.analysis.live import RunView, StepView, StorageView, StreamView
 from streamflow_io.records.jobs import CAUSES
 from streamflow_io.wording import counted, displayed, size_text
+
+from .analysis.live import RunView, StepView, StorageView, StreamView
 
 _STYLES = {"running": "bold", "completed": "bold green", "failed": "bold red", "killed": "bold red"}
 # What is not a row of a table: title, headers, lines between.

@@ -9,19 +9,19 @@ from pathlib import PurePath
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from streamflow_io.analysis.comparison import RunComparison
-from streamflow_io.analysis.critical_path import PathSpan
-from streamflow_io.analysis.edges import EdgeResult
-from streamflow_io.analysis.lease_results import LeaseResult
-from streamflow_io.analysis.model import MB, Advice
-from streamflow_io.analysis.results import RunResult, StepResult
-from streamflow_io.analysis.session_results import SessionResult
-from streamflow_io.analysis.verdict import path_text, span_text
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.records.files import SessionForm
 from streamflow_io.wording import displayed
 
+from .analysis.comparison import RunComparison
+from .analysis.critical_path import PathSpan
+from .analysis.edges import EdgeResult
+from .analysis.lease_results import LeaseResult
+from .analysis.model import MB, Advice
+from .analysis.results import RunResult, StepResult
+from .analysis.session_results import SessionResult
+from .analysis.verdict import path_text, span_text
 from .chart import Figure, draw_figure, numbers
 from .graph_drawing import draw_graph, draw_legend
 from .timeline_data import timeline_data

@@ -6,8 +6,8 @@ import csv
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from streamflow_io.analysis.results import RunResult
-from streamflow_io.analysis.timeline import TimelineJob
+from .analysis.results import RunResult
+from .analysis.timeline import TimelineJob
 
 #: Times are seconds since the start of the run; a field without a value is empty.
 COLUMNS = (

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streamflow_io.analysis.results import AdmittedBandwidth, RunResult
-from streamflow_io.analysis.timeline import TimelineJob, TimelineStream
-from streamflow_io.analysis.verdict import span_name
 from streamflow_io.records.jobs import CAUSES
 from streamflow_io.wording import size_text
+
+from .analysis.results import AdmittedBandwidth, RunResult
+from .analysis.timeline import TimelineJob, TimelineStream
+from .analysis.verdict import span_name
 
 # Of a storage, the most points of a line.
 _POINTS = 400

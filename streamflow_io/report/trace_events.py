@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from streamflow_io.analysis.results import RunResult
-from streamflow_io.analysis.timeline import TimelineJob, TimelineStream
-from streamflow_io.analysis.verdict import span_name, span_text
 from streamflow_io.records.jobs import CAUSES
+
+from .analysis.results import RunResult
+from .analysis.timeline import TimelineJob, TimelineStream
+from .analysis.verdict import span_name, span_text
 
 _MICROSECONDS = 1e6
 TraceEvent = dict[str, Any]

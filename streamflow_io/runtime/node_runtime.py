@@ -19,18 +19,7 @@ from streamflow_io.messages import Code, coded
 
 from .new_limits import NewLimits
 from .place import Place
-from .protocol import (
-    Event,
-    ExitEvent,
-    FoundFile,
-    JobSpec,
-    Link,
-    Memory,
-    StartedEvent,
-    StreamPart,
-    job_of,
-    parse_event,
-)
+from .protocol import Event, ExitEvent, FoundFile, JobSpec, Link, Memory, StartedEvent, StreamPart, job_of, parse_event
 
 logger = logging.getLogger("streamflow")
 

@@ -10,9 +10,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from streamflow_io.sessions.extents import Span
-
 from .access import Access
+from .extents import Span
 from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from .protocol import SessionSpec
 

@@ -1,4 +1,1 @@
-"""What a storage can do: `streamflow-io storage probe`.
-
-`measuring` and the script `writer` act; `evaluation` and `mounts` decide, and are pure.
-"""
+"""Who may use how much of a storage: admission, learned limits, the share of each run, and a measure of storages."""

@@ -13,7 +13,7 @@ import pytest
 
 from laboratories.hosts import ADDRESSES
 from laboratories.laboratory import Laboratory
-from streamflow_io.analysis.live import LiveRun
+from streamflow_io.report.analysis.live import LiveRun
 from streamflow_io.report.following import FollowedRun
 from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
 from tests.e2e.support import Site, apart

@@ -12,7 +12,7 @@ import pytest
 from laboratories.deployments import podman_environment, singularity_environment
 from laboratories.hosts import ADDRESSES
 from laboratories.laboratory import Laboratory, podman_obstacle
-from streamflow_io.learned.proofs import Proof, known_proofs
+from streamflow_io.records.learned.proofs import Proof, known_proofs
 from tests.cwl import Bench, Document, Run, tool, workflow
 from tests.e2e.container_support import BUSYBOX, Containers, contained
 from tests.e2e.support import Site, apart, hosts_site, slurm_site

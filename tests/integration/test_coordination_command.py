@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from streamflow.cwl import utils
 
-from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile
 from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 from tests.official_capio_cl import parse
 from tests.template_support import Template

@@ -10,7 +10,7 @@ import pytest
 
 from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
-from streamflow_io.learned.proofs import Proof, known_proofs
+from streamflow_io.records.learned.proofs import Proof, known_proofs
 from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 
 CODE = "[SFIO-S022]"

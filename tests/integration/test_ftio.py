@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.analysis.requirements import requests_of, requirements
 from streamflow_io.bandwidth.phases import Request
 from streamflow_io.bandwidth.tmio import trace
 from streamflow_io.records.history import read_history
+from streamflow_io.report.analysis.requirements import requests_of, requirements
 from tests.once import once
 from tests.telemetry import BEGIN, saving_run
 

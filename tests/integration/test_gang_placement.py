@@ -17,12 +17,12 @@ from streamflow.ext.utils import load_extensions
 from streamflow.main import build_context
 from typing_extensions import Self
 
+from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
+from streamflow_io.engine.plan import Plan
+from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Step
 from streamflow_io.hints.inheritance import StepAnnotations
-from streamflow_io.run.plan import Plan
-from streamflow_io.run.scheduler import IOAwareScheduler
-from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 
 
 class Hosts(LocalConnector):  # type: ignore[misc]

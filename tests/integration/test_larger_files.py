@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.learned.database import default_path
-from streamflow_io.learned.proofs import known_proofs
+from streamflow_io.records.learned.database import default_path
+from streamflow_io.records.learned.proofs import known_proofs
 from tests.cwl import Bench, Document, Run, found, tool, workflow
 from tests.integration.test_rehearsals import python, reader
 

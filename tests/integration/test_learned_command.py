@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.bandwidth.expectations import Learned
+from streamflow_io.bandwidth.learned_windows import LearnedWindow
 from streamflow_io.cli import main
-from streamflow_io.learned.database import LearnedDatabase, LearnedEntry, default_path
-from streamflow_io.learned.extents import Extent
-from streamflow_io.learned.limits import LearnedLimit
-from streamflow_io.learned.proofs import Proof, ProofKey
-from streamflow_io.learned.sizes import SizeKey
-from streamflow_io.learned.windows import LearnedWindow
+from streamflow_io.records.learned.database import LearnedDatabase, LearnedEntry, default_path
+from streamflow_io.records.learned.extents import Extent
+from streamflow_io.records.learned.proofs import Proof, ProofKey
+from streamflow_io.records.learned.sizes import SizeKey
+from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
+from streamflow_io.storage.learned_limits import LearnedLimit
 
 REGISTRY = ConstraintRegistry((RegisteredConstraint(28.125, 10.3, 16, 14),), 290e6)
 ALIGN, ALIGN_LARGE, SORT = (SizeKey("a1", "scratch", 0), SizeKey("a1", "scratch", 9), SizeKey("b2", "ssd", 0))

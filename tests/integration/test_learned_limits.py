@@ -21,13 +21,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.bandwidth.expectations import Learned
-from streamflow_io.learned.database import VERSION, LearnedDatabase, LearnedStoreError, default_path, known_entries
-from streamflow_io.learned.limits import LearnedLimit
-from streamflow_io.learned.sizes import SizeKey
-from streamflow_io.learned.verdicts import Verdict
-from streamflow_io.learned.windows import LearnedWindow
+from streamflow_io.bandwidth.learned_windows import LearnedWindow
+from streamflow_io.records.learned.database import (
+    VERSION,
+    LearnedDatabase,
+    LearnedStoreError,
+    default_path,
+    known_entries,
+)
+from streamflow_io.records.learned.sizes import SizeKey
+from streamflow_io.records.learned.verdicts import Verdict
+from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
+from streamflow_io.storage.learned_limits import LearnedLimit
 from tests.cwl import Bench, Document, found, tool, workflow
 
 KEY = SizeKey("a1", "scratch write 450 MB/s", 9)
@@ -292,10 +298,10 @@ WRITER = """
 import asyncio, itertools, sys
 from dataclasses import replace
 from pathlib import Path
-from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
-from streamflow_io.learned.database import LearnedDatabase
-from streamflow_io.learned.limits import LearnedLimit
-from streamflow_io.learned.sizes import SizeKey
+from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
+from streamflow_io.records.learned.database import LearnedDatabase
+from streamflow_io.storage.learned_limits import LearnedLimit
+from streamflow_io.records.learned.sizes import SizeKey
 
 ENTRIES = 200
 path, tool, times = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])

@@ -16,9 +16,9 @@ from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.plan_proofs import prospects
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.learned.extents import UNBOUNDED, Extent, Extents
-from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
-from streamflow_io.run.proof_key import proof_key
+from streamflow_io.jobs.proof_key import proof_key
+from streamflow_io.records.learned.extents import UNBOUNDED, Extent, Extents
+from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
 from tests.cwl import Bench, Document, Run, found, tool, workflow
 from tests.integration.test_byte_streams import SLOW, assert_streamed
 

@@ -15,8 +15,8 @@ from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import StorageBandwidth
 from streamflow_io.records.jobs import LentRecord
-from streamflow_io.run.lent_cores import LentCores
 from streamflow_io.runtime.protocol import CoresEvent
+from streamflow_io.storage.lent_cores import LentCores
 from tests.cwl import Bench, Document, found, streaming, tool, workflow
 from tests.integration.test_gang_placement import Cluster
 from tests.node_support import Job as NodeJob

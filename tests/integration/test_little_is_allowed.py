@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.learned.proofs import Way, known_proofs
+from streamflow_io.records.learned.proofs import Way, known_proofs
 from tests.cwl import Bench, Document, workflow
 from tests.integration.test_learned_streams import AUTO, Proving, producer, reader
 from tests.refused_calls import refusing

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.run.programs import stamps_here
+from streamflow_io.jobs.programs import stamps_here
 from tests.node_support import built
 
 

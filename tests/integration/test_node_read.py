@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.sessions.director import (
+from streamflow_io.parts.director import (
     Announced,
     Arrived,
     Began,
@@ -28,8 +28,8 @@ from streamflow_io.sessions.director import (
     Submit,
     Watch,
 )
-from streamflow_io.sessions.director import Event as SessionEvent
-from streamflow_io.sessions.extents import Span
+from streamflow_io.parts.director import Event as SessionEvent
+from streamflow_io.runtime.extents import Span
 from tests.fuse import may_mount, served
 from tests.node_support import Event, Job, Node, wait_for
 

@@ -13,7 +13,7 @@ from typing import Any
 import streamflow.persistence
 
 from streamflow_io.commands.plan import plan_file
-from streamflow_io.run.locked_database import WHAT_TO_DO
+from streamflow_io.engine.locked_database import WHAT_TO_DO
 from tests.cwl import Bench, Document, kill_group, tool, workflow
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamflow_io.files import stranger
-from streamflow_io.learned.database import LearnedDatabase, LearnedStoreError
+from streamflow_io.records.learned.database import LearnedDatabase, LearnedStoreError
 from streamflow_io.records.records import EndRecord
 from streamflow_io.records.writer import TelemetryWriter
 from tests.cwl import Bench, streamable, tool, workflow

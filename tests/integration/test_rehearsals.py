@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.learned.database import default_path
-from streamflow_io.learned.proofs import Proof, known_proofs
+from streamflow_io.records.learned.database import default_path
+from streamflow_io.records.learned.proofs import Proof, known_proofs
 from tests import forked
 from tests.cwl import Bench, Document, Run, found, tool, workflow
 from tests.node_support import wait_for

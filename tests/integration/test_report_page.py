@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.analysis.results import run_results
 from streamflow_io.records.history import read_history
 from streamflow_io.records.records import EndRecord, Record, RunRecord
+from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.figures import draw
 from streamflow_io.report.page import render
 from tests.browser import CHROMIUM, Page, opened

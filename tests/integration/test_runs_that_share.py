@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.sharing.directory import make_shared
-from streamflow_io.sharing.entries import LedgerFile
+from streamflow_io.storage.sharing.directory import make_shared
+from streamflow_io.storage.sharing.entries import LedgerFile
 from tests.cwl import Bench, Document, Run, found, kill_group, tool, workflow
 
 IO_TASK = {"class": "sfio:IOTask"}

@@ -26,24 +26,24 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.admission.demand import StoragePlace
-from streamflow_io.admission.storages import Amounts
+from streamflow_io.adapters.jobs import JobState
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.storage_status import sharers
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
-from streamflow_io.run.jobs import JobState
-from streamflow_io.run.shared_storages import Meeting
-from streamflow_io.sharing import allocation, other_entries, status
-from streamflow_io.sharing import directory as files
-from streamflow_io.sharing import session as sessions
-from streamflow_io.sharing.client import LeaseClient
-from streamflow_io.sharing.directory import SharedDirectory, make_own, make_shared
-from streamflow_io.sharing.entries import LedgerFile
-from streamflow_io.sharing.identity import shared_directories
-from streamflow_io.sharing.lease import Lease, LeaseRequest, amount
-from streamflow_io.sharing.locking import SharingError
-from streamflow_io.sharing.other_entries import (
+from streamflow_io.storage.admission.demand import StoragePlace
+from streamflow_io.storage.admission.storages import Amounts
+from streamflow_io.storage.shared_storages import Meeting
+from streamflow_io.storage.sharing import allocation, other_entries, status
+from streamflow_io.storage.sharing import directory as files
+from streamflow_io.storage.sharing import session as sessions
+from streamflow_io.storage.sharing.client import LeaseClient
+from streamflow_io.storage.sharing.directory import SharedDirectory, make_own, make_shared
+from streamflow_io.storage.sharing.entries import LedgerFile
+from streamflow_io.storage.sharing.identity import shared_directories
+from streamflow_io.storage.sharing.lease import Lease, LeaseRequest, amount
+from streamflow_io.storage.sharing.locking import SharingError
+from streamflow_io.storage.sharing.other_entries import (
     MOST_ENTRIES,
     MOST_OF_OWNER,
     NAMELESS,
@@ -480,9 +480,9 @@ def test_no_locks(runs: Runs, monkeypatch: pytest.MonkeyPatch, does: str) -> Non
 _IN_NAMESPACE = """
 import sys, time
 from pathlib import Path
-from streamflow_io.sharing.directory import SharedDirectory
-from streamflow_io.sharing.client import LeaseClient
-from streamflow_io.sharing.lease import LeaseRequest
+from streamflow_io.storage.sharing.directory import SharedDirectory
+from streamflow_io.storage.sharing.client import LeaseClient
+from streamflow_io.storage.sharing.lease import LeaseRequest
 done = []
 shared = SharedDirectory(Path(sys.argv[1]), "scratch", True, "/scratch")
 client = LeaseClient(shared, "run", {"write": 100}, lambda lease: done.append("given"), lambda why: done.append(why))

@@ -22,8 +22,8 @@ from ruamel.yaml import YAML
 
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.storage import measuring
-from streamflow_io.storage.measuring import LEAST_BYTES, measure
+from streamflow_io.storage.probe import measuring
+from streamflow_io.storage.probe.measuring import LEAST_BYTES, measure
 from tests import forked
 
 COMMAND = [sys.executable, "-m", "streamflow_io.cli", "storage", "probe"]

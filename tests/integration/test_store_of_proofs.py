@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.learned.database import VERSION
-from streamflow_io.learned.proofs import known_proofs
+from streamflow_io.records.learned.database import VERSION
+from streamflow_io.records.learned.proofs import known_proofs
 from tests.campaign.disk import can_mount, fill, small_disk
 from tests.cwl import Bench, Document, Run, tool, workflow
 from tests.integration.test_learned_streams import AUTO, Proving, chain, producer, reader

@@ -52,12 +52,12 @@ from streamflow.workflow.executor import StreamFlowExecutor
 from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterStep, TransferStep
 
 from streamflow_io import _streamflow
+from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.commands.plan import plan_file
+from streamflow_io.engine.collection import ConfirmedTransferStep
+from streamflow_io.engine.lists import OrderedGatherStep, StreamingScatterStep
+from streamflow_io.engine.translator import IOAwareTranslator
 from streamflow_io.plugin import StreamFlowIOPlugin, crate_writer
-from streamflow_io.run.collection import ConfirmedTransferStep
-from streamflow_io.run.lists import OrderedGatherStep, StreamingScatterStep
-from streamflow_io.run.steps import StreamingExecuteStep
-from streamflow_io.translation.translator import IOAwareTranslator
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
 
@@ -173,8 +173,8 @@ def test_without_hints_nothing_is_planned(bench: Bench) -> None:
     run = bench.finish(bench.start(path, PYTHONPROFILEIMPORTTIME="1"), path)
     assert run.ok, run.errors
     imported = {line.rpartition("|")[2].strip() for line in run.log.splitlines() if line.startswith("import time:")}
-    assert "streamflow_io.translation.translator" in imported
-    assert "streamflow_io.translation.planning" not in imported
+    assert "streamflow_io.engine.translator" in imported
+    assert "streamflow_io.engine.planning" not in imported
     plan = plan_file(path).plans["main"]
     assert (list(plan.steps), plan.edges) == (["/a"], ())
 

@@ -6,7 +6,7 @@ from tests.cwl import Bench, streamable, tool, workflow
 
 # Between hosts it is a network or a firewall that keeps one job from its producer.
 UNREACHABLE = """
-from streamflow_io.run.reach import Reach
+from streamflow_io.jobs.reach import Reach
 
 can_read = Reach.can_read
 

@@ -13,8 +13,8 @@ import termios
 import time
 from pathlib import Path
 
-from streamflow_io.analysis.live import LiveRun, RunView
 from streamflow_io.records.runs import PROGRESS_FILE
+from streamflow_io.report.analysis.live import LiveRun, RunView
 from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import waits_text
 from tests import forked

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest.mock import patch
 
-from streamflow_io.learned import extents
-from streamflow_io.learned.proofs import Way
-from streamflow_io.run.excerpt_rules import next_with_excerpt
-from streamflow_io.run.rehearsal_rules import Finding, Manner, Ran, next_manner
+from streamflow_io.proofs.excerpt_rules import next_with_excerpt
+from streamflow_io.proofs.rehearsal_rules import Finding, Manner, Ran, next_manner
+from streamflow_io.records.learned import extents
+from streamflow_io.records.learned.proofs import Way
 from tests.matrix.building import MissingError, Workshop
 from tests.matrix.consumers import CONSUMERS
 from tests.matrix.parts import environment, plan, prepare

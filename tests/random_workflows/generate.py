@@ -7,8 +7,33 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final, TypeVar
 
-from .blueprint import FIELDS, Blueprint, Given, Link, Merge, Method, Output, Step, Type, Wrap, without_unused
-from .programs import CUTS, DECLARED, EVERY, JSON, LINES, PAIR, PARTS, READERS, REFUSES, SPLIT, WHOLE, WRITERS
+from streamflow_io.x.blueprint import (
+    FIELDS,
+    Blueprint,
+    Given,
+    Link,
+    Merge,
+    Method,
+    Output,
+    Step,
+    Type,
+    Wrap,
+    without_unused,
+)
+from streamflow_io.x.programs import (
+    CUTS,
+    DECLARED,
+    EVERY,
+    JSON,
+    LINES,
+    PAIR,
+    PARTS,
+    READERS,
+    REFUSES,
+    SPLIT,
+    WHOLE,
+    WRITERS,
+)
 
 T = TypeVar("T")
 _FILE: Final = Type("File")

@@ -10,13 +10,13 @@ from math import inf
 
 import pytest
 
-from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import Capacity, Demand, Grant, Placement, Request
-from streamflow_io.admission.epochs import EpochEnded
-from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
+from streamflow_io.storage.admission.admission import Admission
+from streamflow_io.storage.admission.demand import Capacity, Demand, Grant, Placement, Request
+from streamflow_io.storage.admission.epochs import EpochEnded
+from streamflow_io.storage.admission.observations import Observation
 
 SSD = StorageConfig(name="ssd", path="/ssd", scope="node", write=100, read=60)
 NFS = StorageConfig(name="nfs", path="/nfs", scope="shared", write=100, read=60)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import Demand, Placement, Queued, Request
-from streamflow_io.admission.leases import Need
-from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
+from streamflow_io.storage.admission.admission import Admission
+from streamflow_io.storage.admission.demand import Demand, Placement, Queued, Request
+from streamflow_io.storage.admission.leases import Need
+from streamflow_io.storage.admission.observations import Observation
 
 NFS = StorageConfig(name="nfs", path="/nfs", scope="shared", write=100, read=60)
 MB = 1_000_000

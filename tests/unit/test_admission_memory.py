@@ -6,11 +6,11 @@ import gc
 import tracemalloc
 from dataclasses import replace
 
-from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import Demand, Placement, Request
-from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.storage.admission.admission import Admission
+from streamflow_io.storage.admission.demand import Demand, Placement, Request
+from streamflow_io.storage.admission.observations import Observation
 
 JOBS = 200
 

@@ -11,15 +11,15 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import Demand, Grant, Placement, Request
-from streamflow_io.admission.epochs import Epoch
-from streamflow_io.admission.learner import Learner
-from streamflow_io.admission.learners import Subject, make_learner
-from streamflow_io.admission.observations import Observation
-from streamflow_io.admission.storages import ONE_WAY
 from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.storage.admission.admission import Admission
+from streamflow_io.storage.admission.demand import Demand, Grant, Placement, Request
+from streamflow_io.storage.admission.epochs import Epoch
+from streamflow_io.storage.admission.learner import Learner
+from streamflow_io.storage.admission.learners import Subject, make_learner
+from streamflow_io.storage.admission.observations import Observation
+from streamflow_io.storage.admission.storages import ONE_WAY
 
 POOLS = {"p": ["n1", "n2"], "q": ["n3"], "r": ["n2", "n3", "n4"]}
 CORES = 0.5

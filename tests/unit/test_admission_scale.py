@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import Demand, Placement, Request
-from streamflow_io.admission.epochs import Epoch
-from streamflow_io.admission.ledger import Ledger
-from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.bandwidth import AutoConstraint, StaticConstraint
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.storage.admission.admission import Admission
+from streamflow_io.storage.admission.demand import Demand, Placement, Request
+from streamflow_io.storage.admission.epochs import Epoch
+from streamflow_io.storage.admission.ledger import Ledger
+from streamflow_io.storage.admission.observations import Observation
 
 STEPS, DECISIONS = 20, 200
 SSD = StorageConfig(name="ssd", path="/ssd", scope="node", write=450)

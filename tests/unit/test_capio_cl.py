@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
-from streamflow_io.capio_cl.language import Version, write_capio_cl
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
+from streamflow_io.graph.capio_cl.language import Version, write_capio_cl
 from streamflow_io.hints.commit import CommitRule
 from tests.official_capio_cl import parse
 

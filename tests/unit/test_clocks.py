@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from streamflow_io.run.clocks import Span, Unlike, differ_only_in_times
+from streamflow_io.proofs.clocks import Span, Unlike, differ_only_in_times
 
 #: Three runs, one after the other.
 JOB, STREAM, FILE = (

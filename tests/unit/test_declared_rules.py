@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from streamflow_io.engine.proving import refuted_inputs
 from streamflow_io.graph.candidates import with_refuted
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.io_graph import Delivery, Input, IOGraph, Output, OutputKind, Route
-from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs
-from streamflow_io.run.declared_rules import next_of_declared, next_short_of_declared
-from streamflow_io.run.rehearsal_rules import Finding, Manner, Ran
-from streamflow_io.translation.proving import refuted_inputs
+from streamflow_io.proofs.declared_rules import next_of_declared, next_short_of_declared
+from streamflow_io.proofs.rehearsal_rules import Finding, Manner, Ran
+from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs
 
 SAME, OTHER = Ran(True, "exited", read=(9,)), Ran(True, "exited", read=(9,), difference="o.txt")
 FAILED, KILLED = Ran(False, "exited", "exit code 1"), Ran(False, "exited", "signal 9", is_from_outside=True)

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
+from streamflow_io.adapters.outputs import EarlyOutput
+from streamflow_io.engine.declared import trials
+from streamflow_io.engine.obstacles import looks_at_file
+from streamflow_io.engine.plan import NOT_VERIFIED
+from streamflow_io.engine.tool_contents import tool_contents
 from streamflow_io.graph.io_graph import OutputKind
 from streamflow_io.hints.cwl import load, read_steps
 from streamflow_io.hints.resolution import tool_digests
 from streamflow_io.hints.sessions import SessionRule
-from streamflow_io.learned.verdicts import Verdict
-from streamflow_io.run.outputs import EarlyOutput
-from streamflow_io.run.plan import NOT_VERIFIED
-from streamflow_io.run.split_key import Declaration, verdict_key
-from streamflow_io.translation.declared import trials
-from streamflow_io.translation.obstacles import looks_at_file
-from streamflow_io.translation.tool_contents import tool_contents
+from streamflow_io.parts.split_key import Declaration, verdict_key
+from streamflow_io.records.learned.verdicts import Verdict
 
 Document = dict[str, Any]
 STEP = "/outer/split"

@@ -13,14 +13,14 @@ from streamflow.core.workflow import Job, Token
 from streamflow.cwl.processor import CWLCommandOutputProcessor
 from streamflow.workflow.token import ListToken
 
+from streamflow_io.adapters.attempts import Attempt
+from streamflow_io.adapters.outputs import EarlyOutput
+from streamflow_io.adapters.tokens import ScatterSize, StreamToken, file_value
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.run import delivering
-from streamflow_io.run.attempts import Attempt
-from streamflow_io.run.delivering import Deliverer
-from streamflow_io.run.delivery import Source
-from streamflow_io.run.outputs import EarlyOutput
-from streamflow_io.run.tokens import ScatterSize, StreamToken, file_value
+from streamflow_io.jobs import delivering
+from streamflow_io.jobs.delivering import Deliverer
+from streamflow_io.jobs.delivery import Source
 from streamflow_io.runtime.protocol import OpenedEvent
 from tests.streaming_fakes import FakeRuntime
 

@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamflow_io.adapters.outputs import EarlyOutput
+from streamflow_io.adapters.tokens import directory_value, file_value
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.run.delivered import Fail, Item, Value, Warn
-from streamflow_io.run.delivery import (
+from streamflow_io.jobs.delivered import Fail, Item, Value, Warn
+from streamflow_io.jobs.delivery import (
     Answer,
     Begun,
     Collect,
@@ -30,8 +32,6 @@ from streamflow_io.run.delivery import (
     Source,
     Succeeded,
 )
-from streamflow_io.run.outputs import EarlyOutput
-from streamflow_io.run.tokens import directory_value, file_value
 from streamflow_io.runtime.protocol import EVENT
 
 STREAM, GATE, COMMIT = Delivery.STREAM, Delivery.GATE, Delivery.COMMIT

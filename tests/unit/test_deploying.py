@@ -15,9 +15,9 @@ from streamflow.deployment.connector.container import DockerConnector
 from streamflow.deployment.connector.local import LocalConnector
 from streamflow.deployment.manager import DefaultDeploymentManager
 
+from streamflow_io.adapters.jobs import JobState
 from streamflow_io.graph.gangs import Gang
-from streamflow_io.run.deploying import GangDeployment
-from streamflow_io.run.jobs import JobState
+from streamflow_io.jobs.deploying import GangDeployment
 from streamflow_io.runtime.deployments import Deployments
 
 

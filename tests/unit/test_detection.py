@@ -9,8 +9,8 @@ from typing import Any
 import cwl_utils.parser
 import pytest
 
+from streamflow_io.engine.detection import can_have_hints
 from streamflow_io.hints.models import HINT_CLASSES, NAMESPACE, PREFIX
-from streamflow_io.translation.detection import can_have_hints
 
 Document = dict[str, Any]
 VERSION = {"cwlVersion": "v1.2"}

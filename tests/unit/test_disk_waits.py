@@ -8,8 +8,8 @@ import logging
 import pytest
 from streamflow.core.scheduling import AvailableLocation, Hardware, Storage
 
-from streamflow_io.run import disk_waits
-from streamflow_io.run.disk_waits import DiskWaits
+from streamflow_io.engine import disk_waits
+from streamflow_io.engine.disk_waits import DiskWaits
 
 
 def hardware(*disks: tuple[str, float]) -> Hardware:

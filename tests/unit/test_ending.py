@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.analysis.early_delivery import Otherwise, at_termination
-from streamflow_io.analysis.verdict import ending_lines
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
 from streamflow_io.records.history import History, read_history
 from streamflow_io.records.jobs import BaseRecord, EndedRecord, StartedRecord, SubmittedRecord
 from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
+from streamflow_io.report.analysis.early_delivery import Otherwise, at_termination
+from streamflow_io.report.analysis.verdict import ending_lines
 from streamflow_io.runtime.usage import JobUsage
 from tests.telemetry import BEGIN
 

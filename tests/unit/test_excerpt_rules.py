@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.learned.extents import ENOUGH
-from streamflow_io.run.excerpt_rules import excerpts_of, next_with_excerpt
-from streamflow_io.run.rehearsal_rules import GIVEN_UP, Finding, Manner, Ran
+from streamflow_io.proofs.excerpt_rules import excerpts_of, next_with_excerpt
+from streamflow_io.proofs.rehearsal_rules import GIVEN_UP, Finding, Manner, Ran
+from streamflow_io.records.learned.extents import ENOUGH
 
 MIB = 2**20
 EXCERPT, WHOLE = 65 * MIB, 1040 * MIB

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.capio_cl.applications import MOST_INSTANCES, KnownJobs
-from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile
-from streamflow_io.capio_cl.dot import write_dot
-from streamflow_io.capio_cl.from_graph import configure, stricter_than_served
-from streamflow_io.capio_cl.language import resolved, unresolved
-from streamflow_io.capio_cl.names import application_name, step_of
+from streamflow_io.graph.capio_cl.applications import MOST_INSTANCES, KnownJobs
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
+from streamflow_io.graph.capio_cl.dot import write_dot
+from streamflow_io.graph.capio_cl.from_graph import configure, stricter_than_served
+from streamflow_io.graph.capio_cl.language import resolved, unresolved
+from streamflow_io.graph.capio_cl.names import application_name, step_of
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Hop, HopKind, Input, Output, OutputKind, Route

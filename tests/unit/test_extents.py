@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.learned.extents import ENOUGH, UNBOUNDED, Extent, Extents, bound_of, extents_of, hold_for, raised
+from streamflow_io.records.learned.extents import (
+    ENOUGH,
+    UNBOUNDED,
+    Extent,
+    Extents,
+    bound_of,
+    extents_of,
+    hold_for,
+    raised,
+)
 
 SIZES = st.integers(0, 2 * ENOUGH)
 EXTENTS = st.lists(st.builds(lambda one, other: Extent(min(one, other), max(one, other)), SIZES, SIZES), max_size=4)

@@ -15,8 +15,8 @@ from streamflow.cwl.step import CWLTransferStep
 from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep
 
-from streamflow_io.run.failure import Failure
-from streamflow_io.run.job_logs import LastWords
+from streamflow_io.jobs.failure import Failure
+from streamflow_io.jobs.job_logs import LastWords
 
 IN_STREAMFLOW = "/lib/streamflow/workflow/step.py"
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamflow_io.hints.models import Way
-from streamflow_io.sharing.allocation import (
+from streamflow_io.storage.sharing.allocation import (
     GRACE_SECONDS,
     LARGE_SECONDS,
     Patience,
@@ -23,9 +23,9 @@ from streamflow_io.sharing.allocation import (
     stands_in_the_way,
     takes,
 )
-from streamflow_io.sharing.lease import Lease, amount
-from streamflow_io.sharing.lease_holder import LeaseHolder
-from streamflow_io.sharing.participant import Participant
+from streamflow_io.storage.sharing.lease import Lease, amount
+from streamflow_io.storage.sharing.lease_holder import LeaseHolder
+from streamflow_io.storage.sharing.participant import Participant
 
 BANDWIDTH: dict[Way, int] = {"read": 100, "write": 100}
 ME, OTHER, THIRD = 1, 2, 3

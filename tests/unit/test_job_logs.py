@@ -14,10 +14,10 @@ from streamflow.core.utils import create_command
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 
 from streamflow_io import _streamflow
+from streamflow_io.jobs import job_logs
+from streamflow_io.jobs.job_logs import HEAD, MOST_KEPT, TAIL, JobLogs, KeptOutput, bounded, command_text, log_file
 from streamflow_io.records.jobs import CommandRecord
 from streamflow_io.records.records import Record
-from streamflow_io.run import job_logs
-from streamflow_io.run.job_logs import HEAD, MOST_KEPT, TAIL, JobLogs, KeptOutput, bounded, command_text, log_file
 from streamflow_io.wording import last_lines
 
 LARGE = bytes(range(256)) * 1000

@@ -15,12 +15,12 @@ from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.workflow import Job, Token
 from streamflow.data.remotepath import StreamFlowPath
 
+from streamflow_io.adapters.outputs import EarlyOutput
+from streamflow_io.adapters.paths import NoChecksumsError, checksums_below, job_path
 from streamflow_io.graph.io_graph import OutputKind
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.run import delivering
-from streamflow_io.run.delivery import Source
-from streamflow_io.run.outputs import EarlyOutput
-from streamflow_io.run.paths import NoChecksumsError, checksums_below, job_path
+from streamflow_io.jobs import delivering
+from streamflow_io.jobs.delivery import Source
 
 NAMES = (
     "a",

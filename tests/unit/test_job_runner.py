@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 from streamflow.core.workflow import Status
 
+from streamflow_io.adapters import connector
+from streamflow_io.adapters.connector import JobConnector
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.records.jobs import EndedRecord
-from streamflow_io.run import connector
-from streamflow_io.run.connector import JobConnector
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec
 from tests.streaming_fakes import FakeConnector, FakeRun, FakeRuntime

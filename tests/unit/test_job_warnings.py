@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streamflow_io.run import job_warnings
-from streamflow_io.run.job_warnings import JobWarnings
+from streamflow_io.jobs import job_warnings
+from streamflow_io.jobs.job_warnings import JobWarnings
 from streamflow_io.runtime.protocol import EVENT, WarningEvent
 from tests.jobs import job_state
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamflow.core.workflow import Job, Status, Token
 
-from streamflow_io.run.jobs import Jobs, JobState, Listener
-from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
+from streamflow_io.adapters.jobs import Jobs, JobState, Listener
+from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import JobSpec
 from tests.jobs import allocation

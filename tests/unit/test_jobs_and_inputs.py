@@ -12,7 +12,7 @@ from streamflow.core.workflow import Job, Port, Status, Token
 from streamflow.workflow.port import JobPort
 from streamflow.workflow.token import TerminationToken
 
-from streamflow_io.run.steps import StreamingExecuteStep
+from streamflow_io.adapters.steps import StreamingExecuteStep
 
 
 class Step(StreamingExecuteStep):

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.commands.learned import LearnedDetails, LearnedList
-from streamflow_io.learned.limits import LearnedLimit
-from streamflow_io.learned.sizes import SizeKey, size_class_of, size_range
+from streamflow_io.records.learned.sizes import SizeKey, size_class_of, size_range
+from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
+from streamflow_io.storage.learned_limits import LearnedLimit
 
 MEBIBYTE = 2**20
 REGISTRY = ConstraintRegistry((RegisteredConstraint(28.125, 10.32, 16, 14), RegisteredConstraint(56.25, 5.1, 8, 8)))

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import Demand, Placement
-from streamflow_io.admission.learners import make_learner
-from streamflow_io.admission.observations import Crowd
 from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.storage.admission.admission import Admission
+from streamflow_io.storage.admission.demand import Demand, Placement
+from streamflow_io.storage.admission.learners import make_learner
+from streamflow_io.storage.admission.observations import Crowd
 from tests.simulation import Disk, Outcome, Task, simulate
 
 STORAGE = StorageConfig(name="disk", path="/disk", scope="node", write=16)

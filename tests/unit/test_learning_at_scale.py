@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import Demand, Placement, Request
-from streamflow_io.admission.learner import Learner
-from streamflow_io.admission.observations import Observation
-from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.hints.bandwidth import AutoConstraint, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.storage.admission.admission import Admission
+from streamflow_io.storage.admission.demand import Demand, Placement, Request
+from streamflow_io.storage.admission.learner import Learner
+from streamflow_io.storage.admission.observations import Observation
+from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 from tests.simulation import Disk, Outcome, Task, simulate
 
 CORES, EXECUTORS, MEGABYTES = 4.0, 16, 8.0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from streamflow_io.analysis.lease_results import lease_results
-from streamflow_io.analysis.results import run_results
 from streamflow_io.hints.models import Way
 from streamflow_io.records.history import read_history
 from streamflow_io.records.jobs import AdmittedRecord, SubmittedRecord
 from streamflow_io.records.records import EndRecord, HeldRecord, LeaseRecord, Record, RunRecord, RunStorage
+from streamflow_io.report.analysis.lease_results import lease_results
+from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.figures import draw
 from streamflow_io.report.page import lease_row
 

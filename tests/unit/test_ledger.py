@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from streamflow_io.admission.ledger import Account, Ledger
+from streamflow_io.storage.admission.ledger import Account, Ledger
 
 CAPACITIES = {Account("scratch write"): 10, Account("ssd write", "n1"): 7, Account("ssd write", "n2"): 1}
 JOBS = st.sampled_from([f"job{index}" for index in range(6)])

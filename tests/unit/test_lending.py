@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.admission.lending import IDLE, Answer, Holder, Lending, Loan, Wish
+from streamflow_io.storage.admission.lending import IDLE, Answer, Holder, Lending, Loan, Wish
 
 NODE = "node"
 

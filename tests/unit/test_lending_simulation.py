@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from statistics import fmean
 
-from streamflow_io.admission.lending import IDLE, Holder, Lending, Loan, Wish
+from streamflow_io.storage.admission.lending import IDLE, Holder, Lending, Loan, Wish
 
 STEP_SECONDS = 0.5
 NODE = "node"

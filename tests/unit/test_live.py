@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from streamflow_io.analysis.live import LiveRun, RunView
 from streamflow_io.records.files import FallbackRecord, StreamedRecord
 from streamflow_io.records.jobs import AdmittedRecord, EndedRecord, StartedRecord, SubmittedRecord
 from streamflow_io.records.reader import read_latest
@@ -25,6 +24,7 @@ from streamflow_io.records.records import (
 )
 from streamflow_io.records.runs import PROGRESS_FILE
 from streamflow_io.records.writer import LatestWriter, TelemetryWriter
+from streamflow_io.report.analysis.live import LiveRun, RunView
 from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import end_line, plain_line, rate_text, screen
 from tests.telemetry import BEGIN, STORAGE, learning_run

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.admission.resources import FreeLocations
+from streamflow_io.storage.admission.resources import FreeLocations
 
 LOCATIONS = ["a", "b", "c", "d"]
 changes = st.lists(

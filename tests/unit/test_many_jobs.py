@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from streamflow_io.graph.io_graph import Delivery
-from streamflow_io.run.short_jobs import ENOUGH, SAMPLED, SHORT, ShortJobs
+from streamflow_io.jobs.short_jobs import ENOUGH, SAMPLED, SHORT, ShortJobs
 from streamflow_io.runtime.node_runtime import NodeJob
 from tests.streaming_fakes import FakeRun, FakeRuntime, FakeStep
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.analysis.network import Network, step_of
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import EdgeRecord, ReadingRecord
 from streamflow_io.records.history import History, Job
 from streamflow_io.records.records import RunRecord
+from streamflow_io.report.analysis.network import Network, step_of
 from tests.telemetry import BEGIN
 
 STEPS = ("/a", "/b", "/b/inner", "/c")

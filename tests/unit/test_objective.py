@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.admission.objective import best_constraint, completion_seconds, estimates
-from streamflow_io.admission.observations import Group, Observation
-from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
+from streamflow_io.storage.admission.objective import best_constraint, completion_seconds, estimates
+from streamflow_io.storage.admission.observations import Group, Observation
+from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 
 MEGABYTE = 1e6
 

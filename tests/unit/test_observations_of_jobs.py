@@ -11,21 +11,21 @@ from streamflow.core.workflow import Job, Status, Token
 from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.token import ListToken
 
-from streamflow_io.admission.observations import Observation
+from streamflow_io.adapters.deployment_sites import Sites
+from streamflow_io.adapters.jobs import Jobs
+from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
-from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.records.records import EpochRecord, Record
-from streamflow_io.run.deployment_sites import Sites
-from streamflow_io.run.jobs import Jobs
-from streamflow_io.run.storage_admission import StorageAdmission
-from streamflow_io.run.storages import Storages
-from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime.protocol import ExitEvent, Usage
 from streamflow_io.runtime.usage import JobUsage
+from streamflow_io.storage.admission.observations import Observation
+from streamflow_io.storage.learned_limits import RememberedLimits
+from streamflow_io.storage.storage_admission import StorageAdmission
+from streamflow_io.storage.storages import Storages
 from tests.admission_support import STEP, Cluster, target
 
 FILE = Token(file_value("/producer/out.txt"))

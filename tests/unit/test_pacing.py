@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.admission.demand import Capacity, StoragePlace
 from streamflow_io.bandwidth.expectations import Expectations, Learned
 from streamflow_io.bandwidth.pacing import Pacing
 from streamflow_io.bandwidth.windows import Moved, Windows
 from streamflow_io.hints.bandwidth import RequiredConstraint
+from streamflow_io.storage.admission.demand import Capacity, StoragePlace
 
 MB = 1_000_000
 HERE = StoragePlace("disk", "here")

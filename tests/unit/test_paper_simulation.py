@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import Demand, Placement
-from streamflow_io.admission.learner import Chosen, Learner
-from streamflow_io.admission.learners import Subject
-from streamflow_io.admission.registry import ConstraintRegistry
 from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.storage.admission.admission import Admission
+from streamflow_io.storage.admission.demand import Demand, Placement
+from streamflow_io.storage.admission.learner import Chosen, Learner
+from streamflow_io.storage.admission.learners import Subject
+from streamflow_io.storage.admission.registry import ConstraintRegistry
 from tests.simulation import Disk, Outcome, Task, Work, simulate
 
 EXECUTORS, TASKS, MEGABYTES = 225, 2304, 290.0

@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 from streamflow.core.workflow import Job
 
+from streamflow_io.adapters.tokens import PartToken, SaidBy, file_value
 from streamflow_io.graph.io_graph import Input
 from streamflow_io.graph.sites import DRIVERS_NODE, Deployment, Site, SiteKind
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.run.part_ways import CutFile, PartWays
-from streamflow_io.run.tokens import PartToken, SaidBy, file_value
+from streamflow_io.parts.part_ways import CutFile, PartWays
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import Event, FileIdentity, FilePart, FoundFile, Link, PartEvent
 

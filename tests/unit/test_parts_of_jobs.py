@@ -9,10 +9,10 @@ import pytest
 from streamflow.core.exception import UnrecoverableWorkflowException
 from streamflow.core.workflow import CommandOutput, Job, Status
 
-from streamflow_io.run.attempts import Attempt
-from streamflow_io.run.ending import JobFailedError, check_exit
-from streamflow_io.run.inputs import part_inputs
-from streamflow_io.run.tokens import PartToken, SaidBy, file_value
+from streamflow_io.adapters.attempts import Attempt
+from streamflow_io.adapters.inputs import part_inputs
+from streamflow_io.adapters.tokens import PartToken, SaidBy, file_value
+from streamflow_io.jobs.ending import JobFailedError, check_exit
 from streamflow_io.runtime.protocol import ExitEvent, FileIdentity, FilePart, Link
 
 PART = FilePart(file="/data/all", identity=FileIdentity(inode=1, size=9, mtime=2), pieces=((0, 4), "eA=="))

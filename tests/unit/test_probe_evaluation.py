@@ -9,7 +9,7 @@ from streamflow_io.commands.storage import Probe, entry_yaml
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import Source
 from streamflow_io.hints.yaml_files import parse_scheduler_config
-from streamflow_io.storage.evaluation import (
+from streamflow_io.storage.probe.evaluation import (
     Level,
     Measurement,
     Sample,
@@ -21,7 +21,7 @@ from streamflow_io.storage.evaluation import (
     storage_entry,
     warnings,
 )
-from streamflow_io.storage.mounts import Mount
+from streamflow_io.storage.probe.mounts import Mount
 
 MB = 10**6
 LOCAL = Mount("/scratch", "ext4")

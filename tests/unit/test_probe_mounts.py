@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamflow_io.storage.mounts import Mount, find_mount
+from streamflow_io.storage.probe.mounts import Mount, find_mount
 
 MOUNTINFO = r"""
 22 1 254:0 / / rw,relatime - ext4 /dev/vda rw

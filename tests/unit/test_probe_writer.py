@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.storage.writer import ALIGNMENT, BLOCK_SECONDS, LARGEST_BLOCK, next_block, transfer
+from streamflow_io.storage.probe.writer import ALIGNMENT, BLOCK_SECONDS, LARGEST_BLOCK, next_block, transfer
 
 MB = 10**6
 

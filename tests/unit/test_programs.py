@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from streamflow_io.engine.tool_contents import networked, tool_contents
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.cwl import load, read_steps
-from streamflow_io.run import programs as module
-from streamflow_io.run.programs import differing, stamps_here
+from streamflow_io.jobs import programs as module
+from streamflow_io.jobs.programs import differing, stamps_here
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
-from streamflow_io.translation.tool_contents import networked, tool_contents
 
 TOOL: dict[str, Any] = {
     "class": "CommandLineTool",

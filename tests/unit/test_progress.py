@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 
+from streamflow_io.jobs.progress import Progress
 from streamflow_io.records.records import ProgressRecord
-from streamflow_io.run.progress import Progress
 from streamflow_io.runtime.protocol import FedEvent
 from tests.jobs import job_state
 

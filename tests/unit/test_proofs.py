@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from streamflow_io.graph.candidates import Candidate
-from streamflow_io.learned.database import VERSION, LearnedDatabase, LearnedStoreError
-from streamflow_io.learned.extents import Extent
-from streamflow_io.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
-from streamflow_io.run.proof_key import OtherPrograms, proof_key
-from streamflow_io.run.wants import is_want
+from streamflow_io.jobs.proof_key import OtherPrograms, proof_key
+from streamflow_io.jobs.wants import is_want
+from streamflow_io.records.learned.database import VERSION, LearnedDatabase, LearnedStoreError
+from streamflow_io.records.learned.extents import Extent
+from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
 
 KEY = ProofKey("a1", "reads", "text", "5d")
 READER = Candidate("a1", ("text", "other"))

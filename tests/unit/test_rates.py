@@ -10,12 +10,12 @@ import pytest
 from streamflow.core.workflow import Status, Token
 from streamflow.workflow.token import FileToken
 
-from streamflow_io.admission.demand import Capacity
+from streamflow_io.bandwidth import rates
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.records.records import RateRecord
-from streamflow_io.run import rates
+from streamflow_io.storage.admission.demand import Capacity
 from tests.telemetry import BEGIN, usage
 from tests.unit.test_requests import Driver
 

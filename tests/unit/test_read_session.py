@@ -10,18 +10,18 @@ from typing import cast
 
 import pytest
 
-from streamflow_io.admission.demand import READ_SESSIONS, Demand, Grant, Placement, Request
+from streamflow_io.parts import read_session
+from streamflow_io.parts.director import Director
+from streamflow_io.parts.read_session import ReadSession
+from streamflow_io.parts.reader_tasks import ReaderLimit, ReaderTasks
+from streamflow_io.parts.selected import selected
 from streamflow_io.records.files import ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
 from streamflow_io.records.records import Record
-from streamflow_io.run import read_session
-from streamflow_io.run.read_session import ReadSession
-from streamflow_io.run.reader_tasks import ReaderLimit, ReaderTasks
+from streamflow_io.runtime.extents import Span
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import ChunkEvent, Event, ExitEvent, StartedEvent
 from streamflow_io.runtime.session_job import SessionJob
-from streamflow_io.sessions.director import Director
-from streamflow_io.sessions.extents import Span
-from streamflow_io.sessions.selected import selected
+from streamflow_io.storage.admission.demand import READ_SESSIONS, Demand, Grant, Placement, Request
 
 CHUNK = 100
 

@@ -9,14 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import READ_SESSIONS, Demand, Placement, Request
-from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.bandwidth import AutoConstraint, StaticConstraint
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.run.reader_tasks import ReaderLimit, readers_of
-from streamflow_io.sessions.chunks import chunk_size
-from streamflow_io.sessions.director import (
+from streamflow_io.parts.chunks import chunk_size
+from streamflow_io.parts.director import (
     Announced,
     Arrived,
     Began,
@@ -29,6 +25,10 @@ from streamflow_io.sessions.director import (
     Submit,
     Withdraw,
 )
+from streamflow_io.parts.reader_tasks import ReaderLimit, readers_of
+from streamflow_io.storage.admission.admission import Admission
+from streamflow_io.storage.admission.demand import READ_SESSIONS, Demand, Placement, Request
+from streamflow_io.storage.admission.observations import Observation
 
 MB = 1_000_000
 GB = 1000 * MB

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.learned.proofs import Way
-from streamflow_io.run.clocks import Unlike
-from streamflow_io.run.rehearsal_rules import (
+from streamflow_io.proofs.clocks import Unlike
+from streamflow_io.proofs.rehearsal_rules import (
     GIVEN_UP,
     SHORT,
     SMALL,
@@ -27,6 +26,7 @@ from streamflow_io.run.rehearsal_rules import (
     seconds_for,
     shorts,
 )
+from streamflow_io.records.learned.proofs import Way
 
 SIZE = 10 * SMALL
 

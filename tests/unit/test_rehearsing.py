@@ -14,19 +14,19 @@ from streamflow.core.workflow import Job, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.workflow.token import FileToken
 
+from streamflow_io.adapters.attempts import StreamingJobs
+from streamflow_io.adapters.jobs import JobState
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.learned.proofs import Proof, RememberedProofs
+from streamflow_io.jobs.programs import Programs
+from streamflow_io.proofs import rehearsals as module
+from streamflow_io.proofs.rehearsal import Rehearsal
+from streamflow_io.proofs.rehearsal_rules import Finding, unknown
+from streamflow_io.proofs.rehearsals import Rehearsals
+from streamflow_io.proofs.repeated_job import NotApartError
 from streamflow_io.records.jobs import RehearsedRecord
+from streamflow_io.records.learned.proofs import Proof, RememberedProofs
 from streamflow_io.records.records import Record
-from streamflow_io.run import rehearsals as module
-from streamflow_io.run.attempts import StreamingJobs
-from streamflow_io.run.jobs import JobState
-from streamflow_io.run.programs import Programs
-from streamflow_io.run.rehearsal import Rehearsal
-from streamflow_io.run.rehearsal_rules import Finding, unknown
-from streamflow_io.run.rehearsals import Rehearsals
-from streamflow_io.run.repeated_job import NotApartError
 from streamflow_io.runtime.protocol import ExitEvent
 
 NET = Finding("net", read=(1,))
@@ -442,7 +442,7 @@ async def test_what_is_not_known_beside_a_job_is_tried_after_it(stage: Stage) ->
 
 
 async def test_the_end_of_a_run_does_not_wait_for_one_that_runs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamflow_io.run.rehearsals._COMPARING", 60)
+    monkeypatch.setattr("streamflow_io.proofs.rehearsals._COMPARING", 60)
     await stage.performs("a")
     await asyncio.wait_for(stage.rehearsals.close(), 30)
     assert (stage.told, stage.ended) == ([], ["/a/text"])

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.admission.demand import Demand, Placement
-from streamflow_io.admission.epochs import EpochEnded
-from streamflow_io.admission.learners import LearningEvent, Subject
-from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.hints.bandwidth import AutoConstraint
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.learned.database import LearnedDatabase, LearnedStoreError, known_entries
-from streamflow_io.learned.limits import LearnedLimit, RememberedLimits
+from streamflow_io.records.learned.database import LearnedDatabase, LearnedStoreError, known_entries
+from streamflow_io.storage.admission.demand import Demand, Placement
+from streamflow_io.storage.admission.epochs import EpochEnded
+from streamflow_io.storage.admission.learners import LearningEvent, Subject
+from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
+from streamflow_io.storage.learned_limits import LearnedLimit, RememberedLimits
 
 REGISTRY = ConstraintRegistry((RegisteredConstraint(28.125, 10.3, 16, 14),), 290e6)
 DISK = StorageConfig(name="disk", path="/", scope="node", write=450)

@@ -17,7 +17,7 @@ from streamflow.deployment.connector.container import DockerConnector, Singulari
 from streamflow.deployment.connector.queue_manager import SlurmConnector
 from streamflow.deployment.manager import DefaultDeploymentManager
 
-from streamflow_io.run.connector import JobConnector
+from streamflow_io.adapters.connector import JobConnector
 from streamflow_io.runtime import node_runtimes
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.deployments import Deployments, Manner

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.analysis.comparison import compare
-from streamflow_io.analysis.results import RunResult, run_results
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import EdgeRecord, StreamedRecord
 from streamflow_io.records.history import read_history
 from streamflow_io.records.records import EndRecord, Record, RunRecord
+from streamflow_io.report.analysis.comparison import compare
+from streamflow_io.report.analysis.results import RunResult, run_results
 from streamflow_io.report.table_export import COLUMNS, as_csv
 from streamflow_io.report.trace_events import as_trace
 from tests.telemetry import BEGIN, job, learning_run, usage

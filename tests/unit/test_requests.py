@@ -13,25 +13,25 @@ from streamflow.workflow.combinator import LoopCombinator
 from streamflow.workflow.step import LoopCombinatorStep
 from streamflow.workflow.token import ListToken
 
-from streamflow_io.admission.demand import Capacity, Grant, Placement
+from streamflow_io.adapters.jobs import Jobs, JobState
+from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
+from streamflow_io.bandwidth import requests
+from streamflow_io.bandwidth.learned_windows import RememberedWindows
+from streamflow_io.bandwidth.rates import Rates, storages_of_steps
+from streamflow_io.bandwidth.requests import Requests
 from streamflow_io.bandwidth.windows import Windows
+from streamflow_io.engine.plan import Plan
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, StreamEdge
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StreamingRule
-from streamflow_io.learned.windows import RememberedWindows
 from streamflow_io.records.records import Record, RequestRecord
-from streamflow_io.run import requests
-from streamflow_io.run.jobs import Jobs, JobState
-from streamflow_io.run.plan import Plan
-from streamflow_io.run.rates import Rates, storages_of_steps
-from streamflow_io.run.requests import Requests
-from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import ExitEvent
 from streamflow_io.runtime.protocol import Usage as NodeUsage
 from streamflow_io.runtime.usage import JobUsage
+from streamflow_io.storage.admission.demand import Capacity, Grant, Placement
 from tests.jobs import allocation
 from tests.telemetry import BEGIN, usage
 

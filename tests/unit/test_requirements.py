@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from streamflow_io.analysis.requirements import requests_of, requirements
-from streamflow_io.analysis.results import run_results
 from streamflow_io.bandwidth.tmio import trace
 from streamflow_io.cli import main
 from streamflow_io.commands.bandwidth import answer
 from streamflow_io.records.history import read_history
 from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.records.records import EndRecord, RateRecord, Record, RequestRecord, RunRecord, StepRecord
+from streamflow_io.report.analysis.requirements import requests_of, requirements
+from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.figures import draw
 from streamflow_io.report.page import step_row
 from streamflow_io.report.timeline_data import timeline_data

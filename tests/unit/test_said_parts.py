@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from streamflow.data.remotepath import LocalStreamFlowPath
 
+from streamflow_io.adapters.outputs import EarlyOutput
+from streamflow_io.adapters.tokens import file_value
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.run.delivered import Fail, Item, Value
-from streamflow_io.run.delivery import Answer, Begun, Collect, JobDelivery, Put, PutOrder, Succeeded
-from streamflow_io.run.outputs import EarlyOutput
-from streamflow_io.run.said_parts import SaidParts, in_order
-from streamflow_io.run.tokens import file_value
+from streamflow_io.jobs.delivered import Fail, Item, Value
+from streamflow_io.jobs.delivery import Answer, Begun, Collect, JobDelivery, Put, PutOrder, Succeeded
+from streamflow_io.parts.said_parts import SaidParts, in_order
 from streamflow_io.runtime.protocol import FilePart, PartEvent, PartInput, parse_event
 
 NAMES = st.text(st.sampled_from("ab1.-_"), min_size=1, max_size=4).filter(lambda name: name not in (".", ".."))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.run.same_outputs import Places, first_difference, first_unlike, unlike_files
+from streamflow_io.proofs.same_outputs import Places, first_difference, first_unlike, unlike_files
 
 PLAIN = Places(("/w/out-1", "/w/in-1", "/w/tmp-1"), ("/w/in-1/a/reads.fq",))
 AGAIN = Places(("/w/out-2", "/w/in-2", "/w/tmp-2"), ("/w/in-2/b/reads.fq",))

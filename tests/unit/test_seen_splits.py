@@ -16,9 +16,9 @@ from streamflow_io.records.files import RouteRecord, SplitRecord
 from streamflow_io.records.history import read_history
 from streamflow_io.records.job_files import JobFiles, PartNames, PossibleSplit, names_of_parts
 from streamflow_io.records.records import EndRecord, Record, RunRecord
+from streamflow_io.report.suggestions.annotations import annotations_content, suggestions_text
+from streamflow_io.report.suggestions.proposals import Suggestions, suggest
 from streamflow_io.runtime.protocol import EVENT, JobSpec, ObservedInput, OutputRule, WatchedOutput
-from streamflow_io.suggestions.annotations import annotations_content, suggestions_text
-from streamflow_io.suggestions.proposals import Suggestions, suggest
 from tests.telemetry import BEGIN, job, usage
 
 

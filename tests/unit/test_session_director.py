@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.sessions.chunks import LARGEST, MIB, SMALLEST, Chunks, chunk_size
-from streamflow_io.sessions.director import (
+from streamflow_io.parts.chunks import LARGEST, MIB, SMALLEST, Chunks, chunk_size
+from streamflow_io.parts.director import (
     Announced,
     Arrived,
     Began,
@@ -30,7 +30,7 @@ from streamflow_io.sessions.director import (
     Watch,
     Withdraw,
 )
-from streamflow_io.sessions.extents import Extents, Span, length
+from streamflow_io.runtime.extents import Extents, Span, length
 
 SIZE = 200
 

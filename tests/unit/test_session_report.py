@@ -6,8 +6,6 @@ from itertools import pairwise
 
 import pytest
 
-from streamflow_io.analysis.model import POINTS
-from streamflow_io.analysis.results import RunResult, run_results
 from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.records.files import (
     ArrivedRecord,
@@ -19,6 +17,8 @@ from streamflow_io.records.files import (
 )
 from streamflow_io.records.history import read_history
 from streamflow_io.records.records import RECORD, EndRecord, Record, RunRecord, StepRecord
+from streamflow_io.report.analysis.model import POINTS
+from streamflow_io.report.analysis.results import RunResult, run_results
 from streamflow_io.report.figures import draw
 from streamflow_io.report.page import SESSION_HEADER, notes, render, session_row
 from tests.telemetry import BEGIN, job

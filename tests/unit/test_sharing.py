@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from streamflow_io.admission.storages import Amounts
 from streamflow_io.hints.models import WAYS, Way
-from streamflow_io.sharing.allocation import Tenant, contended, decide, due, total
-from streamflow_io.sharing.entries import ENTRY_BYTES, Entry, LedgerFile, shortened
-from streamflow_io.sharing.lease import Lease, LeaseRequest, amount, plus
-from streamflow_io.sharing.lease_holder import Burst, LeaseHolder
-from streamflow_io.sharing.participant import Participant
-from streamflow_io.sharing.session import Silence
+from streamflow_io.storage.admission.storages import Amounts
+from streamflow_io.storage.sharing.allocation import Tenant, contended, decide, due, total
+from streamflow_io.storage.sharing.entries import ENTRY_BYTES, Entry, LedgerFile, shortened
+from streamflow_io.storage.sharing.lease import Lease, LeaseRequest, amount, plus
+from streamflow_io.storage.sharing.lease_holder import Burst, LeaseHolder
+from streamflow_io.storage.sharing.participant import Participant
+from streamflow_io.storage.sharing.session import Silence
 
 BANDWIDTH: dict[Way, int] = {"read": 10, "write": 10}
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.sharing import identity
-from streamflow_io.sharing.directory import SharedDirectory
-from streamflow_io.sharing.identity import shared_directories
+from streamflow_io.storage.sharing import identity
+from streamflow_io.storage.sharing.directory import SharedDirectory
+from streamflow_io.storage.sharing.identity import shared_directories
 
 HERE = {"here": {"type": "local", "config": {}}}
 CLUSTER = {

@@ -15,14 +15,14 @@ from streamflow.core.deployment import DeploymentConfig, LocalTarget, Target, Wr
 from streamflow.core.workflow import Workflow
 from streamflow.cwl.requirement.docker import cwl_docker_translator_classes
 
+from streamflow_io.adapters.deployment_sites import Sites, are_fixed, deployment_name
 from streamflow_io.capacity import Room
 from streamflow_io.commands.sites import site_to_json, sites_table
+from streamflow_io.engine.plan import Plan
 from streamflow_io.graph.feasibility import never_start, not_together
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Delivery, OutputKind, Step
 from streamflow_io.graph.sites import Site, SiteKind, not_joined
-from streamflow_io.run.deployment_sites import Sites, are_fixed, deployment_name
-from streamflow_io.run.plan import Plan
 from tests.unit.test_sites import plan
 from tests.wording import uncoded
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamflow_io.hints.sessions import SessionRule
-from streamflow_io.run.split_key import (
+from streamflow_io.parts.split_key import (
     Compared,
     Declaration,
     InconclusiveError,

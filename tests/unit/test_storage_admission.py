@@ -11,12 +11,20 @@ from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.workflow import Status
 from streamflow.scheduling.scheduler import JobAllocation
 
-from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import READ_SESSIONS, Capacity, Demand, Grant, Placement, Request, StoragePlace
+from streamflow_io.adapters.jobs import JobState
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.run.jobs import JobState
-from streamflow_io.run.storage_admission import StorageAdmission
+from streamflow_io.storage.admission.admission import Admission
+from streamflow_io.storage.admission.demand import (
+    READ_SESSIONS,
+    Capacity,
+    Demand,
+    Grant,
+    Placement,
+    Request,
+    StoragePlace,
+)
+from streamflow_io.storage.storage_admission import StorageAdmission
 from tests.admission_support import Cluster, io_task_admission, job, target
 
 

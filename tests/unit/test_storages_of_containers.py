@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from streamflow.core.deployment import DeploymentConfig, LocalTarget, Target
 from streamflow.core.scheduling import AvailableLocation, Hardware
 
+from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.run.deployment_sites import Sites
-from streamflow_io.run.storages import Storages
 from streamflow_io.runtime.locations import innermost, node_name
+from streamflow_io.storage.storages import Storages
 from tests.unit.test_sites_of_containers import DEPLOYMENTS, HERE, ON_ONE, explicit, required
 
 BOX = explicit("box", volume=["/scratch/me:/data", "engine:/volume"], workdir="/data")

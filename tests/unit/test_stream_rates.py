@@ -9,9 +9,9 @@ from typing import cast
 import pytest
 from streamflow.core.workflow import Status
 
-from streamflow_io.learned.windows import RememberedWindows
-from streamflow_io.run.attempts import Attempt
-from streamflow_io.run.stream_rates import StreamRates
+from streamflow_io.adapters.attempts import Attempt
+from streamflow_io.bandwidth.learned_windows import RememberedWindows
+from streamflow_io.bandwidth.stream_rates import StreamRates
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import CommittedEvent, Event, InputStream, JobSpec, PhaseEvent
 from tests.jobs import job_state

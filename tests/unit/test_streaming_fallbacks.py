@@ -16,16 +16,17 @@ from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.step import CWLTransferStep
 from streamflow.workflow.step import BaseStep, TransferStep
 
+from streamflow_io.adapters import connector
+from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, StreamingJob
+from streamflow_io.adapters.connector import JobConnector
+from streamflow_io.adapters.inputs import gated_input, input_stream
+from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.jobs import execution
+from streamflow_io.jobs.barrier import RewrittenError, check_parts
+from streamflow_io.jobs.transfer import StreamingTransferStep
 from streamflow_io.records.files import FallbackRecord
-from streamflow_io.run import connector, execution
-from streamflow_io.run.attempts import Attempt, ProducerFailedError, StreamingJob
-from streamflow_io.run.barrier import RewrittenError, check_parts
-from streamflow_io.run.connector import JobConnector
-from streamflow_io.run.inputs import gated_input, input_stream
-from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
-from streamflow_io.run.transfer import StreamingTransferStep
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import JobSpec, StreamLimit, StreamPart

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 from streamflow.core.workflow import Token
 
-from streamflow_io.run.attempts import Attempt, StreamingJobs
+from streamflow_io.adapters.attempts import Attempt, StreamingJobs
 from tests.streaming_fakes import commit
 
 

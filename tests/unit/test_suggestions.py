@@ -19,9 +19,9 @@ from streamflow_io.hints.yaml_files import parse, plain, read_annotations
 from streamflow_io.records.files import InputRecord, OutputRecord, RouteRecord
 from streamflow_io.records.history import read_history
 from streamflow_io.records.records import EndRecord, Record, RequestRecord, RunRecord, StepRecord
-from streamflow_io.suggestions.annotations import annotations_content, suggestions_text
-from streamflow_io.suggestions.proposal import Proposal, Refusal
-from streamflow_io.suggestions.proposals import Suggestions, suggest
+from streamflow_io.report.suggestions.annotations import annotations_content, suggestions_text
+from streamflow_io.report.suggestions.proposal import Proposal, Refusal
+from streamflow_io.report.suggestions.proposals import Suggestions, suggest
 from tests.telemetry import BEGIN, job, saving_run, usage, write
 
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")

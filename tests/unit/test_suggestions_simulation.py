@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.suggestions.shared_cores import saved_on_cores, share_cores
-from streamflow_io.suggestions.simulation import (
+from streamflow_io.report.suggestions.shared_cores import saved_on_cores, share_cores
+from streamflow_io.report.suggestions.simulation import (
     CommitHint,
     GateHint,
     IOTaskHint,

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.analysis.results import POINTS, RunResult, run_results
 from streamflow_io.records.history import History, read_history
 from streamflow_io.records.jobs import LentRecord, SubmittedRecord
 from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
+from streamflow_io.report.analysis.results import POINTS, RunResult, run_results
 from streamflow_io.report.chart import draw_figure, numbers, ticks
 from streamflow_io.report.figures import draw
 from streamflow_io.report.page import notes, remarks, render

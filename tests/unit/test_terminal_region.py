@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from streamflow_io.run.terminal_region import TerminalRegion
+from streamflow_io.engine.terminal_region import TerminalRegion
 from tests.node_support import wait_for
 
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from streamflow_io.analysis.results import run_results
 from streamflow_io.commands.report import Report
+from streamflow_io.jobs.waits import Waits
 from streamflow_io.records.history import read_history
 from streamflow_io.records.jobs import StartedRecord, SubmittedRecord, WaitCause
 from streamflow_io.records.records import Record, RunRecord
+from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.page import render
-from streamflow_io.run.waits import Waits
 from tests.telemetry import BEGIN
 
 CAUSES = st.sampled_from([None, "storage", "cores", "memory", "disk", "place"])

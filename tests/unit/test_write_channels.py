@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 from streamflow.core.workflow import Status
 
-from streamflow_io.admission.demand import Capacity, StoragePlace
+from streamflow_io.adapters.deployment_sites import Sites
+from streamflow_io.adapters.jobs import JobState
+from streamflow_io.bandwidth.write_channels import WriteChannels
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask
 from streamflow_io.records.records import Record, RequestRecord
-from streamflow_io.run.deployment_sites import Sites
-from streamflow_io.run.jobs import JobState
-from streamflow_io.run.storages import Storages
-from streamflow_io.run.write_channels import WriteChannels
 from streamflow_io.runtime.protocol import EVENT, JobSpec
+from streamflow_io.storage.admission.demand import Capacity, StoragePlace
+from streamflow_io.storage.storages import Storages
 from tests.jobs import job_state
 from tests.streaming_fakes import FakeRuntime
 
@@ -62,7 +62,7 @@ def test_a_storage_has_less_while_a_job_writes_there_in_a_rhythm(monkeypatch: py
     assert found.left(None, here, "write") is None
     for start in (0.0, 3.0, 6.0, 9.0):
         assert found.left(all_of_it, here, "write") == all_of_it
-        monkeypatch.setattr("streamflow_io.run.write_channels.time.time", lambda start=start: start + 0.5)
+        monkeypatch.setattr("streamflow_io.bandwidth.write_channels.time.time", lambda start=start: start + 0.5)
         burst(found, start)
     left = found.left(all_of_it, here, "write")
     assert left is not None

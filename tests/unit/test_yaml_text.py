@@ -7,9 +7,9 @@ import pytest
 import requests
 from ruamel.yaml.error import YAMLError
 
+from streamflow_io.engine.detection import _runs_in
 from streamflow_io.hints import cwl
 from streamflow_io.hints.yaml_text import TooMuchError, check, parse
-from streamflow_io.translation.detection import _runs_in
 from tests.cwl import bomb
 
 

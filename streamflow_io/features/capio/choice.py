@@ -15,13 +15,13 @@ from streamflow.cwl.step import CWLExecuteStep
 from streamflow.cwl.utils import is_expression
 from streamflow.log_handler import logger
 
+from streamflow_io.adapters.output_globs import file_processor
+from streamflow_io.adapters.outputs import is_early_port
+from streamflow_io.engine.runtimes import Forecast, RuntimeChoice
 from streamflow_io.graph.io_graph import StreamEdge
 from streamflow_io.hints.globs import is_pattern
 from streamflow_io.messages import Code, coded
 from streamflow_io.records.files import SERVED
-from streamflow_io.run.output_globs import file_processor
-from streamflow_io.run.outputs import is_early_port
-from streamflow_io.translation.runtimes import Forecast, RuntimeChoice
 
 from .runtime.installation import CapioError, find_capio
 from .runtime.runtime import CapioRuntime

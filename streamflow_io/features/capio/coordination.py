@@ -14,8 +14,8 @@ from rich.text import Text
 from streamflow_io.commands.console import say, table
 from streamflow_io.commands.coordination import MoreOptions
 from streamflow_io.commands.output import write_output
+from streamflow_io.engine.plan import Plan
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.run.plan import Plan
 
 from .language.comparison import Finding, compare
 from .language.launcher import write_launcher

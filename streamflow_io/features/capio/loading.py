@@ -8,7 +8,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from streamflow_io.capio_cl.configuration import Configuration
+from streamflow_io.graph.capio_cl.configuration import Configuration
 from streamflow_io.hints.yaml_files import plain, read_yaml, source_of
 
 from .language.reading import read_capio_cl

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from streamflow_io.hints.models import Way
-from streamflow_io.sharing.entries import Entry
+from streamflow_io.storage.sharing.entries import Entry
 
 _Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 _AtLeast0 = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]

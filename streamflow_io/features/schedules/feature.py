@@ -17,7 +17,7 @@ class Schedules(Feature):
 
     def subclasses(self) -> Mapping[str, str]:
         return {
-            "streamflow_io.sharing.turns:TurnPolicy": f"{__package__}.policy:SchedulePolicy",
+            "streamflow_io.storage.sharing.turns:TurnPolicy": f"{__package__}.policy:SchedulePolicy",
             "streamflow_io.commands.storage_sharing:ShareOptions": f"{__package__}.commands.share:ScheduleOptions",
         }
 

@@ -15,7 +15,7 @@ from math import inf
 from statistics import median
 from typing import Protocol
 
-from streamflow_io.sharing.turns import BurstDelay
+from streamflow_io.storage.sharing.turns import BurstDelay
 
 from .burst_profile import BurstProfile
 from .slots import Slots

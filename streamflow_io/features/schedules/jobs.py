@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
-from streamflow_io.sharing.allocation import Tenant, decide, due
-from streamflow_io.sharing.lease_holder import LAST_JOBS, expected_seconds
+from streamflow_io.storage.sharing.allocation import Tenant, decide, due
+from streamflow_io.storage.sharing.lease_holder import LAST_JOBS, expected_seconds
 
 from .curve import StorageCurve
 from .slots import Slots

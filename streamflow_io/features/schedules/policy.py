@@ -15,9 +15,9 @@ from streamflow_io.hints.models import Way
 from streamflow_io.records.history import HistoryReader
 from streamflow_io.records.jobs import JobRecord
 from streamflow_io.records.records import LeaseRecord, Record, RunRecord, RunStorage, StepRecord
-from streamflow_io.sharing.entries import Entry, LedgerFile
-from streamflow_io.sharing.locking import SharingError, lock_holder
-from streamflow_io.sharing.turns import TurnPolicy, Turns, TurnStatus
+from streamflow_io.storage.sharing.entries import Entry, LedgerFile
+from streamflow_io.storage.sharing.locking import SharingError, lock_holder
+from streamflow_io.storage.sharing.turns import TurnPolicy, Turns, TurnStatus
 
 from .burst_profile import BurstProfile, SeenRate, profile_of
 from .followed import STILL_SECONDS, unsteady

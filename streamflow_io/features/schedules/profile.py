@@ -15,10 +15,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from statistics import median, quantiles
 
-from streamflow_io.analysis.model import MB, AnalysisModel
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Direction
 from streamflow_io.records.history import History, Interval, Job
+from streamflow_io.report.analysis.model import MB, AnalysisModel
 from streamflow_io.series import covered
 from streamflow_io.wording import counted
 

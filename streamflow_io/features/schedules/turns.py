@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from streamflow_io.hints.models import Way
-from streamflow_io.sharing.entries import Entry
-from streamflow_io.sharing.turns import BurstDelay
+from streamflow_io.storage.sharing.entries import Entry
+from streamflow_io.storage.sharing.turns import BurstDelay
 
 from .burst_profile import BurstProfile, profile_of
 from .followed import STILL_SECONDS, FollowedSchedule, Plan, Plans, are_steady, digest, is_another
@@ -35,7 +35,7 @@ class ScheduleState(BaseModel):
 
 
 class ScheduleTurns:
-    """A run in a directory with `holds: auto`: its :class:`streamflow_io.sharing.turns.Turns`.
+    """A run in a directory with `holds: auto`: its :class:`streamflow_io.storage.sharing.turns.Turns`.
 
     :param own: the name of its entry
     :param plans: of the directory

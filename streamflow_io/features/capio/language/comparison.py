@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
 from streamflow_io.hints.globs import is_pattern
 
 from .matching import Fit, PathIndex, Relation, StepNames, components, fit

@@ -7,8 +7,8 @@ import posixpath
 import shlex
 from dataclasses import replace
 
-from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile
-from streamflow_io.capio_cl.language import write_capio_cl
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
+from streamflow_io.graph.capio_cl.language import write_capio_cl
 from streamflow_io.hints.commit import ON_TERMINATION
 
 _SCRIPT = """\

@@ -14,7 +14,7 @@ from functools import lru_cache
 from posixpath import commonprefix
 from typing import Generic, TypeVar
 
-from streamflow_io.capio_cl.names import application_name
+from streamflow_io.graph.capio_cl.names import application_name
 from streamflow_io.hints.globs import is_pattern, matches, overlap
 
 T = TypeVar("T")

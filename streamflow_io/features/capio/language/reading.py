@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
-from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
 from streamflow_io.hints.errors import HintError, HintErrors, Loc, Source, field_name
 from streamflow_io.hints.parsing import parse_model
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from streamflow_io.capio_cl.configuration import CoordinatedFile, HomeNode
+from streamflow_io.graph.capio_cl.configuration import CoordinatedFile, HomeNode
 from streamflow_io.hints.commit import CommitRule
 
 from .matching import fit

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from streamflow_io.capio_cl.applications import KnownJobs, instance
-from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile
+from streamflow_io.graph.capio_cl.applications import KnownJobs, instance
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
 from streamflow_io.graph.io_graph import Output, OutputKind, Route
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.annotations_text import Commented, annotations_text
@@ -61,8 +61,9 @@ def annotate(
     routes: Iterable[Route],
     jobs: KnownJobs | None = None,
 ) -> Annotation:
-    """Say in hints what a coordination configuration says: what :func:`~streamflow_io.capio_cl.from_graph.configure`
-    makes of the hints is the configuration again.
+    """Say in hints what a coordination configuration says.
+
+    :func:`~streamflow_io.graph.capio_cl.from_graph.configure` makes the same configuration of these hints.
 
     A rule is written where it differs from the default, and where the workflow has another one, which it replaces.
 

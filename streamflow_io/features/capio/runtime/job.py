@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from streamflow_io.capio_cl.names import application_name
+from streamflow_io.graph.capio_cl.names import application_name
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import AttemptLostError, NodeJob, NodeRuntimeError, Waiting
 from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, OpenedEvent

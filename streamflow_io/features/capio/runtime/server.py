@@ -23,8 +23,8 @@ from pathlib import Path
 
 import aiofiles.os
 
-from streamflow_io.capio_cl.configuration import Configuration
-from streamflow_io.capio_cl.language import write_capio_cl
+from streamflow_io.graph.capio_cl.configuration import Configuration
+from streamflow_io.graph.capio_cl.language import write_capio_cl
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import aiofiles.os
 
-from streamflow_io.capio_cl.configuration import Configuration
+from streamflow_io.graph.capio_cl.configuration import Configuration
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
 

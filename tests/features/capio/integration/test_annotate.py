@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.capio_cl.language import write_capio_cl
 from streamflow_io.commands.plan import plan_workflow
 from streamflow_io.commands.validate import validate
+from streamflow_io.engine.plan import Plan
 from streamflow_io.features.capio.language.to_hints import annotate, annotation_text
 from streamflow_io.features.capio.loading import load_capio_cl
+from streamflow_io.graph.capio_cl.language import write_capio_cl
 from streamflow_io.hints.models import AnnotationsFile, StreamingRule
 from streamflow_io.hints.yaml_files import parse, plain, read_annotations
-from streamflow_io.run.plan import Plan
 from tests.coordination_support import (
     Document,
     Run,

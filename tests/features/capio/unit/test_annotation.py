@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
 from streamflow_io.features.capio.language.to_hints import Annotation, annotate, annotation_text
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
 from streamflow_io.graph.io_graph import Input, Output, OutputKind, Route
 from streamflow_io.hints.commit import parse_commit_rule
 from streamflow_io.hints.globs import overlap

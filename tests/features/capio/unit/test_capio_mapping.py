@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.capio_cl.language import write_capio_cl
 from streamflow_io.features.capio.choice import program_name
 from streamflow_io.features.capio.language.reading import read_capio_cl
 from streamflow_io.features.capio.runtime.supported import (
@@ -20,6 +19,7 @@ from streamflow_io.features.capio.runtime.supported import (
     capio_configuration,
     map_to_capio,
 )
+from streamflow_io.graph.capio_cl.language import write_capio_cl
 from streamflow_io.graph.io_graph import Delivery, Input, Output, OutputKind, Route, StreamEdge
 from streamflow_io.hints.models import StreamingRule
 from tests.unit.test_sites import DRIVERS_NODE, HOST, plan

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
 from streamflow_io.features.capio.language.comparison import Finding, compare
 from streamflow_io.features.capio.language.matching import Relation, StepNames, fit
+from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
 from streamflow_io.hints.commit import parse_commit_rule
 
 STEPS = ("/chromosome/individuals", "/chromosome/merge", "/report", "/sort_1", "/sort_2")

@@ -14,11 +14,11 @@ from streamflow_io.features.schedules.burst_profile import BurstProfile
 from streamflow_io.features.schedules.followed import Plan
 from streamflow_io.features.schedules.slots import Slots
 from streamflow_io.features.schedules.turns import ScheduleTurns
-from streamflow_io.sharing.client import LeaseClient
-from streamflow_io.sharing.directory import SharedDirectory, make_own
-from streamflow_io.sharing.entries import LedgerFile
-from streamflow_io.sharing.lease import Lease, LeaseRequest
-from streamflow_io.sharing.turns import BurstDelay
+from streamflow_io.storage.sharing.client import LeaseClient
+from streamflow_io.storage.sharing.directory import SharedDirectory, make_own
+from streamflow_io.storage.sharing.entries import LedgerFile
+from streamflow_io.storage.sharing.lease import Lease, LeaseRequest
+from streamflow_io.storage.sharing.turns import BurstDelay
 
 PROFILE = BurstProfile(direction="write", bursts=8, jobs=1, storage_bw=4, volume=8, rate=4, work=8, error=0.01)
 PERIOD = 4.0

@@ -24,8 +24,8 @@ from streamflow_io.features.schedules.model import Algorithm, Instance, Pattern,
 from streamflow_io.features.schedules.plan_program import PlanRequest, application_set
 from streamflow_io.features.schedules.schedule_file import schedule_to_json
 from streamflow_io.features.schedules.turns import ScheduleState, state_of
-from streamflow_io.sharing.directory import SharedDirectory, make_shared
-from streamflow_io.sharing.entries import Entry, LedgerFile
+from streamflow_io.storage.sharing.directory import SharedDirectory, make_shared
+from streamflow_io.storage.sharing.entries import Entry, LedgerFile
 from tests.cwl import Bench, Document, found, kill_group, tool, workflow
 from tests.forked import Driver
 

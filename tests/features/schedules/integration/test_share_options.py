@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streamflow_io.cli import main
-from streamflow_io.sharing.entries import LedgerFile
+from streamflow_io.storage.sharing.entries import LedgerFile
 
 
 def test_a_shared_directory_has_the_curve_of_its_storage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

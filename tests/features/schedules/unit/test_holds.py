@@ -11,8 +11,8 @@ from streamflow_io.features.schedules.burst_profile import BurstProfile
 from streamflow_io.features.schedules.followed import FollowedSchedule, are_steady, digest, is_another
 from streamflow_io.features.schedules.slots import Slots
 from streamflow_io.features.schedules.turns import ScheduleTurns
-from streamflow_io.sharing.lease import LeaseRequest
-from streamflow_io.sharing.participant import Participant
+from streamflow_io.storage.sharing.lease import LeaseRequest
+from streamflow_io.storage.sharing.participant import Participant
 
 SLOTS = Slots(10.0, (2.0, 7.0))
 REQUEST = LeaseRequest({}, {"write": 5}, False, {"write": 5}, 1.0, began=1.0)

@@ -1,0 +1,1 @@
+"""StreamFlow as the plugin extends it: steps, tokens, ports, connectors, and the state of each job."""

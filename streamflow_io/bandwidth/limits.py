@@ -1,0 +1,99 @@
+"""Adapter: which jobs are held to their storageBW, and how fast they may move their bytes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from streamflow.log_handler import logger
+
+from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.hints.bandwidth import StaticConstraint, StorageBW
+from streamflow_io.messages import Code, coded
+from streamflow_io.runtime.node_runtime import NodeRuntime
+from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, MovedEvent, RateLimit
+from streamflow_io.storage.admission.storages import bytes_per_second
+from streamflow_io.storage.storages import Storages
+
+
+class RequiredRates(Protocol):
+    """What is asked of those who find what is required."""
+
+    def rate(self, job: JobState) -> float | None: ...
+    def expected_bytes(self, job: JobState) -> float | None: ...
+    def moved(self, job: JobState, moved: int) -> None: ...
+    def repeated(self, job: JobState) -> None: ...
+    def exited(self, job: JobState) -> None: ...
+    def unheld(self, job: JobState) -> None: ...
+
+
+class Limits(Listener):
+    """The limits of jobs of steps with `limited`, or `required`.
+
+    A job that cannot be held to its storageBW runs as without `limited`, which is said once for each step and location.
+
+    :param storages: that the config has
+    :param limits: whether any job is limited
+    :param required: how fast those with `required` may move
+    """
+
+    def __init__(
+        self,
+        storages: Storages,
+        limits: bool,
+        required: RequiredRates,
+    ) -> None:
+        self._required = required
+        self._limits = limits
+        self._storages = storages
+        self._told: set[tuple[str, str]] = set()
+
+    def is_limited(self, job: JobState) -> bool:
+        """Whether a job is to be held to its storageBW."""
+        return self._limits and job.hints is not None and job.hints.is_limited
+
+    def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
+        """Give the attempt its limit. What was required of the job before does not hold for a further attempt."""
+        if job.attempts > 1:
+            self._required.repeated(job)
+        return spec.model_copy(update={"limit": self.of(job, runtime)})
+
+    def event(self, job: JobState, event: Event) -> None:
+        if isinstance(event, MovedEvent):
+            self._required.moved(job, event.bytes)
+        elif isinstance(event, ExitEvent):
+            self._required.exited(job)
+
+    def of(self, job: JobState, runtime: NodeRuntime) -> RateLimit | None:
+        """The limit of a job that was scheduled, and has its directories; None: the job has no limit.
+
+        :param runtime: that runs the job
+        """
+        hints = job.hints
+        if hints is None or not self.is_limited(job) or (bandwidth := hints.storage_bandwidth) is None:
+            return None
+        if runtime.unlimited is not None:
+            self.not_held(job, f"on {runtime.location}", runtime.unlimited)
+            self._required.unheld(job)
+            return None
+        directory = str(job.job.output_directory)
+        storage = self._storages.of(bandwidth.value.storage, job.target, directory)
+        rate, expected = self._rate(job, bandwidth.value.storage_bw)
+        path = directory if storage is None else storage.path
+        return RateLimit(rate=rate, direction=hints.direction, path=path, expected=expected)
+
+    def _rate(self, job: JobState, storage_bw: StorageBW) -> tuple[int | None, int | None]:
+        """How fast a job may move now, and how many bytes it is expected to move."""
+        if isinstance(storage_bw, StaticConstraint):
+            return bytes_per_second(storage_bw.value), None
+        rate, expected = self._required.rate(job), self._required.expected_bytes(job)
+        return None if rate is None else max(1, round(rate)), None if expected is None else round(expected)
+
+    def not_held(self, job: JobState, where: str, why: str) -> None:
+        """A job is not held to its storageBW; does nothing if that is not asked for.
+
+        :param where: `on LOCATION`, or `in this run`
+        """
+        about = job.step, where
+        if self.is_limited(job) and about not in self._told:
+            self._told.add(about)
+            logger.warning(coded(f"{about[0]} is not held to its storageBW {where}: {why}", Code.NOT_HELD))

@@ -1,0 +1,242 @@
+"""Adapter: keeps I/O tasks to the bandwidth that is required, by their requests.
+
+Decides nothing: :mod:`streamflow_io.bandwidth.pacing` does. Translates StreamFlow's jobs, tells those that run their
+rates, and remembers their windows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+from streamflow.core.workflow import Workflow
+from streamflow.cwl.command import CWLCommand
+
+from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.hints.bandwidth import StaticConstraint
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.models import Direction
+from streamflow_io.records.records import RateRecord, Record
+from streamflow_io.storage.admission.demand import StoragePlace
+from streamflow_io.storage.admission.storages import StepStorages
+from streamflow_io.storage.learned_limits import input_bytes
+
+from .expectations import Expectations
+from .learned_windows import RememberedWindows
+from .pacing import CapacityOf, Pacing
+from .phases import Request
+from .windows import Moved, Windows
+
+_MB = 10**6
+# How often rates are looked at while a job runs that has one, or could.
+_LOOK_SECONDS = 1.0
+# For how long no job may compute before nobody is expected to any more: StreamFlow takes its time between one iteration
+# and the next. So many times that which it takes around a command, and at least so many seconds.
+_PATIENCE, _LEAST_PATIENCE = 2.0, 0.25
+
+
+class Rates(Listener):
+    """The rates of the jobs of I/O tasks with `storageBW: required`.
+
+    :param hints: of the steps of the workflow, by path
+    :param is_on: whether any job is limited
+    :param windows: of all requests; is told of each before this is
+    :param capacity: what a storage has for them
+    :param hidden: see :class:`~streamflow_io.bandwidth.pacing.Pacing`
+    :param more_jobs: whether further jobs of a step may be scheduled
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        workflow: Workflow,
+        hints: Mapping[str, StepAnnotations],
+        is_on: bool,
+        windows: Windows,
+        remembered: RememberedWindows,
+        capacity: CapacityOf,
+        hidden: Callable[[str], int],
+        more_jobs: Callable[[str], bool],
+        record: Callable[[Record], None],
+    ) -> None:
+        self._workflow = workflow
+        self._compute = [step for step, of in hints.items() if of.io_task is None]
+        self._steps = {
+            step: Expectations(of.required, of.within)
+            for step, of in hints.items()
+            if is_on and of.required is not None and of.is_limited
+        }
+        self._pacing = Pacing(windows, self._steps, capacity, hidden)
+        self._remembered = remembered
+        self._looked_up: set[str] = set()
+        self._more_jobs = more_jobs
+        self._record = record
+        # The jobs of I/O tasks that have all their input, by name.
+        self._jobs: dict[str, JobState] = {}
+        self._computing: set[JobState] = set()
+        self._computed = float("-inf")
+        self._looking: asyncio.Task[None] | None = None
+        self._waiting: asyncio.TimerHandle | None = None
+
+    def opened(self, job: JobState, channel: str, direction: Direction, ready: float, now: float) -> None:
+        """The job of an I/O task has all its input."""
+        if (step := job.step) not in self._steps:
+            return
+        self._jobs[job.name] = job
+        size = sum(map(input_bytes, job.job.inputs.values()))
+        if step not in self._looked_up:
+            self._looked_up.add(step)
+            if (learned := self._remembered.of(step, size)) is not None:
+                self._steps[step].remember(learned)
+        self._pacing.opened(job.name, step, channel, direction, ready, now, size, self._time_limit(step))
+
+    def computes(self, job: JobState) -> None:
+        """A job that is no I/O task has all its input."""
+        self._computing.add(job)
+
+    def admitted(self, job: JobState, storage: str | None, location: str, now: float) -> None:
+        """A job has its location."""
+        self._pacing.admitted(job.name, StoragePlace(storage, location), now)
+
+    def started(self, job: JobState, now: float) -> None:
+        """A job is about to run its command."""
+        self._pacing.started(job.name, now)
+
+    def repeated(self, job: JobState) -> None:
+        """The command of a job that has failed is run again."""
+        self._pacing.repeated(job.name)
+        self.update(time.time())
+
+    def exited(self, job: JobState) -> None:
+        """The command of a job has ended, however: what it had is for others from now on."""
+        self._pacing.exited(job.name)
+        self.update(time.time())
+
+    def unheld(self, job: JobState) -> None:
+        """A job cannot be held to a rate where it runs."""
+        self._pacing.unheld(job.name)
+        self.update(time.time())
+
+    def moved(self, job: JobState, moved: int) -> None:
+        """A job that runs has moved so many bytes so far."""
+        self._pacing.moved(job.name, moved, time.time())
+        self.update(time.time())
+
+    def computed(self, job: JobState, now: float) -> None:
+        """A job that is no I/O task has ended, however."""
+        self._computing.discard(job)
+        self._computed = now
+        if self._steps and not self._computing:
+            self._stop_waiting()
+            loop = asyncio.get_running_loop()
+            self._waiting = loop.call_later(self._patience, lambda: self.update(time.time()))
+
+    def finished(self, job: JobState, now: float, moved: Moved | None) -> None:
+        """The job of an I/O task has ended, however.
+
+        :param moved: None: it has not succeeded, or nobody knows
+        """
+        self._jobs.pop(job.name, None)
+        if moved is None:
+            self._pacing.ended(job.name, now)
+        else:
+            self._pacing.ended(job.name, now, moved.bytes, (moved.started, moved.ended))
+
+    def told(self, request: Request) -> None:
+        """All is known of a request."""
+        if request.step in self._steps:
+            self._steps[request.step].told(request)
+
+    def update(self, now: float) -> None:
+        """Tell those jobs their rates that have others now."""
+        if not self._steps:
+            return
+        self._pacing.over(self._is_over(now))
+        for one in self._pacing.rates(now):
+            rate = None if one.rate is None else one.rate / _MB
+            self._record(RateRecord(time=now, job=one.job, step=one.step, rate=rate, reason=one.reason))
+            if (job := self._jobs.get(one.job)) is not None:
+                job.limit(one.rate)
+        if self._looking is None and not self._pacing.is_idle:
+            self._looking = asyncio.create_task(self._look())
+
+    def rate(self, job: JobState) -> float | None:
+        """How fast a job may move now, bytes/s; None: as fast as it can."""
+        return self._pacing.rate(job.name)
+
+    def first_rate(self, job: JobState) -> float | None:
+        """How fast a job was allowed to move when it started, bytes/s."""
+        return self._pacing.first_rate(job.name)
+
+    def expected_bytes(self, job: JobState) -> float | None:
+        """How many bytes a job is expected to move."""
+        return self._pacing.expected_bytes(job.name)
+
+    def spacing(self, job: JobState, bandwidth: float, executors: int) -> StaticConstraint | None:
+        """What a job is admitted with that is too small to be limited, so that not all of them move at once.
+
+        :param bandwidth: of its storage, MB/s
+        :param executors: how many of its kind may run at once
+        """
+        step = job.step
+        if step not in self._steps or not self._pacing.is_small(job.name):
+            return None
+        throughput = self._steps[step].throughput
+        each = bandwidth / executors if throughput is None else throughput / _MB
+        return StaticConstraint(min(bandwidth, each))
+
+    def due(self, job: JobState) -> float | None:
+        """When a job is needed that is admitted in the order of need: a small one; None: it is none of these."""
+        return self._pacing.required_end(job.name) if self._pacing.is_small(job.name) else None
+
+    async def run_closed(self) -> None:
+        """Remember the windows of this run. All its requests have been told."""
+        self._stop_waiting()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        learned = {step: of.learned for step, of in self._steps.items()}
+        await self._remembered.keep({step: of for step, of in learned.items() if of is not None})
+
+    async def _look(self) -> None:
+        while not self._pacing.is_idle:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self.update(time.time())
+        self._looking = None
+
+    def _is_over(self, now: float) -> bool:
+        """Whether no job computes, or waits to, and none is expected to."""
+        if self._computing:
+            return False
+        return abs(now - self._computed) >= self._patience or not any(map(self._more_jobs, self._compute))
+
+    @property
+    def _patience(self) -> float:
+        return max(_LEAST_PATIENCE, *(_PATIENCE * of.overhead for of in self._steps.values()))
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def _time_limit(self, step: str) -> float | None:
+        """The ToolTimeLimit of a step, as far as it is a number."""
+        command = getattr(self._workflow.steps.get(step), "command", None)
+        limit = command.time_limit if isinstance(command, CWLCommand) else None
+        return float(limit) if isinstance(limit, int) and limit > 0 else None
+
+
+def storages_of_steps(
+    steps: Iterable[str], used: StepStorages | None, storages: Iterable[StorageConfig]
+) -> dict[str, str]:
+    """A text for each step that is the same as long as the storages that its jobs may use are.
+
+    :param used: the storages that the steps use; None: no step says anything about storage
+    """
+    where = {one.name: f"{one.name}: {one.path} ({one.scope})" for one in storages}
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for step in () if used is None else used.steps:
+        found[step.step].add(where.get(step.storage or "", "none"))
+    return {step: ", ".join(sorted(found[step])) for step in steps}

@@ -1,0 +1,16 @@
+"""What is recorded of requests."""
+
+from __future__ import annotations
+
+from streamflow_io.records.records import RequestRecord
+
+from .phases import Request
+
+_MB = 10**6
+
+
+def request_record(request: Request, now: float) -> RequestRecord:
+    """The record of a request of which all is known."""
+    facts = {name: value for name, value in vars(request).items() if name != "is_estimate"}
+    facts |= {"limit": None if request.limit is None else request.limit / _MB}
+    return RequestRecord(time=now, estimate=request.is_estimate, **facts)

@@ -1,0 +1,231 @@
+"""Adapter: what I/O tasks move, and when somebody waits for it, from what jobs read and when they end.
+
+Decides nothing: :mod:`streamflow_io.bandwidth` does. Knows whose files a job reads, and since when they are there.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from streamflow.core.utils import get_job_step_name, get_job_tag
+from streamflow.core.workflow import Status, Token, Workflow
+from streamflow.workflow.combinator import LoopCombinator
+from streamflow.workflow.step import LoopCombinatorStep
+
+from streamflow_io.adapters.job_spec import paths_of
+from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.adapters.tokens import StreamToken, file_tokens
+from streamflow_io.graph.io_graph import Delivery, HopKind, Output, OutputKind, Route, StreamEdge
+from streamflow_io.hints.inheritance import StepAnnotations, within
+from streamflow_io.records.records import Record
+from streamflow_io.storage.admission.demand import Grant
+
+from .phases import Request
+from .rates import Rates
+from .request_records import request_record
+from .windows import Moved, Windows
+
+_LOOP = "-loop-combinator"
+
+
+class Requests(Listener):
+    """Follows the jobs of a run, and tells of each I/O task what it has moved, and its required end.
+
+    A workflow without I/O tasks has no requests, and nothing is followed.
+
+    :param hints: of the steps of the workflow, by path
+    :param routes: all ways of outputs, and of the names of their files
+    :param delivered: the edges whose files come before their producer has ended
+    :param windows: where they are kept
+    :param rates: keeps requests to what is required
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        workflow: Workflow,
+        hints: Mapping[str, StepAnnotations],
+        routes: Iterable[Route],
+        delivered: Iterable[StreamEdge],
+        windows: Windows,
+        rates: Rates,
+        record: Callable[[Record], None],
+    ) -> None:
+        self._record = record
+        self._directions = {step: of.direction for step, of in hints.items() if of.io_task is not None}
+        self._within = {step: of.within for step, of in hints.items() if of.io_task is not None}
+        self._windows = windows
+        self._rates = rates
+        self._loops: dict[str, LoopCombinator] = {
+            name.removesuffix(_LOOP): step.combinator
+            for name, step in workflow.steps.items()
+            if isinstance(step, LoopCombinatorStep) and isinstance(step.combinator, LoopCombinator)
+        }
+        # From which step to which files go at their commit, and whether one by one.
+        self._at_commit = {
+            (edge.route.output.step, edge.route.consumer.step): edge.by_element
+            for edge in delivered
+            if edge.route.consumer is not None and edge.delivery is Delivery.COMMIT
+        }
+        # Steps, and loops, that read of jobs what is no file.
+        self._read_values = {_reader(route) for route in routes if route.by_name or _is_value(route.output)}
+        # By output directory.
+        self._jobs: dict[str, str] = {}
+        # By job, and by path of what was delivered at commit: since when others can read it.
+        self._ended: dict[str, float] = {}
+        self._delivered: dict[str, float] = {}
+
+    def submitted(self, job: JobState) -> None:
+        now, step = job.submitted, job.step
+        if not self._is_followed(job):
+            return
+        sources = self._sources(job, step, now)
+        waits_for_values = self._waits_for_values(job.name, step, sources)
+        if (direction := self._directions.get(step)) is None:
+            reads = [source for source in sources if self._windows.is_request(source)]
+            others = max((at for source, at in sources.items() if source not in reads), default=float("-inf"))
+            self._windows.needed(reads, others, now, waits_for_values)
+            self._rates.computes(job)
+            self._rates.update(now)
+            return
+        at = max(sources.values(), default=now)
+        channel = self._channel(job.name, step, sources)
+        is_estimate = waits_for_values or not sources
+        self._windows.ready(job.name, step, channel, direction, at, now, sources, is_estimate, self._within[step])
+        self._rates.opened(job, channel, direction, at, now)
+        self._rates.update(now)
+
+    def delivered(self, job: JobState, token: Token) -> None:
+        if self._directions and any(source == job.step for source, _ in self._at_commit):
+            for file in file_tokens(token):
+                if not isinstance(file, StreamToken):
+                    self._delivered.setdefault(file.value["path"], time.time())
+
+    def placed(self, job: JobState) -> None:
+        if (grant := job.kept(Grant)) is not None and self._is_followed(job):
+            now = time.time()
+            self._rates.admitted(job, _storage(job), grant.locations[0], now)
+            self._tell_settled(now)
+
+    def running(self, job: JobState) -> None:
+        if self._is_followed(job) and job.started is not None:
+            self._jobs[str(job.job.output_directory)] = job.name
+            self._rates.started(job, job.started)
+            self._tell_settled(job.started)
+
+    def ended(self, job: JobState) -> None:
+        if self._is_followed(job) and job.ended is not None:
+            self._end(job, job.ended)
+            self._tell_settled(job.ended)
+
+    async def run_closed(self) -> None:
+        """Tell all requests that are left."""
+        self._tell(self._windows.close(), time.time())
+
+    def _is_followed(self, job: JobState) -> bool:
+        """Whether anything is asked of a job. StreamFlow has jobs of its own that collect the outputs of a workflow."""
+        return bool(self._directions) and job.hints is not None
+
+    def _tell_settled(self, now: float) -> None:
+        """Tell the requests of which all is known now."""
+        self._rates.update(now)
+        self._tell(self._windows.settled(now), now)
+
+    def _tell(self, requests: Iterable[Request], now: float) -> None:
+        for request in list(requests):
+            self._rates.told(request)
+            self._record(request_record(request, now))
+
+    def _end(self, job: JobState, now: float) -> None:
+        if job.status is Status.COMPLETED:
+            self._ended[job.name] = now
+        if (direction := self._directions.get(job.step)) is None:
+            self._windows.computed(now)
+            self._rates.computed(job, now)
+            return
+        moved = None
+        if job.status is Status.COMPLETED and (usage := job.usage) is not None:
+            started, ended = usage.ran(job.submitted, now)
+            limit = self._rates.first_rate(job)
+            moved = Moved(usage.moved(direction), started, ended, _storage(job), limit)
+            self._windows.moved(job.name, moved, now)
+        self._rates.finished(job, now, moved)
+
+    def _sources(self, job: JobState, step: str, now: float) -> dict[str, float]:
+        """The jobs whose files a job reads, and since when the job could read all that it reads of each."""
+        sources = dict.fromkeys(job.sources, now)
+        known: dict[str, str | None] = {}
+        for path in paths_of(job.job.inputs.values()):
+            directory = posixpath.dirname(path)
+            if directory not in known:
+                known[directory] = self._job_of(directory)
+            if (source := known[directory]) is not None or (source := self._jobs.get(path)) is not None:
+                at = self._ended.get(source, now)
+                if (get_job_step_name(source), step) in self._at_commit:
+                    at = self._delivered.get(path, at)
+                sources[source] = max(at, sources.get(source, at))
+        return sources
+
+    def _job_of(self, directory: str) -> str | None:
+        """The job that has written what is in a directory, at any depth."""
+        while directory not in ("/", ""):
+            # A further attempt of a job has the directory of the first, with a number.
+            for own in (directory, re.sub(r"-\d+$", "", directory)):
+                if own in self._jobs:
+                    return self._jobs[own]
+            directory = posixpath.dirname(directory)
+        return None
+
+    def _channel(self, job: str, step: str, sources: Iterable[str]) -> str:
+        """What issues the requests of a job: the job whose files come one by one, or all iterations of a loop."""
+        for source in sources:
+            if self._at_commit.get((get_job_step_name(source), step)):
+                return f"{step} of {source}"
+        tag = get_job_tag(job).split(".")
+        for loop in self._loops:
+            if (level := self._level(step, loop)) is not None:
+                tag[level] = "*"
+        return posixpath.join(step, ".".join(tag))
+
+    def _waits_for_values(self, job: str, step: str, sources: Iterable[str]) -> bool:
+        """Whether a job may have lacked a value when all its files were there.
+
+        Who reads a file of its own iteration has all that the iteration waited for.
+        """
+        if step in self._read_values:
+            return True
+        for loop in filter(self._read_values.__contains__, self._loops):
+            if (level := self._level(step, loop)) is not None:
+                inside = [source for source in sources if within(get_job_step_name(source), loop)]
+                tags = [get_job_tag(one).split(".")[: level + 1] for one in (job, *inside)]
+                if tags[0] not in tags[1:]:
+                    return True
+        return False
+
+    def _level(self, step: str, loop: str) -> int | None:
+        """The part of the tag of a step's jobs that is the iteration of a loop; None: the step is not in it."""
+        if not within(step, loop) or not self._loops[loop].iteration_map:
+            return None
+        # By the tags with which the loop was entered; the next part is the iteration.
+        return len(next(iter(self._loops[loop].iteration_map)).split("."))
+
+
+def _storage(job: JobState) -> str | None:
+    """The name of the storage that a job was granted; None: there is no storage."""
+    grant = job.kept(Grant)
+    return None if grant is None or grant.placement.storage is None else grant.placement.storage.name
+
+
+def _is_value(output: Output) -> bool:
+    return output.kind is OutputKind.OTHER
+
+
+def _reader(route: Route) -> str | None:
+    """The step that something reaches, or the loop that it enters, or goes round in."""
+    if not route.hops or route.hops[-1].kind is not HopKind.LOOP:
+        return None if route.consumer is None else route.consumer.step
+    last = route.hops[-1].step
+    return last.removesuffix(_LOOP) if last.endswith(_LOOP) else posixpath.dirname(last)

@@ -1,0 +1,2 @@
+"""What StreamFlow calls: the plan of a workflow before its run, the rewiring, the scheduler, and the parts of a
+run put together."""

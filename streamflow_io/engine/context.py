@@ -1,0 +1,229 @@
+"""Adapter: all that lives as long as one run of a workflow."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from streamflow.core.deployment import Connector
+from streamflow.core.workflow import Job, Status, Token
+from streamflow.cwl.command import CWLCommand
+from streamflow.cwl.step import CWLExecuteStep
+from streamflow.log_handler import logger
+from streamflow.workflow.step import ExecuteStep
+
+from streamflow_io.adapters.attempts import StreamingJobs
+from streamflow_io.adapters.deployment_sites import Sites
+from streamflow_io.adapters.jobs import Jobs, JobState, Listener
+from streamflow_io.adapters.steps import Connectors, StreamingExecuteStep
+from streamflow_io.jobs.deploying import GangDeployment
+from streamflow_io.jobs.execution import Execution
+from streamflow_io.jobs.failure import Failure
+from streamflow_io.jobs.gang_placement import GangPlacement
+from streamflow_io.jobs.job_logs import JobLogs
+from streamflow_io.jobs.job_runner import JobRunner
+from streamflow_io.jobs.job_warnings import JobWarnings
+from streamflow_io.jobs.reach import Reach
+from streamflow_io.jobs.recorder import JobRecorder
+from streamflow_io.parts.part_ways import PartWays
+from streamflow_io.parts.read_sessions import ReadSessions
+from streamflow_io.parts.reader_tasks import ReaderTaskMaker
+from streamflow_io.records.learned.database import learned_path
+from streamflow_io.records.learned.verdicts import RememberedVerdicts
+from streamflow_io.records.records import Record, StepRecord
+from streamflow_io.records.runs import TELEMETRY_FILE, create_run_directory, remove_old_runs
+from streamflow_io.runtime.node_runtimes import NodeRuntimes, StartRuntime
+from streamflow_io.storage.lent_cores import LentCores
+from streamflow_io.storage.storages import Storages
+
+from .bandwidth_of_run import BandwidthOfRun
+from .coordination_record import CoordinationRecord
+from .plan import Plan
+from .proofs_of_run import ProofsOfRun
+from .run_telemetry import RunTelemetry
+from .services import Scheduling, Services
+from .start_records import start_records
+
+
+class Run:
+    """Everything that lives as long as one run of one workflow.
+
+    :ivar config: of the scheduler
+    :ivar jobs: those that have their input and have not ended
+    :ivar streaming_jobs: the jobs that stream to others
+    :ivar verdicts: which declared splits are trusted
+    :ivar reach: where there are node runtimes, and which jobs can read the streams of which
+    :ivar runner: gives the commands of jobs to the node runtimes
+    :ivar recorder: records what jobs do
+    :ivar gangs: lets the jobs of gangs meet
+    :ivar lent_cores: lends cores that running jobs do not use; None: that is not wanted
+    :ivar bandwidth: which jobs may use a storage when, and how fast
+    :ivar proofs: what streams without a hint
+    :ivar part_ways: how the jobs that read parts of a file find it
+    :ivar sessions: reads ahead what many jobs read of one file
+    :ivar failure: what is said if the run fails
+    """
+
+    def __init__(self, scheduler: Scheduling, plan: Plan, start_here: StartRuntime | None = None) -> None:
+        config = self.config = scheduler.config
+        self._plan = plan
+        # Of a run that asks for nothing of ours only its failure is spoken of.
+        asks = config.observe or config.runtime == "off" or plan.candidates or any(plan.annotations.values())
+        self._asks = bool(asks)
+        self._coordination = CoordinationRecord(plan)
+        self._directory: Path | None = None
+        self._has_begun = False
+        self._telemetry = RunTelemetry(self._locate, config.progress)
+        context, allocations, used = scheduler.context, scheduler.job_allocations, scheduler.hardware_locations
+        learned = learned_path(config, Path(context.config["path"]))
+        runtimes = NodeRuntimes(context, config.tls, start_here, config.containers == "on", plan.mixed_hosts)
+        self._runtimes, deployments = runtimes, runtimes.deployments
+        storages = Storages(config.storages, Sites(context.config.get("deployments", {})))
+        services = Services(scheduler, plan, learned, runtimes, storages, self._record, self._telemetry.write)
+        self.streaming_jobs = StreamingJobs()
+        self.verdicts = RememberedVerdicts(learned, plan.verdicts)
+        self.gangs = GangPlacement(allocations, used, plan.gang_cores)
+        self.reach = Reach(runtimes, self.gangs.keep_together, self._record)
+        self.recorder = JobRecorder(
+            context.data_manager, config.observe, self._record, self._telemetry.show, deployments.has_queue
+        )
+        self.lent_cores: LentCores | None = None
+        if config.oversubscribe == "idle":
+            self.lent_cores = LentCores(used, self._may_share_cores, scheduler.wake, self._record)
+        self.bandwidth = BandwidthOfRun(services)
+        self.proofs = ProofsOfRun(services, self.streaming_jobs)
+        self.part_ways = PartWays(
+            plan.workflow, plan.steps, plan.part_readers, context, runtimes, storages, allocations
+        )
+        readers = ReaderTaskMaker(self.bandwidth.admission)
+        # A node runtime that serves containers, too, is started where their first job runs.
+        is_here = config.runtime == "embedded" and plan.unavailable is None and "" not in plan.mixed_hosts
+        self.sessions = ReadSessions(
+            plan.workflow,
+            plan.annotations,
+            plan.partitions,
+            plan.read_first if is_here else {},
+            plan.part_readers,
+            config,
+            context,
+            storages,
+            runtimes,
+            readers,
+            self.part_ways,
+            self._record,
+        )
+        ahead = GangDeployment(deployments.deploy_ahead, plan.workflow.steps, plan.gangs if plan.streams else ())
+        listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]
+        listeners += [*self.bandwidth.listeners, ahead, self.sessions, self.gangs, JobWarnings(), self.reach]
+        self.jobs = Jobs(plan.annotations, [*listeners, *self.proofs.listeners])
+        self.runner = JobRunner(self.jobs, self.reach, self.recorder)
+        self._logs = JobLogs(context, plan.workflow.steps, self._record, self._telemetry.keep)
+        self.failure = Failure(plan.workflow, allocations, self._logs.is_success)
+        if config.observe and config.runtime == "off":
+            logger.warning("Nothing is observed in this run: `runtime: off`")
+
+    async def close(self) -> None:
+        """Keep what was learned, end the telemetry and the node runtimes."""
+        await self.proofs.end(self.failure.status == "completed")
+        self.failure.closing()
+        self.jobs.cancel_all(time.time())
+        await self.jobs.run_closed()
+        for remembered in (self.bandwidth.remembered, self.verdicts, self.proofs.proofs):
+            await remembered.close()
+        if self._has_begun:
+            for line in self._telemetry.close(self.failure.status):
+                logger.info(line)
+        if self._directory is not None:
+            self.failure.recorded(self._directory.name)
+        if self._directory is not None and self._asks:
+            await asyncio.to_thread(self._coordination.write_ran, self._directory)
+            logger.info(f"Telemetry of this run is in {self._directory}: streamflow-io report {self._directory.name}")
+        await self._runtimes.close()
+
+    def connector(self, job_name: str, inner: Connector) -> Connector:
+        """What the command of a job is to be run through."""
+        job = self.jobs.find(job_name)
+        return self._logs.connector(job_name, inner if job is None else self.runner.connector(job, inner))
+
+    def needs_no_core(self, job: JobState) -> bool:
+        """Whether a job may start where no core is free: an I/O task, or a job that reads from a job that runs."""
+        return job.is_io_task or (
+            self.config.oversubscribe != "never" and any(map(self.streaming_jobs.is_running, job.sources))
+        )
+
+    async def submit(self, job: JobState) -> None:
+        """Wait until a job that has its input can be scheduled: an input that is not proven to stream is a file then.
+
+        The listeners are told of the job.
+        """
+        if await self.proofs.awaited.ready(job.job):
+            self.gangs.join(job)
+        self.jobs.submitted(job, time.time())
+
+    async def running(self, job_name: str) -> None:
+        """A job has all its input and is about to run its command."""
+        if (job := self.jobs.find(job_name)) is None:
+            return
+        self.jobs.running(job, time.time())
+        streams = isinstance(self._plan.workflow.steps.get(job.step), StreamingExecuteStep)
+        if self.config.runtime == "off":
+            self.bandwidth.limits.not_held(job, "in this run", "`runtime: off`")
+        elif not streams and self.recorder.is_measured(job):
+            observes = self.config.observe
+            what = "Nothing is observed" if observes else "The bytes of I/O tasks are not measured"
+            if self.bandwidth.limits.is_limited(job):
+                what = f"{job.step} is not held to its storageBW"
+            await self.runner.measure(job, what)
+
+    def observe(self, step: CWLExecuteStep, job: Job) -> None:
+        """A job of a step that does not stream is about to run its command, and is to be observed."""
+        state = self.jobs.of(job)
+        state.executes(step, job)
+        self.runner.observe(state)
+
+    async def execute(self, step: StreamingExecuteStep, job: Job, connectors: Connectors) -> None:
+        """Run a job of a step that streams; see :class:`Execution`."""
+        await Execution(self, step, job, connectors).run()
+
+    def delivered(self, job: Job, token: Token) -> None:
+        """A job that streams has put a token on one of its output ports."""
+        if (state := self.jobs.find(job.name)) is not None:
+            self.jobs.delivered(state, token)
+
+    async def ended(self, job_name: str, status: Status) -> None:
+        """A job has ended, however: what it has held is for others."""
+        # Before anything is waited for: what StreamFlow has logged last is of this job.
+        words = self._logs.ended(job_name)
+        if status is Status.FAILED:
+            status = self.failure.job_failed(job_name, words)
+        if (job := self.jobs.find(job_name)) is None:
+            return
+        try:
+            await self.runner.end(job, status is Status.COMPLETED)
+        finally:
+            self.jobs.ended(job, status, time.time())
+
+    def _may_share_cores(self, job: JobState) -> bool:
+        """Whether a job may take longer: no limit is learned from its time, nor is there one for it."""
+        step = self._plan.workflow.steps.get(job.step)
+        command = step.command if isinstance(step, ExecuteStep) else None
+        return not job.concerns_storage and not (isinstance(command, CWLCommand) and command.time_limit)
+
+    def _locate(self) -> Path:
+        remove_old_runs()
+        self._directory = create_run_directory(self._plan.workflow.name)
+        if self._asks:
+            self._coordination.write_planned(self._directory)
+        return self._directory / TELEMETRY_FILE
+
+    def _record(self, record: Record) -> None:
+        # Not before there is something to tell: a workflow that is only planned is no run.
+        if not self._has_begun:
+            self._has_begun = True
+            for first in start_records(self._plan, self.config, time.time()):
+                self._telemetry.write(first)
+                if isinstance(first, StepRecord):
+                    self.bandwidth.admission.told(first)
+        self._telemetry.write(record)
+        self.bandwidth.admission.told(record)

@@ -1,0 +1,157 @@
+"""The steps of StreamFlow between a list and its elements, whose work changes when elements come before their list."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections import defaultdict
+from collections.abc import Sequence
+
+from streamflow.core.exception import WorkflowExecutionException
+from streamflow.core.utils import get_entity_ids
+from streamflow.core.workflow import Port, Token
+from streamflow.workflow.step import BaseStep, GatherStep, ScatterStep
+from streamflow.workflow.token import ListToken, TerminationToken
+
+from streamflow_io.adapters.tokens import ScatterSize
+from streamflow_io.parts.tasks import end, to_the_end
+
+# What a scatter can have besides the port of its list.
+ELEMENTS = "__elements__"
+WHOLE = "__whole__"
+ORDER = "__order__"
+_BESIDES = (ELEMENTS, WHOLE, ORDER)
+
+
+class _ListStep(BaseStep):  # type: ignore[misc]
+    async def _next(self, name: str) -> Token:
+        """The next token of an input port."""
+        return await self.get_input_port(name).get(posixpath.join(self.name, name))
+
+    async def _put(self, port: Port, token: Token, *made_of: Token) -> None:
+        """Put a token on an output port, with its provenance."""
+        port.put(await self._persist_token(token=token, port=port, input_token_ids=get_entity_ids(made_of)))
+
+
+class StreamingScatterStep(_ListStep, ScatterStep):  # type: ignore[misc]
+    """A scatter that gets elements of its list before the list.
+
+    An element has the tag of the list and a number of its own, under which it is scattered, once. The port
+    :data:`ELEMENTS` has elements; :data:`WHOLE` has the list itself, before it is known whether another list of the
+    same scatter is empty; :data:`ORDER` has the numbers of the elements of each list, in its order
+    (:class:`ScatterSize`; a plain number where they are in order already). Without it the tags in the list tell them.
+    """
+
+    def add_input_port(self, name: str, port: Port) -> None:
+        others = [other for other in self.input_ports if other not in (*_BESIDES, name)]
+        if name not in _BESIDES and others:
+            raise WorkflowExecutionException(f"Step {self.name} scatters one input: {others[0]}")
+        self.input_ports[name] = port.name
+
+    def get_input_port_name(self) -> str:
+        names: list[str] = [name for name in self.input_ports if name not in _BESIDES]
+        return names[0]
+
+    def get_input_port(self, name: str | None = None) -> Port:
+        return super().get_input_port(self.get_input_port_name() if name is None else name)
+
+    async def run(self) -> None:
+        scattered: dict[str, set[int]] = defaultdict(set)
+        early = [
+            asyncio.create_task(scatter(scattered))
+            for name, scatter in ((ELEMENTS, self._scatter_elements), (WHOLE, self._scatter_whole))
+            if name in self.input_ports
+        ]
+        try:
+            orders: dict[str, Sequence[int]] = {}
+            while not isinstance(token := await self._next(self.get_input_port_name()), TerminationToken):
+                await self._scatter_rest(token, orders, scattered[token.tag])
+        finally:
+            await end(*early)
+        await self.terminate(self._get_status(token.value))
+
+    async def _scatter_elements(self, scattered: dict[str, set[int]]) -> None:
+        while not isinstance(token := await self._next(ELEMENTS), TerminationToken):
+            tag, number = _split(token.tag)
+            await self._scatter_one(token, tag, number, scattered[tag])
+
+    async def _scatter_whole(self, scattered: dict[str, set[int]]) -> None:
+        while not isinstance(token := await self._next(WHOLE), TerminationToken):
+            for number, element in enumerate(token.value if isinstance(token, ListToken) else ()):
+                await self._scatter_one(element, token.tag, number, scattered[token.tag])
+
+    async def _scatter_rest(self, token: Token, orders: dict[str, Sequence[int]], scattered: set[int]) -> None:
+        if not isinstance(token, ListToken):
+            await self._scatter(token)
+            return
+        order = await self._order(token, orders)
+        if scattered.difference(order):
+            raise WorkflowExecutionException(f"Step {self.name} has had elements that the list {token.tag} has not")
+        for number, element in zip(order, token.value, strict=True):
+            await self._scatter_one(element, token.tag, number, scattered)
+        in_order = order == list(range(len(order)))
+        size = Token(len(order), tag=token.tag, recoverable=True) if in_order else ScatterSize(order, tag=token.tag)
+        await self._put(self.get_size_port(), size, token)
+
+    async def _order(self, token: ListToken, orders: dict[str, Sequence[int]]) -> list[int]:
+        """The numbers of the elements of a list."""
+        if WHOLE in self.input_ports:
+            return list(range(len(token.value)))
+        if ORDER not in self.input_ports:
+            return [_split(element.tag)[1] for element in token.value]
+        while token.tag not in orders:
+            size = await self._next(ORDER)
+            if isinstance(size, TerminationToken):
+                raise WorkflowExecutionException(f"Step {self.name}: the order of the list {token.tag} never came")
+            orders[size.tag] = size.order if isinstance(size, ScatterSize) else range(size.value)
+        return list(orders.pop(token.tag))
+
+    async def _scatter_one(self, element: Token, tag: str, number: int, scattered: set[int]) -> None:
+        if number in scattered:
+            return
+        scattered.add(number)
+        await to_the_end(self._put(self.get_output_port(), element.retag(f"{tag}.{number}"), element))
+
+
+class OrderedGatherStep(_ListStep, GatherStep):  # type: ignore[misc]
+    """A gather that puts results in the order of the list that was scattered, and under the tags of that order."""
+
+    async def _gather(self, key: str) -> None:
+        size = self.size_map[key]
+        if not isinstance(size, ScatterSize):
+            await super()._gather(key)
+            return
+        places = {number: place for place, number in enumerate(size.order)}
+        found = {places[_split(token.tag)[1]]: token for token in self.token_map[key]}
+        # Whoever goes on with the list may look at the tags, as `merge_flattened` does.
+        in_order = [found[place].retag(f"{key}.{place}") for place in sorted(found)]
+        await self._put(self.get_output_port(), ListToken(in_order, tag=key), size, *found.values())
+
+
+class ListBeginsStep(_ListStep):
+    """Puts one token for each list, with its tag, as soon as its first element is there, or the list itself."""
+
+    async def run(self) -> None:
+        told: set[str] = set()
+        elements = asyncio.create_task(self._tell_elements(told))
+        try:
+            while not isinstance(token := await self._next(WHOLE), TerminationToken):
+                await self._tell(token, token.tag, told)
+        finally:
+            await end(elements)
+        await self.terminate(self._get_status(token.value))
+
+    async def _tell_elements(self, told: set[str]) -> None:
+        while not isinstance(token := await self._next(ELEMENTS), TerminationToken):
+            await self._tell(token, _split(token.tag)[0], told)
+
+    async def _tell(self, token: Token, tag: str, told: set[str]) -> None:
+        if tag not in told:
+            told.add(tag)
+            await to_the_end(self._put(self.get_output_port(), Token(None, tag=tag, recoverable=True), token))
+
+
+def _split(tag: str) -> tuple[str, int]:
+    """The tag of a list, and the number of its element that has this tag."""
+    prefix, _, number = tag.rpartition(".")
+    return prefix, int(number)

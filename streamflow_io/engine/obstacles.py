@@ -1,0 +1,298 @@
+"""What makes a whole file necessary before a step starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping, MutableSequence
+from typing import Any
+
+from streamflow.core.processor import CommandOutputProcessor, ObjectTokenProcessor, TokenProcessor
+from streamflow.core.workflow import Step, Workflow
+from streamflow.cwl.command import CWLCommand, CWLCommandTokenProcessor
+from streamflow.cwl.processor import CWLCommandOutputProcessor, CWLTokenProcessor
+from streamflow.cwl.step import CWLConditionalStep
+from streamflow.cwl.transformer import ValueFromTransformer
+from streamflow.cwl.utils import LoadListing, is_expression
+
+from streamflow_io.adapters.output_globs import collects_only_files, field_port, file_processor, kind_of, record_fields
+from streamflow_io.graph.io_graph import OutputKind
+from streamflow_io.hints.models import StreamingRule
+from streamflow_io.messages import Code, coded
+
+# A list has its length when all of its elements have names.
+_NAME_FIELDS = {"basename", "nameroot", "nameext", "class", "format", "length"}
+SAFE_FIELDS = _NAME_FIELDS | {"path", "location", "dirname"}
+# Of a part its size is known, too.
+PART_FIELDS = SAFE_FIELDS | {"size"}
+_FIELD = r"""(?:\s*(?:\.\s*(\w+)|\[\s*["']([^"']+)["']\s*\]))?"""
+# Perhaps of an element; or it is asked whether it is there: what is not is known at the end only, and comes then.
+_OF_A_FILE = rf"(?:\s*\[\s*\d+\s*\])*{_FIELD}(\s*[!=]==?\s*null\b)?"
+_SELF = re.compile(rf"\bself\b{_OF_A_FILE}")
+_USES = re.compile(rf"\binputs\b{_FIELD}{_OF_A_FILE}")
+# The library counts only where it is called; a base command is a literal.
+_NO_EXPRESSIONS = {"expression_lib", "base_command", "step", "workflow"}
+_EXPRESSION = re.compile(r"\$[({]")
+_TAKES = re.compile(r"""\s*\$\(\s*(self|inputs\.\w+)(?:\.(\w+)|\[(?:'([^'"]*)')\])\s*\)\s*""")
+_REFERENCE = re.compile(r"""\$\(\s*\w+(?:\.\w+|\[\s*(?:'[^']*'|"[^"]*"|\d+)\s*\])*\s*\)""")
+
+
+def output_obstacle(
+    processor: CWLCommandOutputProcessor | None, kind: OutputKind, rules: Iterable[StreamingRule], name: str
+) -> str | None:
+    """Why an output is known only when its job has ended, if so.
+
+    :param processor: the one that collects its files
+    :param name: the output, for people
+    """
+    if kind is OutputKind.OTHER or processor is None:
+        return coded(f"{name} is no File, File[] or Directory", Code.KNOWN_AT_THE_END)
+    if processor.output_eval is not None:
+        return coded(f"{name} is computed by outputEval when the job has ended", Code.KNOWN_AT_THE_END)
+    if processor.glob is None:
+        return coded(f"{name} has no glob", Code.KNOWN_AT_THE_END)
+    if processor.secondary_files and not _are_committed(processor, kind, rules):
+        return coded(
+            f"{name} has secondaryFiles, which are complete only when the job has ended", Code.KNOWN_AT_THE_END
+        )
+    if processor.target is not None:
+        return coded(f"{name} is bound to another location in the StreamFlow file", Code.KNOWN_AT_THE_END)
+    return None
+
+
+def record_obstacle(processor: CommandOutputProcessor, record: str) -> str | None:
+    """Why a record is known only when its job has ended, if so: it has something else than files, or not all come.
+
+    :param record: the output, for people
+    """
+    for name, field in record_fields(processor).items():
+        collector = file_processor(field)
+        if collector is None or kind_of(collector) is not OutputKind.FILE or not collects_only_files(field):
+            return coded(f"{field_port(record, name)} is no File", Code.KNOWN_AT_THE_END)
+        if collector.optional:
+            return coded(f"{field_port(record, name)} may be missing at the end", Code.KNOWN_AT_THE_END)
+    return None
+
+
+def early_obstacle(
+    processor: CWLCommandOutputProcessor, kind: OutputKind, command: CWLCommand, name: str
+) -> str | None:
+    """Why nobody can have an output before its commit, if so."""
+    if processor.secondary_files:
+        return coded(f"{name} has secondaryFiles", Code.WHOLE_FILE)
+    if processor.load_contents:
+        return coded(f"{name} has loadContents", Code.WHOLE_FILE)
+    if kind is OutputKind.DIRECTORY and listed(processor):
+        return coded(f"{name} is listed (loadListing; with CWL v1.0 always)", Code.LISTED)
+    if processor.file_format is not None and is_expression(processor.file_format):
+        texts = with_library([processor.file_format], command)
+        if any(map(whole_self_use, texts)):
+            return coded(f"the format of {name} is an expression that needs the whole file", Code.EXPRESSION)
+    return None
+
+
+def parts_obstacle(processor: CWLCommandOutputProcessor | None, command: CWLCommand, name: str) -> str | None:
+    """Why the files of an output cannot be parts of another file, if so."""
+    if processor is None:
+        return f"{name} is no File[]"
+    if processor.output_eval is not None:
+        return f"{name} is computed by outputEval of what is written"
+    if processor.target is not None:
+        return coded(f"{name} is bound to another location in the StreamFlow file", Code.KNOWN_AT_THE_END)
+    return early_obstacle(processor, OutputKind.FILES, command, name)
+
+
+def _are_committed(processor: CWLCommandOutputProcessor, kind: OutputKind, rules: Iterable[StreamingRule]) -> bool:
+    """Whether it is known of the secondary files of each file when they are committed: by the rule of the file.
+
+    A list that is complete by a number of files would count them.
+    """
+    named = not any(is_expression(file.pattern) for file in processor.secondary_files)
+    alone = kind is OutputKind.FILES and all(rule.committed.kind == "on_close" for rule in rules)
+    return named and (kind is OutputKind.FILE or alone)
+
+
+def processor_obstacle(transformer: TokenProcessor | None, shown: str) -> str | None:
+    """Why an input that a processor handles needs the whole file, if so.
+
+    :param shown: the input, for people
+    """
+    for processor in with_inner(transformer):
+        if isinstance(processor, CWLTokenProcessor):
+            if processor.load_contents:
+                return coded(f"{shown} has loadContents", Code.WHOLE_FILE)
+            if processor.secondary_files:
+                return coded(f"{shown} has secondaryFiles", Code.WHOLE_FILE)
+            if "Directory" in _types(processor) and listed(processor):
+                return coded(f"{shown} is listed (loadListing; with CWL v1.0 always)", Code.LISTED)
+    return None
+
+
+def listed(processor: CWLTokenProcessor | CWLCommandOutputProcessor) -> bool:
+    """Whether a Directory has its `listing` when the step starts."""
+    return processor.load_listing not in (None, LoadListing.no_listing)
+
+
+def _types(processor: CWLTokenProcessor) -> list[str]:
+    types = processor.token_type
+    return [types] if isinstance(types, str) else [kind for kind in types or () if isinstance(kind, str)]
+
+
+def with_inner(value: Any) -> Iterator[Any]:
+    """A processor and those in it."""
+    yield value
+    inners = getattr(value, "processors", ())
+    # Those of a record by its fields.
+    for inner in (getattr(value, "processor", None), *(inners.values() if isinstance(inners, Mapping) else inners)):
+        if inner is not None and not isinstance(inner, str):
+            yield from with_inner(inner)
+
+
+def expressions(value: Any, seen: set[int] | None = None) -> Iterator[str]:
+    """All CWL expressions in an object of StreamFlow or cwl_utils, but for those of the JavaScript library."""
+    seen = set() if seen is None else seen
+    if isinstance(value, str):
+        if "$(" in value or "${" in value:
+            yield value
+        return
+    if id(value) in seen or isinstance(value, Workflow | Step):
+        return
+    seen.add(id(value))
+    if isinstance(value, Mapping):
+        parts: list[Any] = [part for key, part in value.items() if key not in _NO_EXPRESSIONS]
+    elif isinstance(value, MutableSequence | tuple):
+        parts = list(value)
+    elif callable(save := getattr(value, "save", None)) and hasattr(value, "loadingOptions"):
+        parts = [save()]
+    elif hasattr(value, "__dict__"):
+        parts = [vars(value)]
+    else:
+        parts = []
+    for part in parts:
+        yield from expressions(part, seen)
+
+
+def whole_file_use(expression: str, name: str, known: Container[str] = SAFE_FIELDS) -> str | None:
+    """The part of an expression that needs more of an input than is known: where it is and what its name is."""
+    return _use_beyond(known, expression, name)
+
+
+def whole_self_use(expression: str, known: Container[str] = SAFE_FIELDS) -> bool:
+    """Whether an expression needs more of its own input than is known: where it is and what its name is."""
+    return _self_use_beyond(known, expression)
+
+
+def record_names(transformer: TokenProcessor | None) -> frozenset[str]:
+    """The fields of an input that is a record; none: it is none."""
+    records = (each for each in with_inner(transformer) if isinstance(each, ObjectTokenProcessor))
+    return frozenset(name for record in records for name in record.processors)
+
+
+def without_fields(value: str, expression: str, fields: Iterable[str]) -> str:
+    """An expression as if a record were each of its fields.
+
+    :param value: what is the record, as `self` or `inputs.NAME`
+    """
+    names = "|".join(map(re.escape, fields))
+    if not names:
+        return expression
+    root, _, name = value.partition(".")
+    record = rf"\b{root}\b" + (
+        rf"\s*(?:\.\s*{re.escape(name)}\b|\[\s*['\"]{re.escape(name)}['\"]\s*\])" if name else ""
+    )
+    field = rf"\s*(?:\.\s*(?:{names})\b|\[\s*['\"](?:{names})['\"]\s*\])"
+    return re.sub(record + field, value, expression)
+
+
+def is_word_of(value: str, expression: str, fields: Iterable[str]) -> bool:
+    """Whether an expression is no more than a reference to an input, or to a field of it: in a command line its path.
+
+    :param value: the input, as for :func:`without_fields`
+    """
+    plain = without_fields(value, expression, fields)
+    is_field = plain != expression or not [*fields]
+    return is_field and re.fullmatch(rf"\s*\$\(\s*{re.escape(value)}\s*\)\s*", plain) is not None
+
+
+def words_of(command: CWLCommand) -> dict[int, str]:
+    """The expressions that are words of a command line, by the identity of what makes these."""
+    bindings = (binding for processor in command.processors for binding in with_inner(processor))
+    return {
+        id(binding): binding.expression
+        for binding in bindings
+        if isinstance(binding, CWLCommandTokenProcessor)
+        and isinstance(binding.expression, str)
+        and not is_expression(binding.position)
+    }
+
+
+def own_expressions(command: CWLCommand, name: str) -> list[str]:
+    """The expressions by which an input, or a field of it, is put into the command line."""
+    own = (processor for processor in command.processors if getattr(processor, "name", None) == name)
+    inner = (getattr(binding, "expression", None) for processor in own for binding in with_inner(processor))
+    return [expression for expression in inner if isinstance(expression, str)]
+
+
+def uses_only_name(transformer: ValueFromTransformer, port: str) -> bool:
+    """Whether a `valueFrom` needs no more of an input than name and format: then its value is that of the final file.
+
+    Where the file is does not count as its name: that differs from attempt to attempt.
+
+    :param port: the port of the transformer at which the input arrives
+    """
+    is_self = transformer.port_name == port
+    texts = with_library([transformer.value_from], transformer)
+    return not any(
+        _use_beyond(_NAME_FIELDS, text, port) or (is_self and _self_use_beyond(_NAME_FIELDS, text)) for text in texts
+    ) and not (is_self and processor_obstacle(transformer.processor, port))
+
+
+def taken_field(reader: Step, port: str) -> str | None:
+    """The field of a record of which a `valueFrom` makes a value, and does nothing else. None: it does more.
+
+    :param port: the port of the reader at which the record arrives
+    """
+    if type(reader) is not ValueFromTransformer or (found := _TAKES.fullmatch(reader.value_from)) is None:
+        return None
+    if list(reader.input_ports) != [port]:
+        return None
+    record, field = found[1], found[2] or found[3]
+    return field if (record == "self" and reader.port_name == port) or record == f"inputs.{port}" else None
+
+
+def looks_at_file(texts: Iterable[str], own: Iterable[str], name: str) -> bool:
+    """Whether expressions may look at more of an input than where it is.
+
+    :param texts: of a tool
+    :param own: those of its own binding, where it is `self`
+    """
+    path = re.compile(rf"\$\(\s*(?:inputs\s*\.\s*{re.escape(name)}|self)\s*\.\s*path\s*\)")
+    known = {"class"}
+    return any(_use_beyond(known, path.sub("", text), name) for text in texts) or any(
+        _self_use_beyond(known, path.sub("", text)) for text in own
+    )
+
+
+def with_library(texts: Iterable[str], user: CWLCommand | CWLConditionalStep | ValueFromTransformer) -> tuple[str, ...]:
+    """Expressions, and the JavaScript that their functions come from: these can use inputs that they are not given.
+
+    A plain reference to a parameter calls none.
+    """
+    texts = tuple(texts)
+    calls = user.full_js and any(_EXPRESSION.search(_REFERENCE.sub("", text)) for text in texts)
+    return (*texts, *(user.expression_lib or ())) if calls else texts
+
+
+def _use_beyond(fields: Container[str], expression: str, name: str) -> str | None:
+    for match in _USES.finditer(expression):
+        used = match[1] or match[2]
+        if used is None or (used == name and _is_beyond(fields, match[3] or match[4], match[5])):
+            return match[0].strip()
+    return None
+
+
+def _self_use_beyond(fields: Container[str], expression: str) -> bool:
+    return any(_is_beyond(fields, match[1] or match[2], match[3]) for match in _SELF.finditer(expression))
+
+
+def _is_beyond(fields: Container[str], field: str | None, is_there: str | None) -> bool:
+    return is_there is None if field is None else field not in fields

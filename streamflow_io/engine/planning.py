@@ -1,0 +1,244 @@
+"""What will be done with a workflow, decided before it runs. Nothing is changed, started or said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from streamflow.core.exception import WorkflowDefinitionException
+from streamflow.core.workflow import Workflow
+from streamflow.log_handler import logger
+
+from streamflow_io.adapters.deployment_sites import Sites, room_here
+from streamflow_io.features import runtimes
+from streamflow_io.graph.candidates import Proved, with_refuted
+from streamflow_io.graph.capio_cl.applications import KnownJobs
+from streamflow_io.graph.early_inputs import early_inputs
+from streamflow_io.graph.edges import name_edges
+from streamflow_io.graph.feasibility import never_start, not_together
+from streamflow_io.graph.gangs import find_gangs
+from streamflow_io.graph.io_graph import IOGraph, StreamEdge
+from streamflow_io.graph.partitions import Partition, never_parts, plan_partitions
+from streamflow_io.graph.possible import PossibleRoute, possible_routes
+from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.hints.cwl import Walk, read_steps
+from streamflow_io.hints.errors import HintErrors
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.resolution import resolve_steps_of, tool_digests
+from streamflow_io.hints.rules import check_storages
+from streamflow_io.hints.yaml_files import check_annotations_file, check_annotations_names, of_several_workflows
+from streamflow_io.messages import Code, coded
+from streamflow_io.records.learned.database import LearnedStoreError, known_entries, learned_path
+from streamflow_io.records.learned.verdicts import Verdict
+from streamflow_io.runtime.embedded import EmbeddedRuntime
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.storage.admission.storages import StepStorages
+
+from .declared import declarations, declared_rules, known_keys, trials, with_checksum
+from .inspect import io_graph, standard_outputs
+from .known_files import known_files
+from .known_jobs import known_jobs
+from .known_tokens import KnownTokens
+from .plan import Plan
+from .proving import Proving, find_candidates, known_to, refuted_inputs, repeated_steps, steps_kept_out, with_declared
+from .scheduler import IOAwareScheduler
+from .storage_checks import find_storages
+from .tool_contents import networked, tool_contents
+
+
+class InvalidHintsException(WorkflowDefinitionException):  # type: ignore[misc]
+    """Hints have mistakes; the message names each.
+
+    :ivar mistakes: the mistakes
+    """
+
+    def __init__(self, mistakes: HintErrors) -> None:
+        super().__init__(str(mistakes))
+        self.mistakes = mistakes
+
+
+def make_plan(
+    document: Any,
+    name: str,
+    scheduler: IOAwareScheduler,
+    translate: Callable[[], Workflow],
+    *,
+    in_detail: bool = False,
+) -> Plan:
+    """Plan the run of a workflow.
+
+    :param document: as loaded by `cwl_utils.parser`
+    :param name: of the workflow in the StreamFlow file
+    :param scheduler: its config, and the StreamFlow file
+    :param translate: translates the document, and may change it
+    :param in_detail: also what a run does without: globs that are expressions (with JavaScript a process is started for
+        it), and, where there are no hints, what could be delivered early
+    :raises InvalidHintsException: if a hint is wrong, or a storage too slow for it
+    """
+    config = scheduler.config
+    walk, annotations = _annotations(document, name, scheduler)
+    hinted = any(annotations.values())
+    is_auto = config.streaming == "auto" and config.runtime == "embedded"
+    learned = (path for path, of in annotations.items() if of.is_learned or of.required or of.required_streams)
+    tools = tool_digests(walk, [*learned])
+    rules = declared_rules(annotations)
+    # Before StreamFlow changes the document.
+    declaring = {path for path, of in annotations.items() if of.streamable_inputs and config.runtime == "embedded"}
+    known = tool_contents(walk, annotations if is_auto else {*declaring, *(step for step, _ in rules)})
+    contents = {path: content.digest for path, content in known.items()}
+    programs = {path: content.programs for path, content in known.items()}
+    alone = networked(walk, annotations if is_auto else declaring)
+    workflow, tokens = translate(), KnownTokens()
+    sites = _sites(scheduler)
+    shows_possible = config.observe or (in_detail and (is_auto or not hinted))
+    graph = io_graph(workflow, annotations, sites.site_of, all_obstacles=shows_possible or is_auto)
+    storages = _storages(workflow, annotations, config, sites) if config.storages or hinted else None
+    kept_out = steps_kept_out(workflow, annotations)
+    path = learned_path(config, Path(scheduler.context.config["path"]))
+    proofs = known_to(path, annotations) if is_auto or declaring else ()
+    if config.declarations == "recover":
+        graph = with_refuted(graph, refuted_inputs(declaring, contents, proofs or ()))
+    candidates = find_candidates(graph, kept_out, contents, programs, alone) if is_auto and proofs is not None else {}
+    proving = Proving(graph, candidates, contents, proofs or (), kept_out)
+    proved = proving.now() if is_auto else Proved(graph, graph)
+    may_be_later = bool(candidates)
+    graph = proved.graph
+    edges = proved.edges() if hinted or is_auto else ()
+    declared = declarations(workflow, rules, contents)
+    verdicts = _verdicts(scheduler) if declared else ()
+    tried = trials(declared, verdicts, known_keys(tokens, workflow, declared))
+    partitions = _partitions(graph, annotations, edges, config, tried)
+    if parts := {partition.name for partition in partitions if partition.is_served}:
+        edges = proved.edges(parts)
+    if declaring:
+        candidates = with_declared(candidates, proved.hinted, edges, kept_out, contents, programs, alone)
+    delivered = (*edges, *name_edges(graph.names, edges))
+    gangs = find_gangs(edges, graph.steps)
+    wanted = config.runtime != "off" and (any(not edge.is_plain for edge in delivered) or bool(candidates))
+    unavailable = unavailable_here() if wanted else None
+    io_tasks = [path for path, hints in annotations.items() if hints.io_task is not None]
+    here = room_here()
+    served = [each for each in partitions if each.is_read_ahead or (wanted and unavailable is None)]
+    comes_early = hinted and config.runtime == "embedded"
+    early = early_inputs(graph.inputs, served, with_checksum(graph.inputs, declared)) if comes_early else ()
+    plan = Plan(
+        workflow,
+        graph.steps,
+        file=str(document.loadingOptions.fileuri or ""),
+        annotations=annotations,
+        tools=tools,
+        edges=edges,
+        partitions=partitions,
+        early_inputs=early,
+        declared=declared,
+        verdicts=verdicts,
+        candidates=candidates,
+        proofs=proofs,
+        proven=proved.streamed,
+        contents=contents,
+        is_auto=is_auto,
+        delivered=delivered,
+        later=proving.later(proved, repeated_steps(workflow), parts) if may_be_later else None,
+        gangs=gangs,
+        streams=wanted and unavailable is None,
+        unavailable=unavailable,
+        outputs=graph.outputs,
+        routes=graph.routes,
+        names=graph.names,
+        possible=_possible(workflow, graph, edges, config) if shows_possible else (),
+        jobs=known_jobs(tokens, workflow, graph.outputs, in_detail) if hinted or in_detail else KnownJobs(),
+        storages=storages,
+        impossible=never_start(graph.steps, io_tasks, gangs if config.oversubscribe != "never" else (), here),
+        apart={number: why for number, gang in enumerate(gangs) if (why := not_together(gang, graph.steps, here))},
+    )
+    late = [each for each in partitions if (each.step, each.of) not in plan.read_early]
+    return replace(plan, read_first=known_files(tokens, workflow, late))
+
+
+def _sites(scheduler: IOAwareScheduler) -> Sites:
+    config = scheduler.context.config
+    directory = Path(config["path"]).parent
+    return Sites(config.get("deployments", {}), contained=scheduler.config.containers == "on", directory=directory)
+
+
+def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> tuple[Walk, dict[str, StepAnnotations]]:
+    """Its steps, and what holds for them."""
+    config, streamflow_config = scheduler.config, scheduler.context.config
+    streamflow_file, workflows = streamflow_config["path"], streamflow_config.get("workflows", {})
+    try:
+        check_annotations_names(config, workflows, streamflow_file)
+        path = None
+        if (file := config.annotations_of(name)) is not None:
+            path = Path(streamflow_file).parent / file
+            check_annotations_file(path, streamflow_file)
+        with of_several_workflows(config, workflows):
+            walk = read_steps(document)
+            annotations = resolve_steps_of(walk, path)
+        if errors := check_storages(annotations, config.storages):
+            raise HintErrors(errors)
+    except HintErrors as error:
+        # Not `from error`: StreamFlow prints all that an exception comes from.
+        raise InvalidHintsException(error) from None
+    return walk, annotations
+
+
+def _verdicts(scheduler: IOAwareScheduler) -> tuple[Verdict, ...]:
+    """What is known of declared splits; nothing if it cannot be read."""
+    try:
+        return known_entries(learned_path(scheduler.config, Path(scheduler.context.config["path"])), Verdict)
+    except LearnedStoreError as error:
+        logger.warning(coded(f"Verified splits of earlier runs are not known: {error}", Code.STORE_NOT_USED))
+        return ()
+
+
+def _partitions(
+    graph: IOGraph,
+    annotations: Mapping[str, StepAnnotations],
+    edges: Iterable[StreamEdge],
+    config: SchedulerConfig,
+    trials: Mapping[tuple[str, str], str],
+) -> tuple[Partition, ...]:
+    rules = {path: [rule.value for rule in hints.sessions] for path, hints in annotations.items() if hints.sessions}
+    joined = ((edge.route.consumer, edge.delivery) for edge in edges if edge.delivery.joins)
+    streamed = {(consumer.step, consumer.port): delivery for consumer, delivery in joined if consumer is not None}
+    found = plan_partitions(graph, rules, streamed, trials, _shared(config))
+    if config.runtime in runtimes():
+        why = f"`runtime: {config.runtime}`: parts are no files"
+        found = tuple(replace(each, real=each.real or why) for each in found)
+    if config.runtime == "off":
+        off = "`runtime: off`: nothing is read ahead"
+        found = tuple(replace(each, real=off) if each.is_read_ahead else each for each in found)
+    return found
+
+
+def _shared(config: SchedulerConfig) -> set[str | None]:
+    # The default of `scope` says nothing of who sees what is there.
+    told = (storage for storage in config.storages if "scope" in storage.model_fields_set)
+    return {storage.deployment for storage in told if storage.scope == "shared"}
+
+
+def _possible(
+    workflow: Workflow, graph: IOGraph, edges: Iterable[StreamEdge], config: SchedulerConfig
+) -> tuple[PossibleRoute, ...]:
+    written = never_parts(graph, _shared(config))
+    return possible_routes(graph.routes, edges, standard_outputs(workflow), written)
+
+
+def _storages(
+    workflow: Workflow, annotations: Mapping[str, StepAnnotations], config: SchedulerConfig, sites: Sites
+) -> StepStorages:
+    found = find_storages(workflow, annotations, config.storages, sites)
+    if found.errors:
+        raise InvalidHintsException(HintErrors(found.errors))
+    return found
+
+
+def unavailable_here() -> str | None:
+    """Why the node runtime cannot work here, if so."""
+    try:
+        EmbeddedRuntime.check_this_node()
+    except NodeRuntimeError as error:
+        return str(error)
+    return None

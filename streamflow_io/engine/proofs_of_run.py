@@ -1,0 +1,74 @@
+"""The streams of a run that no hint asks for: what is proven, what is tried, and what waits for a proof."""
+
+from __future__ import annotations
+
+from streamflow_io.adapters.attempts import StreamingJobs
+from streamflow_io.adapters.jobs import Listener
+from streamflow_io.graph.sites import SiteKind
+from streamflow_io.jobs.awaited_streams import AwaitedStreams
+from streamflow_io.jobs.learned_streams import LearnedStreams
+from streamflow_io.jobs.programs import Programs
+from streamflow_io.jobs.short_jobs import ShortJobs
+from streamflow_io.proofs.rehearsals import Rehearsals
+from streamflow_io.records.learned.proofs import RememberedProofs
+
+from .services import Services
+
+
+class ProofsOfRun:
+    """Makes the parts of a run that let files stream without a hint.
+
+    :ivar proofs: what streams without a hint
+    :ivar streams: which inputs of jobs do
+    :ivar short_jobs: which jobs are too short for streams
+    :ivar awaited: which outputs stream as soon as that is proven
+    :ivar rehearsals: proves on idle cores what streams; None: that is not wanted
+    :ivar listeners: in the order in which they are told of jobs
+    """
+
+    def __init__(self, services: Services, streaming_jobs: StreamingJobs) -> None:
+        plan, config = services.plan, services.config
+        self.proofs = RememberedProofs(services.learned, plan.proofs)
+        self._programs = Programs()
+        self.streams = LearnedStreams(
+            plan.candidates,
+            plan.contents,
+            plan.proven,
+            self.proofs,
+            self._programs,
+            plan.wiring.awaited,
+            config.declarations == "recover" and config.runtime == "embedded",
+        )
+        unasked = {step for step, hints in plan.annotations.items() if not hints}
+        is_auto = config.streaming == "auto" and not config.observe and config.rehearse != "wait"
+        self.short_jobs = ShortJobs(unasked if is_auto else ())
+        here = {path for path, step in plan.steps.items() if step.site.kind is SiteKind.LOCAL}
+        self.awaited = AwaitedStreams(self.streams, streaming_jobs, here)
+        self.rehearsals: Rehearsals | None = None
+        if config.rehearse != "never" and plan.candidates and config.runtime == "embedded":
+            self.rehearsals = Rehearsals(
+                plan.candidates,
+                plan.is_auto,
+                plan.annotations,
+                config,
+                services.context,
+                self.proofs,
+                self._programs,
+                streaming_jobs,
+                services.scheduler.job_allocations,
+                services.scheduler.hardware_locations,
+                services.record,
+            )
+        self._waits = config.rehearse == "wait"
+        self.listeners: tuple[Listener, ...] = (
+            (self.awaited,) if self.rehearsals is None else (self.awaited, self.rehearsals)
+        )
+
+    async def end(self, is_well: bool) -> None:
+        """End what runs to prove something. No job of the workflow runs any more.
+
+        :param is_well: whether the run has succeeded
+        """
+        if self.rehearsals is not None:
+            await self.rehearsals.close(waits=is_well and self._waits, is_well=is_well)
+        await self._programs.close()

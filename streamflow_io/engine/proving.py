@@ -1,0 +1,220 @@
+"""What is proven of the steps of a workflow, so that they stream without a hint."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from streamflow.core.workflow import Workflow
+from streamflow.cwl.command import CWLCommand
+from streamflow.cwl.step import CWLExecuteStep
+from streamflow.log_handler import logger
+from streamflow.workflow.step import ScatterStep
+
+from streamflow_io.graph.candidates import Candidate, Proved, Stamp, candidate_inputs, with_proofs
+from streamflow_io.graph.io_graph import Delivery, IOGraph, StreamEdge
+from streamflow_io.graph.later import Reader, Wiring, hoped_readers, wire_for_later
+from streamflow_io.hints.inheritance import StepAnnotations, port_path
+from streamflow_io.messages import Code, coded
+from streamflow_io.records.learned.database import LearnedStoreError
+from streamflow_io.records.learned.extents import Extent
+from streamflow_io.records.learned.proofs import Proof, ProofKey, known_proofs, with_known
+
+_NETWORK = "it has NetworkAccess, and does not run twice"
+_TIMED = "the time of its jobs counts, and they do not run twice"
+
+
+def known_to(path: Path, annotations: Mapping[str, StepAnnotations]) -> tuple[Proof, ...] | None:
+    """What earlier runs have proven, and what the annotations file says that others have; what is known better wins.
+
+    :return: None: what earlier runs have proven cannot be read, and this is said
+    """
+    if (remembered := _remembered(path)) is None:
+        return None
+    proofs = {proof.key: proof for proof in remembered}
+    for step, hints in annotations.items():
+        for entry in hints.proven:
+            key = ProofKey(entry.tool, "reads", entry.input.rpartition("/")[2], entry.options)
+            extents = tuple(Extent(*each) for each in entry.extents)
+            said = Proof(key, step, 0, entry.read, excerpt=entry.first, extents=extents)
+            proofs[key] = with_known(proofs.get(key, said), said)
+    return tuple(proofs.values())
+
+
+def _remembered(path: Path) -> tuple[Proof, ...] | None:
+    try:
+        return known_proofs(path)
+    except LearnedStoreError as error:
+        unknown = f"What earlier runs have proven to stream is not known, and nothing is learned now: {error}"
+        logger.warning(coded(unknown, Code.STORE_NOT_USED))
+        return None
+
+
+def steps_kept_out(workflow: Workflow, annotations: Mapping[str, StepAnnotations]) -> frozenset[str]:
+    """The steps of a translated workflow that neither read nor write streams without a hint.
+
+    The time of their jobs counts: it would be another one if these waited for the bytes of others.
+    """
+    timed = {
+        step.name
+        for step in workflow.steps.values()
+        if isinstance(step, CWLExecuteStep) and isinstance(step.command, CWLCommand) and step.command.time_limit
+    }
+    return frozenset(timed | {path for path, hints in annotations.items() if hints.concern_storage})
+
+
+def find_candidates(
+    graph: IOGraph,
+    kept_out: Collection[str],
+    tools: Mapping[str, str],
+    programs: Mapping[str, tuple[tuple[str, Stamp], ...]],
+    networked: Collection[str],
+) -> dict[str, Candidate]:
+    """The steps that may read streams without a hint, by step path.
+
+    :param graph: with all obstacles
+    :param tools: the digests of all that is known of the tools, by step path
+    :param programs: what they name, by step path
+    :param networked: the steps that may use the network
+    """
+    return {
+        step: Candidate(tools[step], names, programs.get(step, ()), _NETWORK if step in networked else None)
+        for step, names in candidate_inputs(graph, kept_out).items()
+    }
+
+
+def refuted_inputs(
+    steps: Iterable[str], tools: Mapping[str, str], proofs: Collection[Proof]
+) -> dict[tuple[str, str], str]:
+    """Why inputs are not read as they are declared, by step and port; where that is so with all options that are known.
+
+    :param steps: the paths of those with declared inputs
+    :param tools: the digests of all that is known of the tools, by step path
+    """
+    refused: dict[tuple[str, str], str] = {}
+    believed = {(proof.key.tool, proof.key.port) for proof in _declared(proofs) if not proof.is_refused}
+    for proof in _declared(proofs):
+        if proof.is_refused and (proof.key.tool, proof.key.port) not in believed:
+            refused[proof.key.tool, proof.key.port] = proof.reason or "it is refused"
+    return {
+        (step, port): coded(
+            f"{port_path(step, port)} is declared `streamable`, but an earlier run has found: {reason}",
+            Code.NOT_AS_DECLARED,
+        )
+        for step in steps
+        for (tool, port), reason in refused.items()
+        if tools.get(step) == tool
+    }
+
+
+def _declared(proofs: Collection[Proof]) -> Iterator[Proof]:
+    return (proof for proof in proofs if proof.key.kind == "declared")
+
+
+def with_declared(
+    candidates: Mapping[str, Candidate],
+    hinted: IOGraph,
+    edges: Iterable[StreamEdge],
+    kept_out: Collection[str],
+    tools: Mapping[str, str],
+    programs: Mapping[str, tuple[tuple[str, Stamp], ...]],
+    networked: Collection[str],
+) -> dict[str, Candidate]:
+    """The steps that may read streams, with those that do so because their inputs are declared `streamable`.
+
+    :param hinted: the graph without what is proven
+    :param edges: how files are delivered
+    """
+    readers = (route.consumer for route in hinted.routes if route.consumer is not None)
+    declared = {(reader.step, reader.port) for reader in readers if reader.streamable}
+    early = (edge.route.consumer for edge in edges if edge.delivery in (Delivery.STREAM, Delivery.PART))
+    read: dict[str, dict[str, None]] = {}
+    for reader in early:
+        if reader is not None and (reader.step, reader.port) in declared and reader.step in tools:
+            read.setdefault(reader.step, {})[reader.port] = None
+    found = dict(candidates)
+    for step, ports in read.items():
+        once = _NETWORK if step in networked else _TIMED if step in kept_out else None
+        candidate = found.get(step) or Candidate(tools[step], (), programs.get(step, ()), once)
+        found[step] = replace(candidate, declared=tuple(ports))
+    return found
+
+
+@dataclass(frozen=True)
+class Proving:
+    """A graph, and what is known of its steps.
+
+    :ivar graph: with all obstacles
+    :ivar candidates: the steps that may read streams without a hint, by path
+    :ivar tools: the digests of all that is known of the tools, by step path
+    :ivar proofs: what is known
+    :ivar kept_out: the steps that neither read nor write such streams
+    """
+
+    graph: IOGraph
+    candidates: Mapping[str, Candidate]
+    tools: Mapping[str, str]
+    proofs: Collection[Proof]
+    kept_out: Collection[str] = ()
+
+    def now(self) -> Proved:
+        """The graph with what is proven.
+
+        An input that hints declare `streamable` needs no proof. One that is proven with some options counts: whether
+        that holds for a job is seen when it starts.
+        """
+        return with_proofs(self.graph, self._proven, self._refused, self.kept_out)
+
+    def later(self, now: Proved, repeated: Collection[str], virtual: Collection[str]) -> Wiring | None:
+        """How the workflow is wired so that what is proven in its run streams in it; None: nothing will.
+
+        :param repeated: the steps that may have many jobs
+        :param virtual: the outputs that nobody writes, by name
+        """
+        known = {(proof.key.tool, proof.key.port) for proof in self.proofs if proof.key.kind == "reads"}
+        settled = {(step, port) for step, port in self._inputs if (self.candidates[step].tool, port) in known}
+        readers = hoped_readers(now, self.candidates, repeated, settled)
+        once = {output.name for output in self.graph.outputs if output.step not in repeated} - now.streamed
+        hoped = with_proofs(self.graph, self._proven | readers, self._refused | once, self.kept_out)
+        return wire_for_later(now, hoped, readers, virtual)
+
+    @property
+    def _inputs(self) -> Iterator[Reader]:
+        return ((step, port) for step, each in self.candidates.items() for port in each.inputs)
+
+    @cached_property
+    def _proven(self) -> set[Reader]:
+        read = {(proof.key.tool, proof.key.port) for proof in self.proofs if _is_read(proof)}
+        readers = [route.consumer for route in self.graph.routes if route.consumer is not None]
+        declared = {
+            (reader.step, reader.port) for reader in readers if reader.streamable and reader.step not in self.kept_out
+        }
+        return declared | {(step, port) for step, port in self._inputs if (self.candidates[step].tool, port) in read}
+
+    @cached_property
+    def _refused(self) -> set[str]:
+        proofs = (proof for proof in self.proofs if proof.key.kind == "writes" and proof.is_refused)
+        rewritten = {(proof.key.tool, proof.key.port) for proof in proofs}
+        return {
+            output.name
+            for output in self.graph.outputs
+            if (self.tools.get(output.step), output.port) in rewritten or output.step in self.kept_out
+        }
+
+
+def _is_read(proof: Proof) -> bool:
+    return proof.is_proven and proof.key.kind == "reads"
+
+
+def repeated_steps(workflow: Workflow) -> frozenset[str]:
+    """The tools of a translated workflow that may have many jobs: they are scattered, or in what is."""
+    scattered = {posixpath.dirname(step.name) for step in workflow.steps.values() if isinstance(step, ScatterStep)}
+
+    def is_repeated(path: str) -> bool:
+        return path in scattered or (path not in ("", "/") and is_repeated(posixpath.dirname(path)))
+
+    tools = (step.name for step in workflow.steps.values() if isinstance(step, CWLExecuteStep))
+    return frozenset(filter(is_repeated, tools))

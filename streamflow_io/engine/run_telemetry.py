@@ -1,0 +1,78 @@
+"""Adapter: the telemetry of a run, and what is said of it when it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamflow_io.records.history import HistoryReader
+from streamflow_io.records.records import EndRecord, ProgressRecord, Record, RunRecord, RunStatus
+from streamflow_io.records.runs import PROGRESS_FILE
+from streamflow_io.records.writer import LatestWriter, TelemetryWriter
+from streamflow_io.report.analysis.verdict import ending_lines, matters_at_the_end
+
+if TYPE_CHECKING:
+    from .display import Display
+
+
+class RunTelemetry:
+    """Keeps the records of a run: in its file, and in memory what is said of it at its end.
+
+    :param locate: as of :class:`TelemetryWriter`
+    :param is_shown: whether the run is shown while it goes on
+    """
+
+    def __init__(self, locate: Callable[[], Path], is_shown: bool) -> None:
+        self._is_shown = is_shown
+        self._display: Display | None = None
+        self._locate = locate
+        self._file: Path | None = None
+        self._writer = TelemetryWriter(self._located)
+        self._latest = LatestWriter(lambda: None if self._file is None else self._file.with_name(PROGRESS_FILE))
+        self._reader: HistoryReader | None = None
+
+    def write(self, record: Record) -> None:
+        """Keep a record. Raises nothing; returns at once."""
+        self._writer.write(record)
+        if self._display is not None:
+            self._display.told(record)
+        if isinstance(record, RunRecord):
+            if self._is_shown:
+                # Nobody else needs what draws it.
+                from .display import Display
+
+                self._display = Display(record.name)
+                self._display.told(record)
+            self._reader = HistoryReader(record.name, record)
+        elif self._reader is not None and matters_at_the_end(record):
+            self._reader.told(record)
+
+    def keep(self, name: str, content: bytes) -> None:
+        """Keep a file in the directory of the run, by its relative path. Raises nothing; returns at once."""
+        self._writer.write((name, content))
+
+    def show(self, record: ProgressRecord) -> None:
+        """The state of the run is this one now. Raises nothing; returns at once."""
+        self._latest.write(record)
+        if self._display is not None:
+            self._display.told(record)
+
+    def close(self, status: RunStatus) -> list[str]:
+        """End it, if it has begun; waits for the disk, but not for ever.
+
+        :return: what there is to say of the run
+        """
+        if self._reader is None:
+            return []
+        self.write(EndRecord(time=time.time(), status=status))
+        if self._display is not None:
+            self._display.close()
+        self._latest.close()
+        self._writer.close()
+        return ending_lines(self._reader.history)
+
+    def _located(self) -> Path:
+        self._file = self._locate()
+        return self._file

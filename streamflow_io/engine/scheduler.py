@@ -1,0 +1,385 @@
+"""The adapter to StreamFlow's scheduler: admission of gang members and I/O tasks, the node runtime, connectors of jobs.
+
+StreamFlow imports every plugin in every run: what only our own runs need is imported when it is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import MutableMapping, MutableSequence
+from contextvars import ContextVar
+from functools import cached_property, partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from streamflow.core.config import BindingConfig
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import Connector, Target
+from streamflow.core.exception import WorkflowDefinitionException
+from streamflow.core.persistence import Database, DatabaseLoadingContext
+from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
+from streamflow.core.workflow import Job, Status
+from streamflow.log_handler import logger
+from streamflow.scheduling.scheduler import DefaultScheduler, JobAllocation, JobContext
+from typing_extensions import Self
+
+from streamflow_io._streamflow import end_with_the_last_step, mend_containers_on_ssh_hosts, mend_queued_streams
+from streamflow_io.messages import Code, coded
+
+from .disk_waits import DiskWaits
+from .locked_database import explain_locked_database
+
+if TYPE_CHECKING:
+    from streamflow_io.adapters.jobs import JobState
+    from streamflow_io.hints.config import SchedulerConfig
+    from streamflow_io.records.jobs import WaitCause
+    from streamflow_io.runtime.node_runtimes import StartRuntime
+    from streamflow_io.storage.lent_cores import LentCores
+    from streamflow_io.storage.storage_admission import StorageAdmission
+
+    from .context import Run
+    from .plan import Plan
+
+SCHEMA = "scheduler.schema.json"
+# For which target the methods are called that StreamFlow does not tell it; each target of a job has a task of its own.
+_target: ContextVar[Target] = ContextVar("target")
+
+
+class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
+    """StreamFlow's default scheduler, and two kinds of jobs that start even when no core is free.
+
+    A job that reads from a running job: what it uses is bounded by its stream, as in a shell pipe. With
+    `oversubscribe: never` it starts when a core is free: nothing is lost, for the file that it reads is on disk.
+    An I/O task: what it uses is bounded by the storage's bandwidth and by the I/O executors. Both keep their memory
+    requirement. Of several locations, the jobs of a gang get the same, as far as its cores allow.
+
+    :ivar run: what serves the workflow; None: it is not translated yet
+    """
+
+    def __init__(self, context: StreamFlowContext, **config: Any) -> None:
+        self._config = config
+        self._streamflow_config = context.config
+        # Mistakes in it end the run before anything starts; where nothing is written there are none.
+        super().__init__(context, self.config.retry_delay if config else None)
+        explain_locked_database(context.config)
+        mend_containers_on_ssh_hosts()
+        end_with_the_last_step()
+        mend_queued_streams()
+        self.run: Run | None = None
+        self._waking: asyncio.Task[None] | None = None
+        # Steps all of whose jobs ask for the same, and can start.
+        self._roomy: set[tuple[str, bool]] = set()
+        self._told_of_memory: set[str] = set()
+        self._disk_waits = DiskWaits(self.job_allocations)
+
+    @cached_property
+    def config(self) -> SchedulerConfig:
+        """`config` of the scheduler in the StreamFlow file."""
+        from streamflow_io.hints.errors import HintErrors
+        from streamflow_io.hints.yaml_files import parse_scheduler_config, scheduler_config_source
+
+        try:
+            return parse_scheduler_config(self._config, scheduler_config_source(self._streamflow_config["path"]))
+        except HintErrors as error:
+            raise WorkflowDefinitionException(str(error)) from None
+
+    @property
+    def concerns_any_workflow(self) -> bool:
+        """Whether the StreamFlow file asks for something that holds for workflows without hints, too."""
+        return bool(self._config) and (
+            self.config.annotations is not None
+            or bool(self.config.storages)
+            or self.config.observe
+            or self.config.streaming == "auto"
+            # Who asks for a run without us wants to compare with it.
+            or self.config.runtime == "off"
+        )
+
+    def begin(self, plan: Plan, start_here: StartRuntime | None = None) -> None:
+        """Serve a workflow that is about to run; see :class:`~.context.Run`."""
+        from .context import Run
+
+        self.run = Run(self, plan, start_here)
+
+    async def close(self) -> None:
+        self._disk_waits.close()
+        if self._waking is not None:
+            await asyncio.gather(self._waking, return_exceptions=True)
+        if self.run is not None:
+            await self.run.close()
+        await super().close()
+
+    def get_connector(self, job_name: str) -> Connector:
+        connector = super().get_connector(job_name)
+        return connector if self.run is None else self.run.connector(job_name, connector)
+
+    def get_hardware(self, job_name: str) -> Hardware:
+        # A command sees the cores that its step declares (`runtime.cores`), however it was admitted.
+        hardware = super().get_hardware(job_name)
+        job = self._job(job_name)
+        if job is not None and job.declared_cores is not None:
+            return Hardware(job.declared_cores, hardware.memory, hardware.storage)
+        borrowed = 0 if job is None or self._lent_cores is None else self._lent_cores.borrowed(job)
+        return Hardware(hardware.cores + borrowed, hardware.memory, hardware.storage) if borrowed else hardware
+
+    async def schedule(
+        self, job: Job, binding_config: BindingConfig, hardware_requirement: HardwareRequirement | None
+    ) -> None:
+        # StreamFlow imports this module in runs with other schedulers, too.
+        from .room_check import check_room
+
+        if (run := self.run) is None:
+            await check_room(self.context, self._roomy, job, binding_config.targets, hardware_requirement, False)
+            await super().schedule(job, binding_config, hardware_requirement)
+            return
+        state = run.jobs.new(job, binding_config.targets)
+        try:
+            await run.submit(state)
+            binding_config = run.gangs.ordered(state, binding_config)
+            await check_room(
+                self.context,
+                self._roomy,
+                job,
+                binding_config.targets,
+                hardware_requirement,
+                run.needs_no_core(state),
+            )
+            await run.sessions.arrived(state)
+            if state.concerns_storage:
+                binding_config = await self._admitted(run, state, binding_config)
+            # The jobs from which this job reads may have ended meanwhile.
+            if hardware_requirement is not None and run.needs_no_core(state):
+                hardware_requirement = CorelessRequirement(hardware_requirement, state)
+            await super().schedule(job, binding_config, hardware_requirement)
+        except BaseException:
+            run.jobs.ended(state, Status.CANCELLED, time.time())
+            self.wake()
+            raise
+
+    async def _admitted(self, run: Run, job: JobState, binding: BindingConfig) -> BindingConfig:
+        """Wait until the storages have room for a job.
+
+        :return: the targets where they have
+        """
+        targets = list(binding.targets)
+        for binding_filter in (self._get_binding_filter(config) for config in binding.filters):
+            targets = await binding_filter.get_targets(job.job, targets)
+        run.recorder.lacks(job, "storage")
+        admitted = BindingConfig(list(await run.bandwidth.admission.admit(job, targets)))
+        run.recorder.lacks(job, None)
+        return admitted
+
+    def wake(self) -> None:
+        """Let all jobs that wait look again whether they can start."""
+
+        async def notify() -> None:
+            async with self.wait_queue:
+                self.wait_queue.notify_all()
+
+        if self._waking is None or self._waking.done():
+            self._waking = asyncio.create_task(notify())
+
+    async def notify_status(self, job_name: str, status: Status) -> None:
+        if self.run is not None:
+            if status is Status.RUNNING:
+                await self.run.running(job_name)
+            elif status is not Status.FIREABLE:
+                await self.run.ended(job_name, status)
+        # Those that wait for bandwidth and for cores are woken by this: what is free has been returned.
+        await super().notify_status(job_name, status)
+
+    async def _process_target(
+        self, target: Target, job_context: JobContext, hardware_requirement: HardwareRequirement | None
+    ) -> None:
+        _target.set(target)
+        await super()._process_target(target, job_context, hardware_requirement)
+
+    def _is_valid(
+        self,
+        connector: Connector,
+        location: AvailableLocation,
+        hardware_requirements: MutableMapping[str, Hardware],
+        job_name: str,
+    ) -> bool:
+        job = self._job(job_name)
+        lack = self._lack(connector, location, hardware_requirements, job_name, job)
+        if job is not None and self.run is not None:
+            self.run.recorder.lacks(job, lack)
+        return lack is None
+
+    def _lack(
+        self,
+        connector: Connector,
+        location: AvailableLocation,
+        hardware_requirements: MutableMapping[str, Hardware],
+        job_name: str,
+        job: JobState | None,
+    ) -> WaitCause | None:
+        """What a job lacks on a location; None: nothing, so that the job may start there."""
+        asked = hardware_requirements[f"{connector.deployment_name}/{location.name}"]
+        free = bool(super()._is_valid(connector, location, hardware_requirements, job_name))
+        free = free or self._may_borrow(connector, location, hardware_requirements, job_name, job)
+        if not free and location.hardware is not None:
+            used = self.hardware_locations.get(location.name, Hardware())
+            self._disk_waits.look(job_name, location, used, asked, partial(self._shown, location))
+        if not free and job is not None and job.declared_cores is not None:
+            free = _is_one_for_each_job(location)
+            if not free:
+                self._tell_of_memory(job, location, asked.memory)
+        storages = self._storages_of(job)
+        if not free:
+            if job is not None and storages is not None:
+                storages.stand_down(job, _target.get(), location)
+            return self._lack_of_hardware(location, asked)
+        if job is None or storages is None or storages.may_start(job, _target.get(), location):
+            return None
+        return "storage"
+
+    def _lack_of_hardware(self, location: AvailableLocation, asked: Hardware) -> WaitCause:
+        if location.hardware is None:
+            return "place"
+        used = self.hardware_locations.get(location.name, Hardware())
+        if asked.cores > location.hardware.cores - used.cores:
+            return "cores"
+        if asked.memory > location.hardware.memory - used.memory:
+            return "memory"
+        if location.stacked and location.wraps is not None:
+            return self._lack_of_hardware(location.wraps, asked)
+        return "disk"
+
+    def _may_borrow(
+        self,
+        connector: Connector,
+        location: AvailableLocation,
+        hardware_requirements: MutableMapping[str, Hardware],
+        job_name: str,
+        job: JobState | None,
+    ) -> bool:
+        """Whether a job lacks nothing on a location but cores, and these are lent."""
+        cores = hardware_requirements[f"{connector.deployment_name}/{location.name}"].cores
+        if job is None or self._lent_cores is None or not self._lent_cores.can_start(job, location, cores):
+            return False
+        without = {key: Hardware(0.0, asked.memory, asked.storage) for key, asked in hardware_requirements.items()}
+        return bool(super()._is_valid(connector, location, without, job_name))
+
+    def _tell_of_memory(self, job: JobState, location: AvailableLocation, asked: float) -> None:
+        """Say, once for each step, what a job waits for that needs no core: memory of a location, or of its host."""
+        if location.stacked and location.wraps is not None:
+            self._tell_of_memory(job, location.wraps, asked)
+        if location.hardware is None or job.step in self._told_of_memory:
+            return
+        used = self.hardware_locations.get(location.name, Hardware())
+        free = location.hardware.memory - used.memory
+        if asked > free:
+            self._told_of_memory.add(job.step)
+            has = f"{free:,.0f} of {location.hardware.memory:,.0f} MiB are free"
+            waits = f"Job {job.name} needs no free core, and waits for memory on {self._shown(location)}"
+            logger.warning(coded(f"{waits}: it asks for {asked:,.0f} MiB, and {has}", Code.NO_MEMORY))
+
+    def _shown(self, location: AvailableLocation) -> str:
+        """A location, for people."""
+        if location.local:
+            return "the driver's node"
+        from streamflow_io.adapters.deployment_sites import location_shown
+
+        return location_shown(location, _target.get())
+
+    async def _get_locations(
+        self,
+        job: Job,
+        hardware_requirement: Hardware,
+        locations: int,
+        scheduling_policy: Policy,
+        available_locations: MutableMapping[str, AvailableLocation],
+    ) -> MutableSequence[AvailableLocation]:
+        state = self._job(job.name)
+        if state is not None and self.run is not None and locations == 1:
+            cores = hardware_requirement.cores if state.declared_cores is None else state.declared_cores
+            available_locations = self.run.gangs.narrow(state, cores, available_locations)
+            available_locations = self.run.part_ways.narrow(job, available_locations)
+        selected: MutableSequence[AvailableLocation] = await super()._get_locations(
+            job, hardware_requirement, locations, scheduling_policy, available_locations
+        )
+        # A policy may look at files: meanwhile others may have been given the bandwidth, or need what was idle.
+        if state is None:
+            return selected
+        storages = self._storages_of(state)
+        if storages is not None and not all(storages.may_start(state, _target.get(), where) for where in selected):
+            return []
+        lent_cores = self._lent_cores
+        if lent_cores is not None and not lent_cores.choose(state, selected, hardware_requirement.cores):
+            return []
+        return selected
+
+    def _allocate_job(
+        self,
+        job: Job,
+        hardware: MutableMapping[str, Hardware],
+        connector: Connector,
+        selected_locations: MutableSequence[AvailableLocation],
+        target: Target,
+    ) -> None:
+        state, lent_cores = self._job(job.name), self._lent_cores
+        if state is not None and lent_cores is not None:
+            hardware = lent_cores.accounted(state, hardware)
+        super()._allocate_job(job, hardware, connector, selected_locations, target)
+        if state is not None and self.run is not None:
+            cores = 0.0 if state.is_io_task else float(self.get_hardware(job.name).cores)
+            self.run.jobs.placed(state, self.job_allocations[job.name], selected_locations, cores)
+
+    async def _free_resources(self, connector: Connector, job_allocation: JobAllocation) -> None:
+        # StreamFlow looks behind the connector of a container for that of its host: ours must not stand in front of it.
+        await super()._free_resources(super().get_connector(job_allocation.job), job_allocation)
+        if self._lent_cores is not None:
+            self._lent_cores.settle()
+        if self.run is not None and self.run.proofs.rehearsals is not None:
+            self.run.proofs.rehearsals.look()
+
+    @property
+    def _lent_cores(self) -> LentCores | None:
+        """The cores that are lent, if that is wanted."""
+        return None if self.run is None else self.run.lent_cores
+
+    def _job(self, job_name: str) -> JobState | None:
+        """What the run knows of a job; None: the job belongs to a workflow that asks for nothing of ours."""
+        return None if self.run is None else self.run.jobs.find(job_name)
+
+    def _storages_of(self, job: JobState | None) -> StorageAdmission | None:
+        """The storages, if a job is to be admitted by them."""
+        return (
+            self.run.bandwidth.admission if self.run is not None and job is not None and job.concerns_storage else None
+        )
+
+    @classmethod
+    def get_schema(cls) -> str:
+        # Generated by `python -m streamflow_io.hints.schemas`: StreamFlow asks for it in every run.
+        return files(__package__).joinpath(SCHEMA).read_text("utf-8")
+
+
+def _is_one_for_each_job(location: AvailableLocation) -> bool:
+    """Whether StreamFlow lets one job at a time run there for want of any number, as in a container of a pod."""
+    return location.hardware is None and location.slots is None and not location.stacked
+
+
+class CorelessRequirement(HardwareRequirement):  # type: ignore[misc]
+    """What a gang member or an I/O task needs: all that its step declares but cores.
+
+    :param job: where the declared cores are noted
+    """
+
+    def __init__(self, requirement: HardwareRequirement, job: JobState) -> None:
+        self._requirement = requirement
+        self._job = job
+
+    def eval(self, job: Job) -> Hardware:
+        hardware = self._requirement.eval(job)
+        self._job.declared_cores = hardware.cores
+        return Hardware(0.0, hardware.memory, hardware.storage)
+
+    @classmethod
+    async def _load(cls, row: MutableMapping[str, Any], loading_context: DatabaseLoadingContext) -> Self:
+        raise NotImplementedError("made for one job, never saved")
+
+    async def _save_additional_params(self, database: Database) -> MutableMapping[str, Any]:
+        raise NotImplementedError("made for one job, never saved")

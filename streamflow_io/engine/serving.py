@@ -1,0 +1,43 @@
+"""Edge: a plan is put into effect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streamflow.core.workflow import Workflow
+from streamflow.log_handler import logger
+from streamflow.workflow.step import ExecuteStep
+
+from streamflow_io.hints.inheritance import StepAnnotations
+
+from .early_inputs import wire_early_inputs
+from .plan import Plan
+from .rewire import observe_jobs, rewire
+from .runtimes import RuntimeChoice, runtime_module
+from .scheduler import IOAwareScheduler
+
+
+def apply(plan: Plan, scheduler: IOAwareScheduler) -> None:
+    """Say what a plan warns of, rewire its workflow, and let the scheduler serve its hints."""
+    config = scheduler.config
+    for warning in plan.warnings:
+        logger.warning(warning)
+    choice = RuntimeChoice()
+    if plan.streams:
+        if (module := runtime_module(config.runtime)) is not None:
+            choice = module.choose(plan.workflow, plan.edges)
+            plan = replace(plan, runtime_edges=choice.edges)
+        rewire(plan)
+    wire_early_inputs(plan)
+    scheduler.begin(plan, choice.start)
+    if config.observe:
+        observe_jobs(plan.workflow)
+
+
+def begin_without_hints(workflow: Workflow, file: str, scheduler: IOAwareScheduler) -> None:
+    """Let the scheduler record the run of a workflow without hints, in which nothing else is to be done.
+
+    :param file: the CWL file
+    """
+    tools = (name for name, step in workflow.steps.items() if isinstance(step, ExecuteStep))
+    scheduler.begin(Plan(workflow, {}, file=file, annotations={tool: StepAnnotations(tool) for tool in tools}))

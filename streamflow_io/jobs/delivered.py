@@ -1,0 +1,321 @@
+"""What others have of one output, over all attempts of its job, and whether the output is so in the end. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from streamflow_io.adapters.outputs import EarlyOutput
+from streamflow_io.graph.io_graph import Delivery, OutputKind
+from streamflow_io.hints.globs import matches
+from streamflow_io.parts.said_parts import SaidParts
+
+# Each attempt has its own places. Contents are compared by checksum.
+_NOT_COMPARED = frozenset({"path", "location", "dirname", "size", "checksum", "contents", "listing", "secondaryFiles"})
+# What StreamFlow says of a file where `sha1sum` is missing is something else.
+_CHECKSUM = re.compile(r"sha1\$[0-9a-f]{40}")
+
+
+@dataclass(frozen=True)
+class Item:
+    """A File or Directory.
+
+    :ivar path: relative to the output directory of its job; as it is if it is elsewhere
+    :ivar value: what its token says of it
+    """
+
+    path: str
+    value: Mapping[str, Any]
+
+    def with_secondary_files(self) -> Iterator[Item]:
+        yield self
+        for secondary in self.value.get("secondaryFiles") or ():
+            beside = posixpath.relpath(secondary["path"], posixpath.dirname(self.value["path"]))
+            yield Item(posixpath.normpath(posixpath.join(posixpath.dirname(self.path), beside)), secondary)
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a token says.
+
+    :ivar items: its Files and Directories, in order; none where it has something else
+    :ivar checksums: of the files in a Directory, by path; None: they are not wanted, or cannot be told, and why
+    """
+
+    items: tuple[Item, ...] = ()
+    is_list: bool = False
+    checksums: Mapping[str, str] | None = None
+    why: str = ""
+
+    @cached_property
+    def all(self) -> dict[str, Mapping[str, Any]]:
+        """What it says, by path, with secondary files."""
+        return {part.path: part.value for item in self.items for part in item.with_secondary_files()}
+
+
+@dataclass(frozen=True)
+class Warn:
+    """Tell people something of the job."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Fail:
+    """End the run: what was delivered early is not so in the end."""
+
+    message: str
+
+
+class DeliveredOutput:
+    """What others have of one output.
+
+    :ivar globs: where it is found in this attempt, relative to the output directory of the job
+    :ivar checksums: of the files that were committed, when they first were; None: StreamFlow makes none
+    :ivar directory: what a Directory was when it was committed
+    :ivar changed: how files were changed after their commit
+    :ivar closed_again: the files that were closed after their commit
+    :ivar parts: what the program has said of them
+    :ivar replaced: at the end of the job: the files that others read before it; the output is another one
+    """
+
+    def __init__(self, output: EarlyOutput) -> None:
+        self.output = output
+        self.globs: tuple[str, ...] = ()
+        self.checksums: dict[str, str | None] = {}
+        self.directory: Value | None = None
+        self.changed: dict[str, Literal["written", "removed"]] = {}
+        self.closed_again: set[str] = set()
+        self.parts = SaidParts()
+        self.replaced: frozenset[str] = frozenset()
+        self._listed: frozenset[str] | None = None
+        # In which ways it was delivered, with the paths of elements.
+        self._delivered: set[tuple[Delivery, str | None]] = set()
+        self._numbers: dict[str, int] = {}
+        self._next_number = itertools.count()
+        # What was delivered, by path; in which order, as a list; whether nothing of it was committed.
+        self._facts: dict[str, Mapping[str, Any]] = {}
+        self._order: list[str] = []
+        self._only_early = True
+        self._present: set[str] = set()
+        self._needed_by: dict[str, set[str]] = defaultdict(set)
+
+    @property
+    def is_streamed(self) -> bool:
+        return Delivery.STREAM in (*self.output.deliveries, *self.output.elements)
+
+    def begin(self, globs: tuple[str, ...]) -> None:
+        """An attempt begins, with none of the files of the one before."""
+        self.globs = globs
+        self.parts.begin()
+        self._present.clear()
+        self._needed_by.clear()
+
+    def whole_with(self, path: str) -> list[str]:
+        """A file of the output, or a secondary file, is committed; both is possible.
+
+        :return: the files that are committed, with all of their secondary files, with this one
+        """
+        if not self.output.secondary:
+            return [path]
+        self._present.add(path)
+        if any(matches(glob, path) for glob in self.globs):
+            for needed in (path, *self.output.secondary_files(path)):
+                self._needed_by[needed].add(path)
+        whole = self._present.issuperset
+        return sorted(file for file in self._needed_by[path] if whole((file, *self.output.secondary_files(file))))
+
+    def waiting(self, path: str | None, *deliveries: Delivery) -> tuple[Delivery, ...]:
+        """Those of these ways in which the output, or an element of it, is to be delivered, and was not yet.
+
+        :param path: of a file; None: the output as a whole
+        """
+        element = self._element(path)
+        ways = self.output.deliveries if element is None else self.output.elements
+        return tuple(way for way in ways if way in deliveries and (way, element) not in self._delivered)
+
+    def deliver(self, way: Delivery, value: Value, path: str | None, early: bool) -> int | None:
+        """The output, or an element of it, is delivered before the end of the job.
+
+        :param early: it is not committed
+        :return: the number of an element: that in which its file came
+        """
+        element = self._element(path)
+        self._delivered.add((way, element))
+        self._facts.update(value.all)
+        self._only_early = self._only_early and early
+        if value.is_list:
+            self._order = list(dict.fromkeys(item.path for item in value.items))
+        return None if element is None else self._number(element)
+
+    def _element(self, path: str | None) -> str | None:
+        return path if self.output.kind is OutputKind.FILES else None
+
+    def _number(self, path: str) -> int:
+        if path not in self._numbers:
+            self._numbers[path] = next(self._next_number)
+        return self._numbers[path]
+
+    def order(self, value: Value) -> tuple[int, ...]:
+        """The numbers with which the elements of a list are delivered one by one, in its order."""
+        numbers: dict[int, None] = {}
+        for item in value.items:
+            number = self._number(item.path)
+            # A file that is in the list twice is delivered once before it.
+            numbers[next(self._next_number) if number in numbers else number] = None
+        return tuple(numbers)
+
+    def commit(self, value: Value) -> None:
+        """Files are committed: what they were when this was said first counts."""
+        for path, facts in value.all.items():
+            self.checksums.setdefault(path, facts.get("checksum"))
+
+    def commit_list(self, value: Value) -> frozenset[str]:
+        """It is committed as a whole."""
+        self.commit(value)
+        self._listed = frozenset(item.path for item in value.items)
+        return self._listed
+
+    def commit_directory(self, value: Value) -> Iterator[Warn]:
+        """A Directory is committed as a whole: what it was when this was said first counts."""
+        if self.directory is None:
+            self.directory = value
+            if value.checksums is None:
+                yield self._cannot_compare(value.why)
+
+    def wrong_part(self, how: str) -> Fail:
+        """A part is not what others have."""
+        rule = f"{{port: {self.output.port}, of: {self.output.of}}}"
+        return Fail(f"{how}; others have it already, by the rule {rule} of `sfio:ReadSession`")
+
+    def to_keep(self, committed: Collection[str]) -> list[str]:
+        """Of the files that a failed attempt has committed, those whose checksum is wanted, and not known."""
+        known = self.checksums.keys() | self.changed.keys()
+        return sorted(path for path in committed if path not in known) if self.is_streamed else []
+
+    def compare(self, final: Value | None, committed: Collection[str]) -> Iterator[Warn | Fail]:
+        """The job has succeeded: say whether what others have is what the output is.
+
+        :param final: what it is; None: there is none
+        :param committed: the files that the successful attempt has committed
+        """
+        if (wrong := self.parts.unsaid()) is not None:
+            yield self.wrong_part(wrong)
+        self.replaced = self._replaced_by(final, committed)
+        if not self.replaced and (how := self._difference(final or Value())) is not None:
+            yield Fail(
+                f"of the output `{self.output.port}`, {how} (the tool's `cwl.output.json` says so, or a file had a "
+                "temporary name: a rule with `files` leaves such files out)"
+            )
+        if final is not None and self.output.kind is OutputKind.DIRECTORY:
+            yield from self._compare_directory(final)
+        elif final is not None:
+            yield from self._compare_files(final)
+
+    def _replaced_by(self, final: Value | None, committed: Collection[str]) -> frozenset[str]:
+        """The files that others have begun to read, where the output is another one for them to read instead, or none.
+
+        It had a temporary name, as a rule. They wait for its commit, so nobody has yet what they have made of it; but
+        nothing else must depend on its name.
+        """
+        if self.output.kind is not OutputKind.FILE or final is None or not self._only_early:
+            return frozenset()
+        item = next(iter(final.items), None)
+        replaced = {path: facts["basename"] for path, facts in self._facts.items() if item is None or path != item.path}
+        if replaced.keys() & {*committed, *self.checksums}:
+            return frozenset()
+        if item is None:
+            is_fixed = self.output.fixed_name or self.output.fixed
+        else:
+            is_fixed = self.output.fixed_name and {*replaced.values()} != {item.value["basename"]}
+        return frozenset() if is_fixed else frozenset(replaced)
+
+    def _difference(self, final: Value) -> str | None:
+        """What is not as it was delivered; None if all is."""
+        now = final.all
+        for path, facts in sorted(self._facts.items()):
+            if path not in now:
+                at_end = f"the output is {_some(list(now))}" if now else "the output is empty"
+                return f"{path} was delivered early, but {at_end} at the end"
+            for name in sorted(facts.keys() - _NOT_COMPARED):
+                if now[path].get(name) != facts[name]:
+                    told = f"{path} was delivered early with the {name} {facts[name]}"
+                    return f"{told}, but has the {name} {now[path].get(name)} at the end"
+            beside = Item(path, now[path]).with_secondary_files()
+            # Not by a difference of sets, which would look at all files for each of them.
+            if more := sorted(part.path for part in beside if part.path not in self._facts):
+                return f"{path} was delivered early without {_some(more)}"
+        ordered = set(self._order)
+        if list(dict.fromkeys(item.path for item in final.items if item.path in ordered)) != self._order:
+            return f"{', '.join(self._order[:5])} were delivered early in this order, but are in another at the end"
+        return None
+
+    def _compare_directory(self, final: Value) -> Iterator[Warn | Fail]:
+        if self.directory is None or self.directory.checksums is None or not final.items:
+            return
+        before, now = self.directory.checksums, final.checksums
+        if now is None:
+            yield self._cannot_compare(final.why)
+        elif changed := sorted(file for file in before.keys() | now.keys() if before.get(file) != now.get(file)):
+            yield Fail(
+                f"the Directory of the output `{self.output.port}` was committed by `{self.output.rule.committed}`, "
+                f"but was changed afterwards: {', '.join(changed[:5])}"
+            )
+
+    def _compare_files(self, final: Value) -> Iterator[Warn | Fail]:
+        if any(checksum is not None and _CHECKSUM.fullmatch(checksum) is None for checksum in self.checksums.values()):
+            yield self._cannot_compare("its location has no sha1sum")
+        for file, checksum in self.checksums.items():
+            if file not in final.all:
+                yield self._broken(file, "removed")
+            elif final.all[file].get("checksum") != checksum:
+                yield self._broken(file, "written")
+        # Files that came later were committed, too, but nobody has them.
+        listed = self._listed
+        if listed is not None and (more := sorted({item.path for item in final.items} - listed)):
+            yield Fail(
+                f"the output `{self.output.port}` was committed by `{self.output.rule.committed}` with {len(listed)} "
+                f"files, which others have, but {len(more)} more are there at the end: {_some(more)}"
+            )
+
+    def told_changes(self) -> Iterator[Warn | Fail]:
+        """What fails because it cannot be compared, as it was read before the end; what is the same again."""
+        gated = self.output.kind is OutputKind.DIRECTORY and Delivery.GATE in self.output.deliveries
+        for path, how in sorted(self.changed.items()):
+            if gated or self.is_streamed:
+                yield self._broken(path, how)
+            elif path in self.checksums or self.directory is not None:
+                yield Warn(f"{self._by_rule(path)}, and written again with the same content")
+
+    def told_closes(self) -> Iterator[Warn]:
+        """What was closed again, and is the same."""
+        for path in sorted(self.closed_again - self.changed.keys()):
+            rule = self.output.rule_for(path)
+            if rule is not None and rule.committed.kind == "on_close":
+                again = "and closed again afterwards, unchanged: if it is written in N goes, say `on_close:N`"
+                yield Warn(f"{self._by_rule(path)}, {again}")
+
+    def _broken(self, path: str, how: Literal["written", "removed"]) -> Fail:
+        what = {
+            "written": "was written again afterwards",
+            "removed": "is not there at the end (a rule with `files` leaves out files that have a temporary name)",
+        }[how]
+        return Fail(f"{self._by_rule(path)}, but {what}")
+
+    def _by_rule(self, path: str) -> str:
+        rule = self.output.rule_for(path) or self.output.rule
+        return f"{path} of the output `{self.output.port}` was committed by `{rule.committed}`"
+
+    def _cannot_compare(self, reason: str) -> Warn:
+        said = f"the output `{self.output.port}` was committed, and whether it was changed afterwards cannot be told"
+        return Warn(f"{said} from its content: {reason}")
+
+
+def _some(paths: list[str]) -> str:
+    return ", ".join(paths[:5]) + (", ..." if len(paths) > 5 else "")

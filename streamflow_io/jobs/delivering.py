@@ -1,0 +1,383 @@
+"""Carries out what :mod:`.delivery` says: runs StreamFlow's output processors, and puts tokens on ports."""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from copy import copy
+from dataclasses import replace
+from typing import Any, Literal
+
+from streamflow.core.exception import UnrecoverableWorkflowException
+from streamflow.core.utils import get_tag, make_future
+from streamflow.core.workflow import CommandOutput, Job, Status, Token
+from streamflow.cwl.processor import CWLCommandOutput, CWLOutputJSONCommandOutput
+from streamflow.log_handler import logger
+from streamflow.workflow.token import ListToken, ObjectToken
+
+from streamflow_io.adapters.attempts import Attempt
+from streamflow_io.adapters.output_globs import (
+    certain_path,
+    collects_only_files,
+    field_port,
+    file_processor,
+    output_processor,
+    with_format,
+)
+from streamflow_io.adapters.outputs import early_port, element_port, is_early_port, order_port, relative_or_absolute
+from streamflow_io.adapters.paths import NoChecksumsError, checksums_below, job_path
+from streamflow_io.adapters.steps import Connectors, StreamingExecuteStep
+from streamflow_io.adapters.tokens import (
+    PartToken,
+    SaidBy,
+    ScatterSize,
+    StreamSource,
+    StreamToken,
+    directory_value,
+    file_tokens,
+    file_value,
+)
+from streamflow_io.graph.io_graph import Delivery, OutputKind
+from streamflow_io.hints.bandwidth import as_written
+from streamflow_io.hints.globs import is_pattern
+from streamflow_io.messages import Code, coded
+from streamflow_io.parts.part_lists import list_with_parts
+from streamflow_io.parts.tasks import to_the_end
+from streamflow_io.runtime.protocol import Event, OpenedEvent, PartEvent, StartedEvent, StreamEvent
+
+from .barrier import OutgrownError, Producers, RewrittenError, check_read, settled
+from .delivered import Fail, Item, Value, Warn
+from .delivery import (
+    Answer,
+    Begun,
+    Collect,
+    CommitEvent,
+    Effect,
+    Instruction,
+    JobDelivery,
+    Permitted,
+    Put,
+    PutOrder,
+    Settle,
+    Source,
+    Succeeded,
+)
+from .delivery import Event as DeliveryEvent
+from .replacing import ReplacedError
+
+
+class CommitChangedError(UnrecoverableWorkflowException):  # type: ignore[misc]
+    """Something was delivered early, and is not the same any more."""
+
+
+class Deliverer:
+    """Delivers the outputs of one job, over all of its attempts, as :class:`JobDelivery` decides."""
+
+    def __init__(self, step: StreamingExecuteStep, job: Job, connectors: Connectors) -> None:
+        self._step = step
+        self._job = job
+        self._tag: str = get_tag(job.inputs.values())
+        self._connectors = connectors
+        self._outputs = {output.port: output for output in step.early_outputs}
+        self._delivery = JobDelivery(step.early_outputs)
+        self._attempt: Attempt | None = None
+        self._tokens: dict[Source, Token] = {}
+
+    @property
+    def has_streamed(self) -> bool:
+        """Whether something was put on a port before it was complete, so that others may ask for it."""
+        return any(source.stage in ("early", "said") for source in self._tokens)
+
+    def begin(self, attempt: Attempt, globs: Mapping[str, tuple[str, ...]]) -> None:
+        """An attempt begins, in the output directory that the job has now.
+
+        :param globs: where its outputs are found, relative to that
+        """
+        places = {port: certain_path(output_processor(self._step, port), found) for port, found in globs.items()}
+        certain = {port: path for port, path in places.items() if path is not None}
+        self._delivery.handle(Begun(self._job.output_directory, globs, certain))
+        self._attempt, attempt.committed = attempt, self._delivery.committed
+
+    async def follow(
+        self,
+        attempt: Attempt,
+        events: AsyncIterator[Event],
+        producers: Producers,
+        queued: bool = False,
+        permitted: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """Deliver what the events of the attempt say; what is committed, when all that it reads of others is final.
+
+        Returns when it has ended, and all that can be is delivered.
+
+        :param queued: it is in the queue of a queue manager
+        :param permitted: waits until an output may be streamed which is so only when that is proven
+        :raises NodeRuntimeError: if the node runtime ends before it
+        """
+        awaited = [output.port for output in self._outputs.values() if output.when_proven]
+        permits = [asyncio.create_task(self._permit(port, permitted)) for port in awaited if permitted is not None]
+        commits: asyncio.Queue[Instruction | None] = asyncio.Queue()
+        committing = asyncio.create_task(self._commit(attempt, producers, commits))
+        try:
+            if queued:
+                await self._handle("submitted")
+            async for event in events:
+                if isinstance(event, CommitEvent):
+                    for instruction in self._delivery.handle(event):
+                        commits.put_nowait(instruction)
+                elif isinstance(event, StreamEvent) and event.part is not None:
+                    attempt.parts.append(event.part)
+                elif isinstance(event, OpenedEvent | StartedEvent | PartEvent):
+                    if isinstance(event, StartedEvent):
+                        attempt.start()
+                    await self._handle(event)
+            commits.put_nowait(None)
+            await committing
+        finally:
+            for task in (committing, *permits):
+                task.cancel()
+            await asyncio.wait([committing, *permits])
+
+    async def _permit(self, port: str, permitted: Callable[[str], Awaitable[None]]) -> None:
+        await permitted(port)
+        await self._handle(Permitted(port))
+
+    async def _commit(self, attempt: Attempt, producers: Producers, commits: asyncio.Queue[Instruction | None]) -> None:
+        """Execute what follows of commits, one after the other; nobody who reads early waits for that."""
+        if not await settled(producers):
+            return
+        try:
+            await check_read(attempt, producers)
+        except (OutgrownError, ReplacedError, RewrittenError):
+            return  # It starts again.
+        await self._handle("barrier lifted")
+        while (instruction := await commits.get()) is not None:
+            await self._execute([instruction])
+
+    async def failed(self) -> None:
+        """The attempt has failed: what was streamed and committed of it is compared with what the next one writes.
+
+        Reads these files. What was delivered otherwise has a checksum already.
+        """
+        await self._handle("failed")
+
+    async def collect(self, output: CommandOutput, made: Mapping[str, Any] | None = None) -> dict[str, Token]:
+        """The outputs of the attempt, which has succeeded, as StreamFlow makes them.
+
+        :param made: if its program has not run: outputs that others use beside those that are parts
+        """
+        unchanged: dict[str, Token] = {}
+        if made is not None:
+            others = [port for port in self._step.output_processors if port not in self._outputs]
+            unchanged = {port: Token(made.get(port), tag=self._tag) for port in others if not is_early_port(port)}
+        for source in [] if isinstance(output, CWLOutputJSONCommandOutput) else self._delivery.unchanged():
+            token = self._tokens.get(source)
+            is_field = self._outputs[source.port].record is not None
+            if token is not None and not is_field and await self._is_unchanged(source, token):
+                unchanged[source.port] = token.update(dict(token.value))
+        for port in self._outputs:
+            if parts := {name: self._part_token(port, name) for name in self._delivery.parts(port)}:
+                unchanged |= await list_with_parts(self._step, self._job, port, output, self._connectors, parts)
+        return await self._step.collect(self._job, output, self._connectors, unchanged)
+
+    async def _is_unchanged(self, source: Source, token: Token) -> bool:
+        path = job_path(self._step.workflow.context, self._job, f"{self._job.output_directory}/{source.path}")
+        return (
+            not is_pattern(str(source.path))
+            and collects_only_files(output_processor(self._step, source.port))
+            and token.value["path"] == str(path)  # in a later attempt it is not
+            and not await path.is_symlink()
+            and token.value["checksum"] == f"sha1${await path.checksum()}"
+        )
+
+    async def succeeded(self, tokens: Mapping[str, Token]) -> None:
+        """The job has succeeded: deliver its outputs.
+
+        :raises CommitChangedError: if something that was delivered or committed is not the same any more
+        """
+        values = {}
+        found = {port: token for port in self._outputs if (token := self._output_of(port, tokens)) is not None}
+        for port, output in found.items():
+            value = self._value(output)
+            values[port] = await self._with_checksums(value) if port in self._delivery.summed else value
+            self._tokens[Source(port, stage="final")] = output
+            for item, token in zip(value.items, file_tokens(output), strict=True):
+                self._tokens.setdefault(Source(port, item.path, "final"), token)
+        await self._handle(Succeeded(values))
+        await self._step.deliver_regular(self._job, tokens)
+        await self._handle("published")
+
+    def _output_of(self, port: str, tokens: Mapping[str, Token]) -> Token | None:
+        """An output, or a field of one that is a record; None: there is none.
+
+        :param tokens: the outputs of the job
+        """
+        if (record := self._outputs[port].record) is None:
+            return tokens.get(port)
+        fields = tokens[record].value if isinstance(tokens.get(record), ObjectToken) else {}
+        field: Token | None = next((token for name, token in fields.items() if field_port(record, name) == port), None)
+        return field
+
+    def replacement(self, port: str, path: str) -> Token | None:
+        """What an output is in the end, when the job has ended, where others have begun to read another file.
+
+        :param path: that other file, relative to the output directory of the job
+        """
+        return self._tokens[Source(port, stage="final")] if self._delivery.is_replaced(port, path) else None
+
+    async def final(self, port: str, path: str) -> Token:
+        """The token of a file or directory that is final, for a reader that cannot have it before.
+
+        :param path: relative to the output directory of the job
+        :return: that of another one if it has taken the place of this one
+        :raises UnrecoverableWorkflowException: if the job has succeeded without it
+        """
+        if (source := self._delivery.source(port, path)) is None:
+            raise UnrecoverableWorkflowException(f"Job {self._job.name} has ended without {path}")
+        if source not in self._tokens:
+            await self._execute([Collect(source)])
+        return self._tokens[source]
+
+    async def _handle(self, event: DeliveryEvent) -> None:
+        await self._execute(self._delivery.handle(event))
+
+    async def _execute(self, instructions: Iterable[Instruction]) -> None:
+        """Effects first, and these to the end: what is said to be delivered is so, also if the attempt ends now."""
+        instructions = list(instructions)
+        if effects := [each for each in instructions if not isinstance(each, Collect)]:
+            await to_the_end(self._act(effects))
+        for asked in (each for each in instructions if isinstance(each, Collect)):
+            await self._handle(Answer(asked, await self._collect(asked.source)))
+
+    async def _act(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Put():
+                    await self._put(effect)
+                case PutOrder(port, order):
+                    await self._step.deliver(self._job, order_port(port), ScatterSize(list(order), tag=self._tag))
+                case Settle(port, path):
+                    if self._attempt is not None:
+                        self._attempt.settle(port, path)
+                case Warn(message):
+                    logger.warning(f"Job {self._job.name}: {message}")
+                case Fail(message):
+                    raise CommitChangedError(coded(f"Job {self._job.name}: {message}", Code.CHANGED_AFTER_COMMIT))
+
+    async def _put(self, put: Put) -> None:
+        token, source = self._tokens[put.source], put.source
+        if source.stage == "early":
+            token = self._stream_token(source, put.delivery, token.value)
+        elif source.stage == "final":
+            token = token.update(token.value)
+        elif put.only is not None:
+            token = ListToken([file for file in token.value if self._path_of(file) in put.only], tag=self._tag)
+        if put.number is None:
+            await self._step.deliver(self._job, early_port(put.delivery, source.port), token)
+        else:
+            token = token.retag(f"{self._tag}.{put.number}")
+            await self._step.deliver(self._job, element_port(put.delivery, source.port), token)
+
+    def _stream_token(self, source: Source, delivery: Delivery, value: Mapping[str, Any]) -> StreamToken:
+        output = self._outputs[source.port]
+        is_directory = output.kind is OutputKind.DIRECTORY
+        gate: Literal["file", "directory"] | None = None
+        if delivery is Delivery.GATE:
+            gate = "directory" if is_directory else "file"
+        mode = output.rule.mode if is_directory else "update"
+        rule = output.rule_for(str(source.path))
+        stream_bw = None if rule is None or gate is not None else rule.stream_bw
+        bandwidth = None if stream_bw is None else as_written(stream_bw)
+        origin = StreamSource(self._job.name, source.port, str(source.path), gate, mode, bandwidth)
+        return StreamToken(value, origin, self._tag)
+
+    async def _collect(self, source: Source) -> Value | None:
+        if source.stage == "early":
+            return self._describe(source)
+        if source.stage == "said":
+            return self._describe_part(source)
+        if source.stage == "failed":
+            return await self._checksum_of(source)
+        # A file of a former attempt stays where it was; an output as a whole is in another directory now.
+        token = self._tokens.get(source) if source.path is not None else None
+        if token is None:
+            token = await self._process(source)
+        value = self._value(token)
+        if source.path is not None:
+            value = Value((Item(source.path, token.value),))
+        elif self._outputs[source.port].kind is OutputKind.DIRECTORY:
+            value = await self._with_checksums(value)
+        self._tokens[source] = token
+        return value
+
+    def _describe(self, source: Source) -> Value | None:
+        """What is known of something that is not committed yet. None: its format cannot be told, now or ever."""
+        path = f"{self._job.output_directory}/{source.path}"
+        try:
+            is_directory = self._outputs[source.port].kind is OutputKind.DIRECTORY
+            value = directory_value(path) if is_directory else file_value(path)
+            value = with_format(self._step, self._job, source.port, value)
+        except Exception:
+            # Whatever an expression raises: it is evaluated again at the end of the job, which fails of it.
+            return None
+        self._tokens[source] = Token(value)
+        return Value((Item(str(source.path), value),))
+
+    def _describe_part(self, source: Source) -> Value | None:
+        """As :meth:`_describe`."""
+        try:
+            token = self._tokens[source] = self._part_token(source.port, str(source.path))
+        except Exception:
+            return None
+        return Value((Item(str(source.path), token.value),))
+
+    def _part_token(self, port: str, name: str) -> PartToken:
+        said = self._delivery.parts(port)[name]
+        value = file_value(f"{self._job.output_directory}/{name}") | {"size": said.size}
+        value = with_format(self._step, self._job, port, value)
+        assert self._attempt is not None
+        assert self._attempt.node_job is not None, "only a job under a node runtime says parts"
+        run = str(self._attempt.node_job.runtime.directory)
+        said_by = SaidBy(self._job.name, run, said.job, said.number)
+        return PartToken(value, said.part, port, said_by, self._tag)
+
+    async def _process(self, source: Source) -> Token:
+        """The token of one file, or of an output as a whole, made as StreamFlow makes it at the end of the job."""
+        processor = output_processor(self._step, source.port)
+        if source.path is not None:
+            processor = copy(file_processor(processor))
+            assert processor is not None, "only outputs with files are delivered early"
+            processor.glob, processor.single, processor.optional = glob.escape(source.path), True, False
+        token: Token = await processor.process(
+            copy(self._job),  # A later attempt has another output directory.
+            make_future(CWLCommandOutput(None, Status.COMPLETED)),
+            self._connectors.get(source.port),
+            self._step.is_recoverable(self._job),
+        )
+        return token
+
+    async def _checksum_of(self, source: Source) -> Value | None:
+        """Of a file that the attempt has committed which has failed."""
+        assert self._attempt is not None
+        path = str(self._attempt.output_directory / str(source.path))
+        checksum = await job_path(self._step.workflow.context, self._job, path).checksum()
+        return Value((Item(str(source.path), {"checksum": f"sha1${checksum}"}),)) if checksum else None
+
+    def _value(self, token: Token) -> Value:
+        items = tuple(Item(self._path_of(file), file.value) for file in file_tokens(token))
+        return Value(items, isinstance(token, ListToken))
+
+    def _path_of(self, token: Token) -> str:
+        """The path of a File or Directory, relative to the output directory of the job; as it is if it is elsewhere."""
+        return relative_or_absolute(token.value["path"], self._job.output_directory)
+
+    async def _with_checksums(self, directory: Value) -> Value:
+        """With those of the files in it. Reads them all."""
+        try:
+            for item in directory.items:
+                path = job_path(self._step.workflow.context, self._job, item.value["path"])
+                return replace(directory, checksums=await checksums_below(path))
+        except NoChecksumsError as error:
+            return replace(directory, why=str(error))
+        return directory

@@ -1,0 +1,231 @@
+"""Adapter: what jobs read before it is complete, and what they commit early, recorded for telemetry, and said once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from streamflow.core.utils import get_job_step_name
+from streamflow.log_handler import logger
+
+from streamflow_io.adapters.jobs import JobState
+from streamflow_io.adapters.outputs import relative_or_absolute
+from streamflow_io.adapters.tokens import StreamToken, stream_tokens
+from streamflow_io.grouping import grouped
+from streamflow_io.hints.inheritance import port_path
+from streamflow_io.records.files import CommittedRecord, ReadingRecord, StreamedRecord
+from streamflow_io.records.records import Record
+from streamflow_io.runtime.protocol import (
+    CarriedEvent,
+    CommittedEvent,
+    Event,
+    FedEvent,
+    InputStream,
+    JobSpec,
+    StreamEvent,
+)
+
+from .progress import Progress
+
+# What is committed later than so many seconds before the end of its job is nothing to speak of.
+_EARLY = 0.1
+
+
+@dataclass
+class _Commits:
+    """What a job has committed of one output; times by the clock of its node."""
+
+    path: str
+    first: float
+    last: float
+    files: int = 0
+    size: int = 0
+
+
+@dataclass
+class _Stream:
+    """:ivar output: as /step/port"""
+
+    input: str | None
+    output: str
+    source: str
+
+
+@dataclass
+class _Early:
+    """What a job reads before it is complete, and commits early.
+
+    :ivar streams: by what the node runtime calls them
+    :ivar read: what may be read of CAPIO, by path
+    :ivar commits: by port
+    """
+
+    directory: str
+    streams: dict[str, _Stream]
+    read: dict[str, _Stream]
+    commits: dict[str, _Commits] = field(default_factory=dict)
+
+
+class EarlyRecords:
+    """Records what is delivered early. Each edge is said once, in words: the first time.
+
+    :param record: keeps a record for telemetry
+    :param progress: how far byte streams are
+    """
+
+    def __init__(self, record: Callable[[Record], None], progress: Progress) -> None:
+        self._record = record
+        self._progress = progress
+        # The names of the jobs under node runtimes.
+        self._running: set[str] = set()
+        self._said: set[tuple[str, ...]] = set()
+
+    def told(self, spec: JobSpec, job: JobState) -> None:
+        """A job is about to run its command under the node runtime."""
+        read = [(name, token) for name, value in job.job.inputs.items() for token in stream_tokens(value)]
+        inputs = {token.value["path"]: name for name, token in read}
+        streams = {
+            stream.id or stream.name: _Stream(inputs.get(str(stream.target.get("fifo"))), _output(stream), stream.name)
+            for stream in spec.inputs
+            if isinstance(stream, InputStream)
+        }
+        held = {token.value["path"]: _Stream(name, _edge(token)[0], token.source.job) for name, token in read}
+        job.keep(_Early(str(job.job.output_directory), streams, held))
+        self._running.add(job.name)
+        for name, stream in streams.items():
+            port = None if stream.input is None else port_path(job.step, stream.input)
+            self._progress.reads(job, name, stream.source, stream.output, port)
+        for (name, output, delivery), tokens in grouped(read, lambda one: (one[0], *_edge(one[1]))).items():
+            self._reads(job, name, output, delivery, tuple(token.source.job for _, token in tokens))
+
+    def event(self, job: JobState, event: Event) -> None:
+        """The node runtime has told an event of a job."""
+        if (early := job.kept(_Early)) is None:
+            return
+        if isinstance(event, StreamEvent):
+            self._progress.ended(job, event.id or event.name)
+            self._streamed(job, early, event)
+        elif isinstance(event, CarriedEvent):
+            self._carried(job, early, event)
+        elif isinstance(event, FedEvent):
+            self._progress.fed(job, event)
+        elif isinstance(event, CommittedEvent) and not event.at_end:
+            path = relative_or_absolute(str(event.path), early.directory)
+            commits = early.commits.setdefault(event.port, _Commits(path, event.time, event.time))
+            commits.last = event.time
+            commits.files += 1
+            commits.size += event.size
+
+    def ended(self, job: JobState, ended: float | None) -> None:
+        """A job has ended, however.
+
+        :param ended: when its command had ended, by the clock of its node, if it has succeeded
+        """
+        self._running.discard(job.name)
+        early, step = job.drop(_Early), job.step
+        if early is None or ended is None:
+            return
+        for port, commits in early.commits.items():
+            output = port_path(step, port)
+            facts = {"first": commits.first, "last": commits.last, "ended": ended}
+            path = commits.path if commits.files == 1 else None
+            self._record(
+                CommittedRecord(
+                    time=time.time(),
+                    job=job.name,
+                    step=step,
+                    output=output,
+                    path=path,
+                    files=commits.files,
+                    bytes=commits.size,
+                    **facts,
+                )
+            )
+            if ended - commits.first >= _EARLY:
+                what = output if path is None else f"{path} of {step}"
+                first = "" if path is not None else f"the first of {commits.files:,} files of "
+                self._say(
+                    (output,), f"{first}{what} was committed {ended - commits.first:.1f} s before its job had ended"
+                )
+
+    def _reads(
+        self, job: JobState, name: str, output: str, delivery: Literal["stream", "gate"], sources: tuple[str, ...]
+    ) -> None:
+        step = job.step
+        self._record(
+            ReadingRecord(
+                time=time.time(),
+                job=job.name,
+                step=step,
+                input=port_path(step, name),
+                output=output,
+                delivery=delivery,
+                sources=sources,
+            )
+        )
+        # Where there were no cores before, it is complete by now.
+        if any(source in self._running for source in sources):
+            does = "reads" if delivery == "stream" else "runs, and opens"
+            self._say((step, name, output), f"{step} {does} {output} while it is written")
+
+    def _streamed(self, job: JobState, early: _Early, event: StreamEvent) -> None:
+        if (stream := early.streams.get(event.id or event.name)) is None:
+            return
+        step, now = job.step, time.time()
+        self._record(
+            StreamedRecord(
+                time=now,
+                job=job.name,
+                step=step,
+                input=None if stream.input is None else port_path(step, stream.input),
+                outputs=(stream.output,),
+                source=stream.source,
+                bytes=event.bytes,
+                # By the driver's clock, as what its producer does.
+                first=now - (event.time - event.first),
+                last=now - (event.time - event.last),
+                waited=event.waited,
+                behind=event.behind,
+                lag=event.lag,
+            )
+        )
+
+    def _carried(self, job: JobState, early: _Early, event: CarriedEvent) -> None:
+        if (stream := early.read.get(event.path)) is None:
+            return
+        step = job.step
+        port = None if stream.input is None else port_path(step, stream.input)
+        if event.bytes is None:
+            self._progress.reads(job, event.path, stream.source, stream.output, port)
+            return
+        self._progress.ended(job, event.path)
+        self._record(
+            StreamedRecord(
+                time=event.time,
+                job=job.name,
+                step=step,
+                input=port,
+                outputs=(stream.output,),
+                source=stream.source,
+                bytes=event.bytes,
+                first=event.first,
+                last=event.last,
+                capio=True,
+            )
+        )
+
+    def _say(self, edge: tuple[str, ...], message: str) -> None:
+        if edge not in self._said:
+            self._said.add(edge)
+            logger.info(message)
+
+
+def _output(stream: InputStream) -> str:
+    return port_path(get_job_step_name(stream.name), stream.port)
+
+
+def _edge(token: StreamToken) -> tuple[str, Literal["stream", "gate"]]:
+    source = token.source
+    return port_path(get_job_step_name(source.job), source.port), "stream" if source.gate is None else "gate"

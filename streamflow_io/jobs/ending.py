@@ -1,0 +1,164 @@
+"""How an attempt of a job has ended, and what follows from that."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
+
+from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowException, WorkflowExecutionException
+from streamflow.core.workflow import CommandOutput, Job, Status
+
+from streamflow_io.adapters.attempts import Attempt
+from streamflow_io.adapters.tokens import parts_of
+from streamflow_io.messages import Code, coded, is_about
+from streamflow_io.runtime.node_runtime import NodeJob
+from streamflow_io.runtime.protocol import ExitEvent
+
+from .barrier import OutgrownError, Producers, RewrittenError
+from .replacing import check_replaced
+
+
+class JobFailedError(WorkflowExecutionException):  # type: ignore[misc]
+    """An attempt of a job failed; it may be tried again.
+
+    :ivar is_from_outside: its command has no part in that, as far as is known
+    """
+
+    def __init__(self, message: str, is_from_outside: bool = False) -> None:
+        super().__init__(message)
+        self.is_from_outside = is_from_outside
+
+
+class ProducerRestartError(Exception):
+    """A job that this one reads from failed: both start again."""
+
+
+class GaveWayError(Exception):
+    """The job was ended because one that it reads from waits for a node: it starts again when that one runs."""
+
+
+@contextmanager
+def blaming(node_job: NodeJob) -> Iterator[None]:
+    """Let a job that fails be made again if its runtime may have a part in that.
+
+    :raises AttemptLostError: instead of an error of the job
+    """
+    try:
+        yield
+    except UnrecoverableWorkflowException:
+        raise
+    except WorkflowException as error:
+        node_job.blame(str(error))
+        raise
+
+
+async def exit_of(
+    job: Job, exiting: Awaitable[ExitEvent | None], output: CommandOutput, producers: Producers
+) -> ExitEvent:
+    """How the node runtime says that a job has ended, whose command is said to have ended.
+
+    What a queue manager says is not enough: for it, a job that was killed may have ended with 0.
+
+    :raises JobFailedError: if it says nothing
+    """
+    try:
+        exit_event = await exiting
+    except asyncio.TimeoutError:
+        raise JobFailedError(
+            f"FAILED Job {job.name}: its command has ended, but nobody knows how: it was killed with all around "
+            "it, or its node has failed",
+            is_from_outside=True,
+        ) from None
+    if exit_event is None:
+        _check_producers(producers)  # They may have failed while this one was in the queue.
+        said = str(output.value or "").strip()
+        why = said or "its command has not come to run"
+        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{why}", is_from_outside=True)
+    return exit_event
+
+
+async def check_exit(
+    job: Job,
+    exit_event: ExitEvent,
+    output: CommandOutput,
+    attempt: Attempt,
+    producers: Producers,
+    streams: Sequence[str] = (),
+) -> None:
+    """Return if the attempt has succeeded.
+
+    :param streams: the inputs that were byte streams
+    :raises JobFailedError: if it failed by itself
+    :raises GaveWayError: if it was ended to free its node
+    :raises ProducerRestartError: if a job that it reads from failed
+    :raises RewrittenError: if it has read what is not in the file any more
+    :raises OutgrownError: if a file is larger than what it may read as a stream
+    :raises ReplacedError: if it has read a file that is not the output any more
+    :raises UnrecoverableWorkflowException: if it would fail again, too
+    """
+    is_part = any(name == exit_event.input for name, _ in parts_of(job.inputs))
+    if exit_event.reason == "rewritten" and is_part:
+        raise UnrecoverableWorkflowException(
+            coded(
+                f"FAILED Job {job.name}: its input `{exit_event.input}` is a part of a file that has changed since it "
+                f"was cut: {exit_event.message}",
+                Code.CHANGED_SINCE_CUT,
+            )
+        )
+    if exit_event.reason == "rewritten":
+        raise RewrittenError(exit_event.input, exit_event.message)
+    if exit_event.reason == "outgrown":
+        raise OutgrownError(exit_event.input)
+    if exit_event.reason == "producer" and not is_part:
+        for token, producer in producers:
+            if token.source.job == exit_event.input and await asyncio.shield(producer.succeeded):
+                check_replaced(producers)
+                gone = f"FAILED Job {job.name}: job {token.source.job} has ended without {token.source.path}"
+                raise UnrecoverableWorkflowException(coded(gone, Code.ENDED_WITHOUT))
+        raise ProducerRestartError
+    if exit_event.reason == "cancelled":
+        if attempt.gave_way:
+            raise GaveWayError
+        _check_producers(producers)
+    if exit_event.message is not None and is_about(exit_event.message, Code.STREAM_REPLACED):
+        # Who has replaced its stream could replace what it would read in another attempt.
+        raise UnrecoverableWorkflowException(f"FAILED Job {job.name}: {exit_event.message}")
+    if exit_event.message is not None:
+        is_from_outside = exit_event.is_from_outside and not exit_event.has_opened_again
+        raise JobFailedError(f"FAILED Job {job.name}: {exit_event.message}", is_from_outside)
+    if output.status is not Status.COMPLETED or not exit_event.success:
+        hint = _of_streams(streams) if exit_event.reason == "exited" else ""
+        said = f"{_why(exit_event, output)}{hint}"
+        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{said}", exit_event.is_from_outside)
+
+
+def _check_producers(producers: Producers) -> None:
+    if any(attempt.has_failed for _, attempt in producers):
+        raise ProducerRestartError
+
+
+def _of_streams(streams: Sequence[str]) -> str:
+    """What a command may have stumbled on that reads files in other ways; it would say so in many words, or in none."""
+    if not streams:
+        return ""
+    several = len(streams) > 1
+    names = ", ".join(f"`{name}`" for name in streams)
+    what = f"inputs {names} were byte streams" if several else f"input {names} was a byte stream"
+    told = f"({what}, read once and front to back: if the command needs a file, take `streamable` off the input)"
+    return f"\n\t{coded(told, Code.WAS_A_STREAM)}"
+
+
+def _why(exit_event: ExitEvent, output: CommandOutput) -> str:
+    """What a command that has failed said, and how it ended: many say nothing, or say it into an output."""
+    if exit_event.reason == "lost":
+        how = "sfio-node exec, which ran it, was killed"
+    elif exit_event.signal is not None:
+        how = f"ended by signal {exit_event.signal}, {signal.strsignal(exit_event.signal)}"
+    elif exit_event.reason == "cancelled":
+        how = "somebody has cancelled it"
+    else:
+        how = f"exit code {exit_event.code}"
+    said = str(output.value or "").strip()
+    return f"{said}\n\t({how})" if said else how

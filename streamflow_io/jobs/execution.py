@@ -1,0 +1,442 @@
+"""One job of a streaming step: its attempts under the node runtime, until one succeeds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Collection, Mapping
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Protocol, cast
+
+from streamflow.core.exception import UnrecoverableWorkflowException
+from streamflow.core.workflow import Job, Status, Token
+from streamflow.cwl.command import CWLCommand
+from streamflow.log_handler import logger
+
+from streamflow_io._streamflow import prepare_work_dir, retry_policy
+from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, StreamingJob, StreamingJobs
+from streamflow_io.adapters.inputs import (
+    byte_streams,
+    gated_input,
+    held,
+    held_now,
+    input_stream,
+    numbered_streams,
+    part_inputs,
+    place_inputs,
+)
+from streamflow_io.adapters.job_spec import job_spec
+from streamflow_io.adapters.jobs import Jobs, JobState
+from streamflow_io.adapters.output_globs import expression_context, output_globs
+from streamflow_io.adapters.paths import job_path
+from streamflow_io.adapters.steps import Connectors, StreamingExecuteStep
+from streamflow_io.adapters.tokens import StreamToken, file_bytes, parts_of, streams_of, with_own_value
+from streamflow_io.bandwidth.stream_rates import StreamRates
+from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.messages import Code, coded
+from streamflow_io.parts.part_ways import PartWays
+from streamflow_io.parts.splitting import Split, Splitting
+from streamflow_io.records.learned.verdicts import RememberedVerdicts
+from streamflow_io.runtime.node_runtime import AttemptLostError, NodeJob, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.protocol import ExitEvent, JobSpec, readable
+
+from .awaited_streams import AwaitedStreams
+from .barrier import OutgrownError, Producers, RewrittenError, check_read, settled
+from .delivering import Deliverer
+from .ending import GaveWayError, JobFailedError, ProducerRestartError, blaming, check_exit, exit_of
+from .job_runner import JobRunner
+from .learned_streams import LearnedReads, LearnedStreams
+from .learned_writes import LearnedWrites
+from .reach import Reach
+from .replacing import ReplacedError, check_replaced, with_replacements
+from .short_jobs import ShortJobs
+
+_NOTICE_SECONDS = 2.0
+# How long a job of a queue manager may hold its node while one that it reads from is still in the queue.
+_PATIENCE_SECONDS = 60.0
+
+
+class Splits(Protocol):
+    """What reads ahead the parts that jobs say."""
+
+    async def split(self, job: JobState, split: Split, runtime: NodeRuntime) -> None: ...
+    def split_ended(self, job: JobState) -> None: ...
+
+
+class Performances(Protocol):
+    """What finds out which inputs of jobs can be read as streams."""
+
+    def begins(
+        self,
+        step: StreamingExecuteStep,
+        job: Job,
+        runtime: NodeRuntime,
+        inputs: Mapping[str, Token],
+        streams: Collection[str],
+    ) -> None: ...
+    def succeeded(self, job: Job, outputs: Mapping[str, Token], exit_event: ExitEvent) -> None: ...
+    def attempt_ended(self, job: Job) -> None: ...
+
+
+class StreamBandwidth(Protocol):
+    """What keeps byte streams to what is required."""
+
+    @property
+    def streams(self) -> StreamRates: ...
+
+
+class StreamProofs(Protocol):
+    """What is known of streams without a hint."""
+
+    streams: LearnedStreams
+    short_jobs: ShortJobs
+    awaited: AwaitedStreams
+
+    @property
+    def rehearsals(self) -> Performances | None: ...
+
+
+class StreamingRun(Protocol):
+    """What a job that streams asks of its run."""
+
+    config: SchedulerConfig
+    jobs: Jobs
+    streaming_jobs: StreamingJobs
+    reach: Reach
+    runner: JobRunner
+    verdicts: RememberedVerdicts
+
+    @property
+    def bandwidth(self) -> StreamBandwidth: ...
+    @property
+    def proofs(self) -> StreamProofs: ...
+    @property
+    def part_ways(self) -> PartWays: ...
+    @property
+    def sessions(self) -> Splits: ...
+
+
+class Execution:
+    """Runs a job of a streaming step.
+
+    Guarantees: outputs are delivered only when every job it streams from has succeeded, or has committed what is read
+    of it; a failed attempt is repeated in place, with those that read from it, as often as the failure manager allows;
+    when :meth:`run` returns or raises, no process of the job is left. Where there is no node runtime, the job runs as
+    with plain StreamFlow, and delivers all at its end.
+    """
+
+    def __init__(self, run: StreamingRun, step: StreamingExecuteStep, job: Job, connectors: Connectors) -> None:
+        self._run = run
+        self._step = step
+        self._job = job
+        self._state = run.jobs.of(job)
+        self._state.executes(step, job)
+        self._connectors = connectors
+        self._deliverer = Deliverer(step, job, connectors)
+        self._streams = streams_of(job.inputs)
+        self._first_directory: str = job.output_directory
+        self._inputs: Mapping[str, Token] = job.inputs
+        self._command = cast(CWLCommand, step.command)
+        self._reads_what_is_final = False
+        self._lost_a_producer = False
+        self._splitting = Splitting(run, step, job)
+        self._learned = LearnedReads(run.proofs.streams, step, self._state)
+        self._writes = LearnedWrites(run.proofs.streams, job.name)
+
+    async def run(self) -> None:
+        """:raises UnrecoverableWorkflowException: if the job fails for good: what streams cannot be rolled back"""
+        jobs, deliverer = self._run.streaming_jobs, self._deliverer
+        await jobs.vacant(self._job.name)
+        record = jobs.open(self._job.name, deliverer.final, deliverer.replacement)
+        try:
+            while True:
+                try:
+                    await self._attempt(record)
+                    return
+                except AttemptLostError as error:
+                    logger.info(f"Job {self._job.name} starts again without {error.without}: {error}")
+                    self._run.reach.fell_back(self._state, None, str(error), error.without)
+                    await deliverer.failed()
+                except ProducerRestartError:
+                    self._lost_a_producer = True
+                except RewrittenError as error:
+                    await self._read_again(error)
+                    await deliverer.failed()
+                except OutgrownError as error:
+                    self._learned.outgrown(self._inputs, error.job)
+                    await deliverer.failed()
+                except ReplacedError as error:
+                    await self._take_replacements(error)
+                except GaveWayError:
+                    logger.info(f"Job {self._job.name} gives up its node until the jobs that it reads from have theirs")
+                except ProducerFailedError as error:
+                    raise UnrecoverableWorkflowException(
+                        f"CANCELLED Job {self._job.name}: job {error}, from which it reads, has failed"
+                    ) from None
+                except JobFailedError as error:
+                    if not self._learned.blamed(error):
+                        await self._wait_for_retry(error)
+                    await deliverer.failed()
+                except UnicodeEncodeError as error:
+                    raise UnrecoverableWorkflowException(
+                        f"FAILED Job {self._job.name}: StreamFlow has no File with a name that is not UTF-8: "
+                        f"{readable(str(error.object))}"
+                    ) from None
+        finally:
+            self._run.sessions.split_ended(self._state)
+            jobs.close(record, may_be_read=deliverer.has_streamed)
+
+    async def _read_again(self, error: RewrittenError) -> None:
+        """What it has made of its input is void, and nobody has got it. That is no failed attempt."""
+        if await self._learned.rewritten(self._inputs, error):
+            return
+        if self._reads_what_is_final:
+            raise UnrecoverableWorkflowException(f"FAILED Job {self._job.name}: {error}") from None
+        self._reads_what_is_final = True
+        again = f"Job {self._job.name} starts again when what it reads is final: {error}"
+        logger.warning(coded(again, Code.REWRITTEN))
+        reason = coded(f"who had read it has started again: {error.how or 'it was changed'}", Code.REWRITTEN)
+        for source in (token.source for token in self._streams if token.source.job == error.job):
+            self._run.reach.fell_back(self._state, (source.job, source.port), reason)
+
+    async def _take_replacements(self, error: ReplacedError) -> None:
+        if not await self._learned.replaced(error):
+            again = f"Job {self._job.name} starts again with what it reads in the end: {error}"
+            logger.warning(coded(again, Code.REPLACED))
+            source = error.token.source
+            reason = coded(f"who had read it has started again: it {error.how}", Code.REPLACED)
+            self._run.reach.fell_back(self._state, (source.job, source.port), reason)
+        jobs = self._run.streaming_jobs
+        self._inputs = await with_replacements(self._step, self._job, self._inputs, jobs)
+        self._streams = streams_of(self._inputs)
+
+    async def _wait_for_retry(self, error: JobFailedError) -> None:
+        policy = retry_policy(self._step.workflow.context.failure_manager, self._job.name)
+        if not policy.take():
+            raise UnrecoverableWorkflowException(str(error)) from None
+        logger.warning(f"{error}\nIt is tried again in place, with the jobs that read from it")
+        await asyncio.sleep(policy.delay)
+
+    async def _attempt(self, record: StreamingJob) -> None:
+        await self._learned.begin(self._run.reach)
+        self._inputs = await self._learned.take(self._inputs, self._run.streaming_jobs)
+        self._streams = streams_of(self._inputs)
+        gave_way = record.attempts > 0 and record.latest.gave_way
+        producers = [(token, await self._producer(token, gave_way)) for token in self._streams]
+        if self._lost_a_producer:
+            self._lost_a_producer = False
+            logger.info(f"Job {self._job.name} starts again: a job it reads from has failed, and is tried again")
+        if self._reads_what_is_final and not await settled(producers):
+            raise ProducerRestartError
+        check_replaced(producers)
+        if record.attempts > 0:
+            await self._new_directory()
+        if (runtime := await self._run.reach.runtime(self._state)) is None:
+            await self._run_without(record)
+        elif self._is_short(record, runtime):
+            began = time.monotonic()
+            await self._run_without(record)
+            self._run.proofs.short_jobs.ran_plainly(self._step.name, time.monotonic() - began)
+        elif self._learned.are_out_of_reach(self._inputs, runtime, producers) or self._learned.are_too_large(
+            self._inputs, producers
+        ):
+            await self._attempt(record)
+        else:
+            await self._run_under(runtime, record, producers)
+
+    def _is_short(self, record: StreamingJob, runtime: NodeRuntime) -> bool:
+        """Whether the job is too short for a stream to gain anything, and no hint has asked for one.
+
+        Others may hold on to an attempt that has streamed. A queue manager's job waits long, however short it is.
+        """
+        if record.attempts > 0 or self._streams or runtime.wrapper == "run" or parts_of(self._inputs):
+            return False
+        return self._run.proofs.short_jobs.is_short(self._step.name, file_bytes(self._inputs))
+
+    async def _run_without(self, record: StreamingJob) -> None:
+        """Run an attempt as plain StreamFlow does; its inputs are files, for it can read no stream."""
+        if parts := parts_of(self._inputs):
+            names = ", ".join(sorted({token.value["basename"] for _, token in parts}))
+            raise UnrecoverableWorkflowException(
+                f"FAILED Job {self._job.name}: nobody has written {names}, and there is no node runtime where it runs, "
+                "which would give it the bytes"
+            )
+        self._take(self._inputs)
+        attempt = record.begin(PurePosixPath(self._job.output_directory))
+        self._deliverer.begin(attempt, {})
+        attempt.start()
+        try:
+            output = await self._command.execute(self._job)
+            if output.status is not Status.COMPLETED:
+                said = str(output.value or "").strip() or "its command has failed and said nothing"
+                raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{said}")
+            await self._deliverer.succeeded(await self._step.collect(self._job, output, self._connectors, {}))
+            attempt.end(True)
+        finally:
+            if self._run.proofs.rehearsals is not None:
+                self._run.proofs.rehearsals.attempt_ended(self._job)
+            attempt.end(False)
+
+    async def _run_under(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> None:
+        waiting = partial(settled, producers) if producers else None
+        named = partial(output_globs, self._step, self._job)
+        node_job = await runtime.create_job(self._job.name, held_now(producers), waiting, named)
+        if (inputs := await place_inputs(self._inputs, producers, node_job)) is None:
+            raise ProducerRestartError
+        self._take(inputs)
+        command = self._command
+        if command.initial_work_dir is not None:
+            # Before anything is said of the outputs: a file that is put there under another name can give them theirs.
+            command = await prepare_work_dir(command, self._job, expression_context(self._step, self._job))
+        globs = {output.port: output_globs(self._step, self._job, output.port) for output in self._step.early_outputs}
+        split = await self._splitting.begin(runtime, node_job, self._inputs, producers)
+        spec = self._spec(node_job, [read for read in producers if held(*read) is None], globs, split)
+        attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
+        attempt.largest = self._learned.largest(self._inputs)
+        self._deliverer.begin(attempt, globs)
+        runner = self._run.runner
+        await self._run.sessions.split(self._state, split, runtime)
+        events = self._writes.told(split.told(runner.events(self._state, node_job)))
+        permitted = partial(self._run.proofs.awaited.permitted, self._job.name)
+        following = asyncio.gather(
+            self._deliverer.follow(attempt, events, producers, runtime.wrapper == "run", permitted),
+            self._give_way(node_job, attempt, producers),
+            *(self._end_with(node_job, *producer) for producer in producers),
+        )
+        rehearsals = self._run.proofs.rehearsals
+        try:
+            if rehearsals is not None:
+                streams = byte_streams(self._inputs, producers, ())
+                rehearsals.begins(self._step, self._job, runtime, self._inputs, streams)
+            with runner.running(self._state, node_job, spec, split.command(runtime)):
+                output = await command.execute(self._job)
+            with blaming(node_job):
+                exit_event = await exit_of(self._job, runner.exit(self._state, node_job), output, producers)
+                streams = byte_streams(self._inputs, producers, self._learned.parts())
+                streams = [name for name in streams if name not in self._learned.suspects]
+                await check_exit(self._job, exit_event, output, attempt, producers, streams)
+            await following
+            if not await settled(producers):
+                raise ProducerRestartError
+            await check_read(attempt, producers)
+            with self._learned.suspecting(), blaming(node_job):
+                tokens = await self._deliverer.collect(output, split.made(output))
+            self._splitting.ended(split, tokens)
+            await self._deliverer.succeeded(tokens)
+            attempt.end(True)
+            await self._splitting.compare(split, runtime, tokens, globs)
+            if rehearsals is not None:
+                rehearsals.succeeded(self._job, tokens, exit_event)
+            await self._learned.succeeded()
+            await self._writes.succeeded(exit_event)
+            seconds = (exit_event.ended or 0.0) - (exit_event.started or 0.0)
+            self._run.proofs.short_jobs.measured(self._step.name, file_bytes(self._inputs), seconds)
+        except asyncio.TimeoutError as error:
+            raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error
+        finally:
+            if rehearsals is not None:
+                rehearsals.attempt_ended(self._job)
+            following.cancel()
+            if not node_job.exit.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.shield(node_job.cancel())
+            attempt.end(False)
+            await asyncio.gather(following, return_exceptions=True)
+
+    async def _producer(self, token: StreamToken, when_started: bool) -> Attempt:
+        """The attempt to read from.
+
+        :param when_started: wait until its command runs
+        :raises ProducerFailedError: if there will be none
+        """
+        job = self._run.streaming_jobs.get(token.source.job)
+        attempt = await job.attempt()
+        while when_started and not attempt.has_started:
+            await attempt.started()
+            attempt = await job.attempt()
+        return attempt
+
+    async def _new_directory(self) -> None:
+        """Each attempt has an output directory of its own: others may still read what the last one committed."""
+        context = self._step.workflow.context
+        number = 2
+        while await (path := job_path(context, self._job, f"{self._first_directory}-{number}")).exists():
+            number += 1
+        await path.mkdir(mode=0o777, parents=True)
+        self._job.output_directory = str(path)
+        context.data_manager.register_path(
+            location=context.scheduler.get_locations(self._job.name)[0], path=str(path), relpath=str(path)
+        )
+
+    def _spec(
+        self, node_job: NodeJob, producers: Producers, globs: Mapping[str, tuple[str, ...]], split: Split
+    ) -> JobSpec:
+        runtime, outputs = node_job.runtime, self._step.early_outputs
+        watched = (output for output in outputs if output.of is None)
+        link = partial(self._run.part_ways.link, runtime)
+        read = numbered_streams(producers)
+        self._run.bandwidth.streams.opened(self._state, self._inputs, read)
+        nets, unasked = self._learned.under_net(self._inputs), self._learned.unasked(self._inputs)
+        most = self._learned.most(self._inputs)
+        config = self._run.config
+        # Nobody has said of these that they are written front to back.
+        careful = config.model_copy(update={"verify": "full"})
+        streams = (
+            input_stream(
+                token,
+                attempt,
+                runtime,
+                careful if id(token) in unasked else config,
+                name,
+                net=nets.get(id(token)),
+                closes=self._learned.closes(token),
+                most=most.get(id(token)),
+            )
+            for name, (token, attempt) in read.items()
+        )
+        spec = job_spec(self._step, self._job).model_copy(
+            update={
+                "outputs": tuple(
+                    self._writes.watched(output.watched(self._job.output_directory, globs[output.port]))
+                    for output in watched
+                ),
+                "inputs": (*streams, *part_inputs(self._job.inputs, self._learned.parts(), link)),
+                "gates": tuple(gated_input(*read, runtime) for read in producers if read[0].source.gate is not None),
+                "directories": self._run.reach.made_for(self._state),
+            }
+        )
+        return split.asked(spec)
+
+    def _take(self, inputs: Mapping[str, Token]) -> None:
+        """The inputs of an attempt: what an InitialWorkDirRequirement changes of them is as it was for the next one."""
+        if self._command.initial_work_dir is not None:
+            inputs = {name: with_own_value(token) for name, token in inputs.items()}
+        self._job.inputs = dict(inputs)
+
+    async def _end_with(self, node_job: NodeJob, token: StreamToken, attempt: Attempt) -> None:
+        """End this job with one that it reads from.
+
+        Its `exec` does so by itself, but for an end that could not be written to the events, as on a full disk.
+        """
+        if not await attempt.settled(token.source.port, token.source.path):
+            if held(token, attempt) is None:
+                with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
+                    await asyncio.wait_for(asyncio.shield(node_job.exit), _NOTICE_SECONDS)
+            await node_job.cancel()
+
+    async def _give_way(self, node_job: NodeJob, attempt: Attempt, producers: Producers) -> None:
+        """End this job if it has a node while one that it reads from waits for one, in the queue of a queue manager.
+
+        It may be the very node that the other needs. It starts again when the other runs; that is no failed attempt.
+        """
+        waited_for = [producer for _, producer in producers if not producer.has_started]
+        if not waited_for:
+            return
+        await attempt.started()
+        try:
+            await asyncio.wait_for(asyncio.gather(*(p.started() for p in waited_for)), _PATIENCE_SECONDS)
+        except asyncio.TimeoutError:
+            attempt.gave_way = True
+            await node_job.cancel()

@@ -1,0 +1,117 @@
+"""Adapter: lets the jobs of gangs meet on one node, for StreamFlow's scheduler."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, MutableMapping
+
+from streamflow.core.config import BindingConfig
+from streamflow.core.deployment import ExecutionLocation
+from streamflow.core.scheduling import AvailableLocation, Hardware
+from streamflow.scheduling.scheduler import JobAllocation
+
+from streamflow_io.adapters.deployment_sites import host_of
+from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.runtime.locations import innermost
+from streamflow_io.storage.admission.gang_placement import BorrowedCores, candidates
+
+
+class _Joins:
+    """Marks a job that reads from others while they run, though its step is in no gang that was known before."""
+
+
+class GangPlacement(Listener):
+    """Where the jobs of gangs run. What it costs a job of another step is a look into a dictionary.
+
+    :param jobs: those that were scheduled, by name
+    :param used: the hardware that is taken, by the name of a location
+    :param together: the cores of the whole gang of each step that is of one; see :func:`.placement.gang_cores`
+    """
+
+    def __init__(
+        self, jobs: Mapping[str, JobAllocation], used: Mapping[str, Hardware], together: Mapping[str, float]
+    ) -> None:
+        self._jobs = jobs
+        self._used = used
+        self._together = together
+        self._borrowed = BorrowedCores()
+        self._apart: set[tuple[str, str]] = set()
+
+    def join(self, job: JobState) -> None:
+        """Let a job be of the gang of the jobs that it reads from, though its step is in no gang known before."""
+        job.keep(_Joins())
+
+    def ordered(self, job: JobState, binding: BindingConfig) -> BindingConfig:
+        """The targets of a job, those first that are on the deployments, or the hosts, of the jobs that it reads from.
+
+        Filters of the binding have the last word on the order.
+        """
+        if len(binding.targets) == 1 or not self._concerns(job):
+            return binding
+        partners = self._partners(job)
+        deployments, hosts = {partner.deployment for partner in partners}, {_host(partner) for partner in partners}
+        targets = sorted(
+            binding.targets,
+            key=lambda target: (target.deployment.name not in deployments, host_of(target.deployment) not in hosts),
+        )
+        return BindingConfig(targets, binding.filters)
+
+    def narrow(
+        self, job: JobState, cores: float, available: MutableMapping[str, AvailableLocation]
+    ) -> MutableMapping[str, AvailableLocation]:
+        """Of the locations of a target where a job fits, those that are best for its gang.
+
+        :param cores: that it declares
+        """
+        if len(available) == 1 or not self._concerns(job):
+            return available
+
+        locations = {location.name: location for location in available.values()}
+
+        def free_cores(name: str) -> float:
+            return self._free_cores(locations[name])
+
+        partners = [location.name for location in self._partners(job)]
+        together = self._together.get(job.step, cores)
+        chosen = set(candidates(list(locations), partners, cores, together, free_cores, self._apart))
+        return {key: location for key, location in available.items() if location.name in chosen}
+
+    def placed(self, job: JobState) -> None:
+        """Count the cores of a job that holds none of them, though it computes."""
+        if job.declared_cores is not None and not job.is_io_task and self._concerns(job):
+            self._borrowed.borrow(job.name, job.places[0].name, job.declared_cores)
+
+    def ended(self, job: JobState) -> None:
+        self._borrowed.give_back(job.name)
+
+    def keep_together(self, reader: JobState, producer: str) -> None:
+        """Part no more jobs between two locations, because a job at one cannot read the stream of a job at the other.
+
+        :param producer: the name of the job whose stream was not read
+        """
+        self._apart.add((reader.location.name, self._jobs[producer].locations[0].name))
+
+    def _concerns(self, job: JobState) -> bool:
+        return job.step in self._together or job.kept(_Joins) is not None
+
+    def _partners(self, job: JobState) -> list[ExecutionLocation]:
+        """The location of each job that a job reads from."""
+        return [
+            allocation.locations[0]
+            for source in job.sources
+            if (allocation := self._jobs.get(source)) is not None and allocation.locations
+        ]
+
+    def _free_cores(self, location: AvailableLocation) -> float:
+        if location.hardware is None:
+            return math.inf
+        # By its name alone, as StreamFlow does: a host may be in several deployments.
+        used = self._used.get(location.name)
+        held = 0.0 if used is None else float(used.cores)
+        return float(location.hardware.cores) - held - self._borrowed.on(location.name)
+
+
+def _host(location: ExecutionLocation) -> str:
+    """The deployment that a location is in, or whose host its container is on; as of :func:`host_of`."""
+    host = innermost(location)
+    return "" if host.local else str(host.deployment)

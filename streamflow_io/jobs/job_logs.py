@@ -1,0 +1,317 @@
+"""Keeps, of each command of a job, its standard error and how it ended, in the record of the run."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import os
+import posixpath
+import re
+import shlex
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import Connector, ExecutionLocation
+from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Step
+from streamflow.cwl.command import CWLCommand
+from streamflow.data.remotepath import RemoteStreamFlowPath, StreamFlowPath
+from streamflow.deployment.wrapper import ConnectorWrapper
+from streamflow.log_handler import logger
+from streamflow.workflow.step import ExecuteStep
+
+from streamflow_io._streamflow import is_separate_standard_error
+from streamflow_io.adapters.paths import innermost
+from streamflow_io.records.jobs import CommandRecord
+from streamflow_io.records.records import Record
+from streamflow_io.records.runs import LOGS_DIRECTORY
+from streamflow_io.runtime.locations import node_name
+from streamflow_io.wording import last_lines
+
+#: Bytes. Of an output that is longer than both together, only its beginning and its end are kept.
+HEAD, TAIL = 16384, 49152
+#: Bytes that a run keeps. Beyond that, only the outputs of jobs that fail are kept.
+MOST_KEPT = 64_000_000
+_LONGEST_COMMAND = 16384
+_LONGEST_NAME = 150
+# How StreamFlow hides a command from the shell that starts it.
+_HIDDEN = re.compile(r"\$\(echo ([A-Za-z0-9+/=]*) \| base64 -d\)")
+
+_ASK_SECONDS = 30.0
+_ASK = f"""if test -f "$1" && test -s "$1"; then
+size=$(wc -c < "$1"); echo $size
+if test "$size" -le {HEAD + TAIL}; then base64 < "$1"
+else (head -c {HEAD} "$1"; tail -c {TAIL} "$1") | base64
+fi; fi
+test -z "$2" || rm -f "$1" """
+
+
+@dataclass(frozen=True)
+class LastWords:
+    """How the last command of a job has ended.
+
+    :ivar code: its exit code; None: not known
+    :ivar lines: the last that it has written, safe for a terminal
+    :ivar stream: as in :class:`CommandRecord`
+    """
+
+    code: int | None
+    lines: list[str]
+    stream: str
+
+
+class JobLogs:
+    """Keeps what jobs say when their commands end.
+
+    A job is never kept from running by that, and never fails for it.
+
+    :param steps: by name
+    :param record: keeps a record for telemetry
+    :param keep: keeps a file in the directory of the run, by its relative path
+    """
+
+    def __init__(
+        self,
+        context: StreamFlowContext,
+        steps: Mapping[str, Step],
+        record: Callable[[Record], None],
+        keep: Callable[[str, bytes], None],
+    ) -> None:
+        self._context = context
+        self._steps = steps
+        self._record = record
+        self._keep = keep
+        self._attempts: Counter[str] = Counter()
+        self._kept = 0
+        # Of jobs that run.
+        self._last: dict[str, LastWords] = {}
+
+    def connector(self, job_name: str, inner: Connector) -> Connector:
+        """What the command of a job is to be run through."""
+        return _LoggedConnector(self, job_name, inner)
+
+    def ended(self, job_name: str) -> LastWords | None:
+        """A job has ended; None: it has run no command. To be asked once."""
+        return self._last.pop(job_name, None)
+
+    def is_success(self, job_name: str, code: int | None) -> bool:
+        """Whether a command of a job succeeds with an exit code, as far as CWL says."""
+        step = self._steps.get(get_job_step_name(job_name))
+        command = step.command if isinstance(step, ExecuteStep) else None
+        if isinstance(command, CWLCommand) and code in (command.failure_codes or ()):
+            return False
+        return code == 0 or (isinstance(command, CWLCommand) and code in (command.success_codes or ()))
+
+    def command_ended(self, record: CommandRecord, output: KeptOutput) -> LastWords:
+        """Keep what the command of a job has written."""
+        self._attempts[record.job] += 1
+        attempt, is_well = self._attempts[record.job], self.is_success(record.job, record.code)
+        file = None
+        if output.kept and (not is_well or self._kept + len(output.kept) <= MOST_KEPT):
+            self._kept += len(output.kept)
+            file = log_file(record.job, attempt)
+            self._keep(file, output.kept)
+        of = {"attempt": attempt, "file": file, "bytes": output.size, "cut": None if file is None else output.cut}
+        self._record(record.model_copy(update=of))
+        # The end of the output is enough, and of a job that has no more to say nothing else is in memory.
+        lines = last_lines(output.kept[-TAIL:].decode(errors="replace"))
+        self._last[record.job] = LastWords(record.code, lines, record.stream)
+        return self._last[record.job]
+
+    async def read(self, connector: Connector, location: ExecutionLocation, path: str, *, removes: bool) -> KeptOutput:
+        """What is in a file at a location: all of it, or its beginning and its end. Raises nothing.
+
+        :param removes: remove it then
+        """
+        try:
+            found = innermost(StreamFlowPath(path, context=self._context, location=location))
+            if isinstance(found, RemoteStreamFlowPath):
+                words = ["sh", "-c", shlex.quote(_ASK), "sh", shlex.quote(path), "1" if removes else "''"]
+                asked = connector.run(location=location, command=words, capture_output=True)
+                said, _ = await asyncio.wait_for(asked, _ASK_SECONDS) or ("", 0)
+                return _parsed(said)
+            return await asyncio.to_thread(_read_here, Path(found), removes)
+        except Exception as error:
+            # Whatever a connector raises: the job has ended all the same.
+            logger.debug(f"What a job has written to {path} cannot be read: {error}")
+            return KeptOutput()
+
+
+class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
+    """Runs the command of one job through another connector, and keeps how that ends."""
+
+    def __init__(self, logs: JobLogs, job_name: str, inner: Connector) -> None:
+        super().__init__(inner.deployment_name, inner.config_dir, inner, None, inner.transferBufferSize)
+        self._logs = logs
+        self._job_name = job_name
+
+    @classmethod
+    def get_schema(cls) -> str:
+        raise NotImplementedError("made for one job, never configured")
+
+    async def run(
+        self,
+        location: ExecutionLocation,
+        command: MutableSequence[str],
+        environment: MutableMapping[str, str] | None = None,
+        workdir: str | None = None,
+        stdin: int | str | None = None,
+        stdout: int | str = asyncio.subprocess.STDOUT,
+        stderr: int | str = asyncio.subprocess.STDOUT,
+        capture_output: bool = False,
+        timeout: int | None = None,
+        job_name: str | None = None,
+    ) -> tuple[str, int] | None:
+        options: dict[str, Any] = {
+            "location": location,
+            "command": command,
+            "environment": environment,
+            "workdir": workdir,
+            "stdin": stdin,
+            "stdout": stdout,
+            "stderr": stderr,
+            "capture_output": capture_output,
+            "timeout": timeout,
+            "job_name": job_name,
+        }
+        if job_name != self._job_name:
+            return cast("tuple[str, int] | None", await self.connector.run(**options))
+        is_ours = is_separate_standard_error(stderr)
+        names = [name if isinstance(name, str) else None for name in (stdin, stdout, None if is_ours else stderr)]
+        record = CommandRecord(
+            time=0,
+            job=self._job_name,
+            step=get_job_step_name(self._job_name),
+            attempt=1,
+            command=command_text(list(command), names[0], names[1], names[2]),
+            location=node_name(location),
+            directory=workdir,
+            started=time.time(),
+            stream="both" if stderr == stdout else "stderr",
+        )
+        said, code = "", None
+        try:
+            result: tuple[str, int] | None = await self.connector.run(**options)
+            said, code = result or ("", None)
+        except asyncio.CancelledError:
+            # Nobody waits for a location any more.
+            if is_ours and location.local:
+                with contextlib.suppress(OSError):
+                    os.unlink(cast(str, stderr))
+            raise
+        except Exception as error:
+            await self._ended(record, location, bounded(str(error).encode()), None, (workdir, stderr, is_ours))
+            raise
+        # With a `stdout` it is what the shell says, or what runs the job.
+        printed = "" if isinstance(stderr, str) and not isinstance(stdout, str) else said or ""
+        output = bounded(printed.encode(errors="replace"))
+        words = await self._ended(record, location, output, code, (workdir, stderr, is_ours))
+        if code is not None and not self._logs.is_success(self._job_name, code) and not (said or "").strip():
+            said = "\n\t".join(words.lines)
+        return None if result is None else (said, cast(int, code))
+
+    async def _ended(
+        self,
+        record: CommandRecord,
+        location: ExecutionLocation,
+        printed: KeptOutput,
+        code: int | None,
+        to: tuple[str | None, int | str, bool],
+    ) -> LastWords:
+        """
+        :param to: where the command has run, the file of its standard error, and whether that is ours
+        """
+        workdir, stderr, is_ours = to
+        output = printed
+        if isinstance(stderr, str):
+            path = posixpath.join(workdir or "", stderr)
+            written = await self._logs.read(self.connector, location, path, removes=is_ours)
+            output = written if written.size else printed
+        return self._logs.command_ended(record.model_copy(update={"time": time.time(), "code": code}), output)
+
+
+def _read_here(path: Path, removes: bool) -> KeptOutput:
+    """:raises OSError: if it cannot be read"""
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                return KeptOutput()
+            if found.st_size <= HEAD + TAIL:
+                content = file.read(HEAD + TAIL)
+                return KeptOutput(content, len(content))
+            head = file.read(HEAD)
+            file.seek(found.st_size - TAIL)
+            return KeptOutput(head + file.read(TAIL), found.st_size)
+    finally:
+        if removes:
+            path.unlink(missing_ok=True)
+
+
+def _parsed(said: str) -> KeptOutput:
+    """:raises ValueError: if it is something else"""
+    size, _, text = said.strip().partition("\n")
+    return KeptOutput(base64.b64decode("".join(text.split())), int(size)) if size else KeptOutput()
+
+
+@dataclass(frozen=True)
+class KeptOutput:
+    """What a command has written.
+
+    :ivar kept: all of it, or its first :data:`HEAD` and its last :data:`TAIL` bytes
+    :ivar size: bytes that there were
+    """
+
+    kept: bytes = b""
+    size: int = 0
+
+    @property
+    def cut(self) -> int | None:
+        """So many bytes are kept of the beginning; None: all is kept."""
+        return HEAD if self.size > len(self.kept) else None
+
+
+def bounded(content: bytes) -> KeptOutput:
+    """A part of what was written that is no larger than may be kept."""
+    size = len(content)
+    return KeptOutput(content if size <= HEAD + TAIL else content[:HEAD] + content[-TAIL:], size)
+
+
+def log_file(job: str, attempt: int) -> str:
+    """The file with the standard error of an attempt, relative to the directory of the run.
+
+    :param job: as `/step/0.1`
+    """
+    parts = [_file_name(part) for part in job.split("/") if part]
+    return "/".join((LOGS_DIRECTORY, *parts, "stderr" if attempt == 1 else f"stderr-{attempt}"))
+
+
+def command_text(words: list[str], stdin: str | None, stdout: str | None, stderr: str | None) -> str:
+    """A command line as people read it, with its redirections.
+
+    :param words: as StreamFlow gives them to a shell
+    """
+    text = _HIDDEN.sub(_shown, " ".join(words))
+    for sign, path in (("<", stdin), (">", stdout), ("2>", stderr)):
+        text += "" if path is None else f" {sign} {shlex.quote(path)}"
+    return text if len(text) <= _LONGEST_COMMAND else f"{text[:_LONGEST_COMMAND]}..."
+
+
+def _shown(hidden: re.Match[str]) -> str:
+    return base64.b64decode(hidden[1]).decode(errors="replace")
+
+
+def _file_name(name: str) -> str:
+    made = re.sub(r"[\x00-\x1f\x7f]", "_", name)
+    if made == name and name not in (".", "..") and len(name.encode(errors="replace")) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:12]
+    return f"{made[:30].replace('.', '_')}-{digest}"

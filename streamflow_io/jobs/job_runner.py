@@ -1,0 +1,152 @@
+"""Gives the commands of jobs to the node runtimes: of those that stream, of I/O tasks, and of all that are measured."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from streamflow.core.deployment import Connector
+from streamflow.log_handler import logger
+
+from streamflow_io.adapters.connector import JobConnector, exit_event_of
+from streamflow_io.adapters.job_spec import job_spec
+from streamflow_io.adapters.jobs import Jobs, JobState
+from streamflow_io.messages import Code, coded
+from streamflow_io.parts.seen_splits import look_for_splits
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
+from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec
+
+from .reach import Reach
+from .recorder import JobRecorder
+
+
+@dataclass
+class _Running:
+    """A command that is about to run, or runs, under a node runtime.
+
+    :ivar command: what runs in place of the command of the step, without redirections; None: the command of the step
+    :ivar told: what the node runtime is told of the job; None: the command has not started
+    :ivar following: records the events of a job that StreamFlow runs
+    """
+
+    node_job: NodeJob
+    spec: JobSpec
+    streams: bool
+    command: Sequence[str] | None = None
+    told: JobSpec | None = None
+    following: asyncio.Task[None] | None = None
+
+
+class JobRunner:
+    """Lets the commands of jobs run under the node runtimes, when StreamFlow runs them.
+
+    The step of a streaming job runs the job, and begins a job of the node runtime for each attempt. StreamFlow runs a
+    job that is only measured, and repeats that job if it fails; measuring never lets a job fail.
+    """
+
+    def __init__(self, jobs: Jobs, reach: Reach, recorder: JobRecorder) -> None:
+        self._jobs = jobs
+        self._reach = reach
+        self._recorder = recorder
+
+    def connector(self, job: JobState, inner: Connector) -> Connector:
+        """What the command of a job is to be run through."""
+        if (running := job.kept(_Running)) is None:
+            return inner
+        # StreamFlow has connectors for more than the command, also after it. An attempt starts once.
+        if running.told is None:
+            running.told = self._jobs.starting(job, running.spec, running.node_job.runtime)
+        if running.streams:
+            return JobConnector(inner, job.name, running.node_job, running.told, command=running.command)
+        told = running.told
+        if running.following is None:
+            queued = self._recorder.queued(job)
+            if told.limit or told.phases or told.cores or queued:
+                # The events tell the bursts of the job, its need of cores, and the end of its wait in a queue.
+                running.following = asyncio.create_task(self._follow(job, running.node_job))
+        return JobConnector(inner, job.name, running.node_job, told, is_optional=True)
+
+    @contextlib.contextmanager
+    def running(
+        self, job: JobState, node_job: NodeJob, spec: JobSpec, command: Sequence[str] | None = None
+    ) -> Iterator[None]:
+        """Let the command of a job that streams run as a job of the node runtime.
+
+        :param command: what is run instead, without its redirections
+        """
+        job.begin(node_job)
+        job.keep(_Running(node_job, spec, streams=True, command=command))
+        try:
+            yield
+        finally:
+            job.node_job = None
+            job.drop(_Running)
+
+    async def events(self, job: JobState, node_job: NodeJob) -> AsyncIterator[Event]:
+        """What the node runtime tells of a job, in order, to the exit event; recorded by the way. For one reader.
+
+        :raises NodeRuntimeError: if the node runtime ends before the job
+        """
+        async for event in node_job.events():
+            self._jobs.event(job, event)
+            yield event
+
+    async def exit(self, job: JobState, node_job: NodeJob) -> ExitEvent | None:
+        """How a job has ended whose command is said to have ended; None: it has not come to run.
+
+        :raises asyncio.TimeoutError: if that is not told
+        :raises NodeRuntimeError: if the node runtime has ended before the job
+        """
+        if not await node_job.has_started():
+            node_job.abandon()
+            return None
+        job.exit = await exit_event_of(node_job)
+        return job.exit
+
+    async def measure(self, job: JobState, otherwise: str) -> None:
+        """A job that StreamFlow runs is about to run its command: it is measured, where there is a node runtime.
+
+        :param otherwise: what is said, once, where there is none
+        """
+        if (node_job := await self._reach.measured_job(job, otherwise)) is not None:
+            job.begin(node_job)
+            job.keep(_Running(node_job, JobSpec(name=job.name, measure=True), streams=False))
+
+    def observe(self, job: JobState) -> None:
+        """Record, too, what a job that is measured does with its files."""
+        running = job.kept(_Running)
+        if running is not None and not running.streams and job.executed_by is not None:
+            running.spec, running.told = job_spec(job.executed_by, job.job), None
+            # One that is limited is followed already; its events are for one reader.
+            if running.following is None:
+                running.following = asyncio.create_task(self._follow(job, running.node_job))
+
+    async def end(self, job: JobState, succeeded: bool) -> None:
+        """A job has ended; returns when nothing of it runs, and what was measured of it is recorded."""
+        if (running := job.drop(_Running)) is None or running.streams:
+            return
+        node_job, following = running.node_job, running.following
+        try:
+            if not succeeded and await node_job.has_started():
+                await node_job.cancel()
+                if not node_job.exit.done():
+                    return
+            if await self.exit(job, node_job) is not None and following is not None:
+                await following
+                if succeeded:
+                    found = partial(self._recorder.splits, job)
+                    await look_for_splits(node_job.runtime, self._recorder.possible_splits(job), found)
+        except (asyncio.TimeoutError, NodeRuntimeError) as error:
+            why = str(error) or "the node runtime does not answer"
+            logger.warning(coded(f"Job {job.name} was not measured: {why}", Code.NOT_MEASURED))
+        finally:
+            if following is not None:
+                following.cancel()
+
+    async def _follow(self, job: JobState, node_job: NodeJob) -> None:
+        with contextlib.suppress(NodeRuntimeError):
+            async for _ in self.events(job, node_job):
+                pass

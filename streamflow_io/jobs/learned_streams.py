@@ -1,0 +1,385 @@
+"""What jobs read as byte streams, because that was proven or is declared; and what becomes of that."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from streamflow.core.exception import ProcessorTypeError, WorkflowException
+from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Token
+from streamflow.cwl.step import CWLExecuteStep
+from streamflow.log_handler import logger
+from streamflow.workflow.utils import get_token_value
+
+from streamflow_io.adapters.attempts import Attempt, StreamingJobs
+from streamflow_io.adapters.inputs import Producers, written_to
+from streamflow_io.adapters.jobs import JobState
+from streamflow_io.adapters.tokens import StreamToken, file_tokens, parts_of, stream_tokens
+from streamflow_io.graph.candidates import Candidate
+from streamflow_io.graph.later import Reader
+from streamflow_io.hints.inheritance import port_path
+from streamflow_io.messages import Code, coded
+from streamflow_io.records.learned.extents import ENOUGH, Extent, Extents, bound_of, extents_of
+from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way
+from streamflow_io.runtime.node_runtime import NodeRuntime
+from streamflow_io.wording import size_text
+
+from .barrier import RewrittenError
+from .ending import JobFailedError
+from .programs import Programs
+from .proof_key import proof_key
+from .reach import Reach
+from .replacing import ReplacedError, with_finals
+from .wants import is_want
+
+# Characters of what a job says that has failed.
+_REASON = 200
+
+
+@dataclass(frozen=True)
+class LearnedStreams:
+    """What is proven of the steps of a run.
+
+    :ivar candidates: the steps that may read streams without a hint
+    :ivar tools: digests of all that is known of the tools before they run, by step
+    :ivar streamed: the outputs that are streamed without a hint, by name
+    :ivar proofs: what is known
+    :ivar programs: which programs are other ones where jobs run
+    :ivar awaited: the outputs that are streamed as soon as it is proven that their readers can read them so, by name
+    :ivar recovers: a job that fails with a declared stream is tried with the file
+    :ivar told: the declared inputs of which it was said that they are not read so, by name
+    """
+
+    candidates: Mapping[str, Candidate]
+    tools: Mapping[str, str]
+    streamed: Collection[str]
+    proofs: RememberedProofs
+    programs: Programs
+    awaited: Mapping[str, Collection[Reader]] = field(default_factory=dict)
+    recovers: bool = True
+    told: set[str] = field(default_factory=set)
+
+    def is_learned(self, token: StreamToken) -> bool:
+        """Whether a stream was not asked for by a hint."""
+        name = _output(token.source.job, token.source.port)
+        return name in self.streamed or name in self.awaited
+
+    def is_awaited(self, token: StreamToken) -> bool:
+        """Whether a stream is none before it is proven that its readers can read it so."""
+        return _output(token.source.job, token.source.port) in self.awaited
+
+    def is_streamed(self, job: str, port: str) -> bool:
+        """Whether an output of a job is streamed without a hint."""
+        name = _output(job, port)
+        return name in self.streamed or (name in self.awaited and self.may_stream(job, port))
+
+    def may_stream(self, job: str, port: str) -> bool:
+        """Whether an output of a job may be streamed by now that could not be when the run began."""
+        written, readers = self.proofs.of(self.written(job, port)), self.awaited[_output(job, port)]
+        return (written is None or not written.is_refused) and all(
+            self.proofs.is_read(self.candidates[reader].tool, of) for reader, of in readers
+        )
+
+    def closes(self, token: StreamToken) -> int | None:
+        """When a stream that no hint has asked for was closed so often it is taken to be complete; None: at the end."""
+        known = self.proofs.of(self.written(token.source.job, token.source.port)) if self.is_learned(token) else None
+        return None if known is None else known.closes or None
+
+    def written(self, job: str, port: str) -> ProofKey:
+        """What is known of how jobs like this one write an output has this key."""
+        return ProofKey(self.tools[get_job_step_name(job)], "writes", port)
+
+    async def refuse(self, token: StreamToken, how: str, was_closed: bool) -> None:
+        """An output that is streamed without a hint is not written front to back: it will not be streamed again.
+
+        :param how: in a sentence, about it, or about its path
+        :param was_closed: it was taken to be complete when it was closed: that will not be done again
+        """
+        step, port = get_job_step_name(token.source.job), token.source.port
+        key, name = self.written(token.source.job, port), port_path(step, port)
+        known, how = self.proofs.of(key), _without_path(how, token.source.path)
+        if was_closed:
+            if known is None or known.closes:
+                logger.info(f"{name} is taken to be complete only when its job has ended: {how}")
+                await self.proofs.remember(Proof(key, step, time.time(), closes=0))
+        elif known is None or not known.is_refused:
+            logger.info(f"{name} is not streamed any more without a hint: {how}")
+            await self.proofs.remember(Proof(key, step, time.time(), reason=how))
+
+
+def not_as_declared(path: str, how: str) -> str:
+    """What is said of an input that is declared `streamable`, and is not read so.
+
+    :param path: the input, as /step/port
+    :param how: what its program does
+    """
+    advice = f"Later runs do not stream it. Take `streamable` off {path}"
+    return coded(f"{path} is declared `streamable`, but {how}. {advice}", Code.NOT_AS_DECLARED)
+
+
+def _output(job: str, port: str) -> str:
+    return port_path(get_job_step_name(job), port)
+
+
+def _without_path(how: str, path: str) -> str:
+    """What has become of a file, for later runs, in which it has another path.
+
+    :param path: in the output directory
+    """
+    _, found, rest = how.partition(f"/{path} ")
+    return f"it {rest}" if found else how
+
+
+def written_by_now(token: StreamToken, attempt: Attempt) -> int:
+    """How many bytes a file has that is being written; 0 where nobody knows."""
+    try:
+        is_here = attempt.node_job is not None and attempt.node_job.runtime.is_here
+        return os.path.getsize(written_to(token, attempt)) if is_here else 0
+    except OSError:
+        return 0
+
+
+class LearnedReads:
+    """What one job reads as byte streams, because that is proven or declared, over all of its attempts."""
+
+    def __init__(self, learned: LearnedStreams, step: CWLExecuteStep, job: JobState) -> None:
+        self._learned = learned
+        self._step = step
+        self._state = job
+        self._job = job.job
+        # How those are read that are streams, and of which proof, if they need one.
+        self._ways: dict[str, Way] = {}
+        # Of how many first bytes that is proven, if not of all.
+        self._excerpts: dict[str, int] = {}
+        self._keys: dict[str, ProofKey] = {}
+        # Those that hints declare `streamable`, or let stream.
+        self._declared: set[str] = set()
+        # How far the proofs hold for each file.
+        self._extents: dict[str, Extents] = {}
+        # Those that are read when they are complete: it is not proven with these options, or has turned out wrong.
+        self._as_files: set[str] = set()
+        # Those with which it has failed, and how.
+        self._blamed: frozenset[str] = frozenset()
+        # The outputs that it takes to be complete when they are closed, by job and name.
+        self._closed: set[tuple[str, str]] = set()
+        self._why = ""
+        self._has_begun = False
+
+    async def begin(self, reach: Reach) -> None:
+        """Find out how the streams of the job are read that has been scheduled; before anything else."""
+        streams = {name: list(stream_tokens(token)) for name, token in self._job.inputs.items()}
+        parts = {name for name, _ in parts_of(self._job.inputs) if name in self._step.streamable}
+        if self._has_begun or not (parts or any(streams.values())):
+            return
+        self._has_begun = True
+        candidate = self._learned.candidates.get(self._step.name)
+        needs_proof = () if candidate is None else candidate.inputs
+        self._declared = {
+            name
+            for name, tokens in streams.items()
+            if name not in needs_proof and (name in parts or any(token.source.gate is None for token in tokens))
+        }
+        self._ways = dict.fromkeys(self._declared, "pipe")
+        if candidate is not None:
+            known = {*candidate.inputs, *candidate.declared}
+            await self._look_up(candidate, [name for name in streams if name in known and self._reads(name)], reach)
+
+    def _reads(self, name: str) -> bool:
+        return name in self._declared or next(stream_tokens(self._job.inputs[name]), None) is not None
+
+    async def _look_up(self, candidate: Candidate, inputs: Collection[str], reach: Reach) -> None:
+        """What is known of inputs."""
+        if not inputs:
+            return
+        runtime = await reach.runtime(self._state)
+        programs = None if runtime is None else await self._learned.programs.of(runtime, candidate)
+        values = {name: get_token_value(token) for name, token in self._job.inputs.items()}
+        for name in inputs:
+            key = None if programs is None else proof_key(candidate, name, values, programs)
+            proof = None if key is None else self._learned.proofs.of(key)
+            if key is not None:
+                self._keys[name] = key
+            if name in self._declared:
+                if key is not None and self._learned.recovers and not self._learned.proofs.is_believed(key):
+                    self._as_files.add(name)
+            elif proof is None or proof.way is None or not proof.extents:
+                self._as_files.add(name)
+            else:
+                self._ways[name] = proof.way
+                self._extents[name] = proof.extents
+                if proof.excerpt is not None:
+                    self._excerpts[name] = proof.excerpt
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The inputs that are read as streams."""
+        return frozenset(self._ways.keys() - self._as_files)
+
+    @property
+    def suspects(self) -> frozenset[str]:
+        """The streams without which the job is tried if it fails."""
+        return self.streams if self._learned.recovers else self.streams - self._declared
+
+    def parts(self) -> tuple[str, ...]:
+        """The inputs that are read front to back, if they are parts of files."""
+        return tuple(name for name in self._step.streamable if name not in self._as_files)
+
+    async def take(self, inputs: Mapping[str, Token], jobs: StreamingJobs) -> Mapping[str, Token]:
+        """The inputs for the next attempt: waits for those that are not to be read as streams, which are files then.
+
+        :raises ProducerFailedError: if one never will be
+        """
+        if any(True for name in self._as_files for _ in stream_tokens(inputs[name])):
+            return await with_finals(self._step, self._job, inputs, jobs, self._as_files)
+        return inputs
+
+    def under_net(self, inputs: Mapping[str, Token]) -> dict[int, int]:
+        """The streams that are under the net, by the identity of their tokens, and after how many bytes.
+
+        What a command does with a pipe is known to be right as far as it was tried; of all else it must not see that it
+        has no file.
+        """
+        nets = {name: 0 for name in self.streams if self._ways[name] == "net"}
+        nets |= {name: self._excerpts[name] for name in (self.streams & self._excerpts.keys()) - nets.keys()}
+        return {id(token): bytes_ for name, bytes_ in nets.items() for token in stream_tokens(inputs[name])}
+
+    def most(self, inputs: Mapping[str, Token]) -> dict[int, int]:
+        """How many bytes of streams may be fed, by the identity of their tokens; of others all."""
+        bounds = {id(token): extent.most for token, extent in self._bounded(inputs)}
+        return {token: most for token, most in bounds.items() if most is not None}
+
+    def largest(self, inputs: Mapping[str, Token]) -> dict[int, int]:
+        """How large the files of streams may be, by the identity of their tokens; of others as large as they are."""
+        return {id(token): extent.size for token, extent in self._bounded(inputs) if extent.size < ENOUGH}
+
+    def _bounded(self, inputs: Mapping[str, Token]) -> Iterator[tuple[StreamToken, Extent]]:
+        for name in self.streams & self._extents.keys():
+            tokens = list(file_tokens(inputs[name]))
+            # Those of a list that are files already have their places in it, too.
+            for token, extent in zip(tokens, extents_of(self._extents[name], len(tokens)), strict=True):
+                if isinstance(token, StreamToken):
+                    yield token, extent
+
+    def are_too_large(self, inputs: Mapping[str, Token], producers: Producers) -> bool:
+        """Whether a file is larger by now than its proof holds for; the streams are read as files then.
+
+        How large it is, is known only on the driver's node; elsewhere it is seen while it is read.
+        """
+        largest = self.largest(inputs)
+        for token, attempt in producers:
+            if id(token) in largest and written_by_now(token, attempt) > largest[id(token)]:
+                self.outgrown(inputs, token.source.job)
+                return True
+        return False
+
+    def outgrown(self, inputs: Mapping[str, Token], job: str | None) -> None:
+        """A file of another job is larger than its proof holds for. All streams that need a proof are read as files, so
+        that they can be rehearsed with these."""
+        for name in sorted(self.streams & self._extents.keys()):
+            if any(token.source.job == job for token in stream_tokens(inputs[name])):
+                self._learned.proofs.outgrown(self._keys[name])
+                bound, port = bound_of(self._extents[name]), port_path(self._step.name, name)
+                how = "" if bound is None else f" up to {size_text(bound)}"
+                logger.info(f"Job {self._job.name} reads the complete file: {port} is proven{how}, and this is larger")
+        self._as_files |= self.streams - self._declared
+
+    def unasked(self, inputs: Mapping[str, Token]) -> set[int]:
+        """The streams for which no hint has asked, by the identity of their tokens."""
+        tokens = (token for name in self.streams for token in stream_tokens(inputs[name]))
+        return {id(token) for token in tokens if self._learned.is_learned(token)}
+
+    def closes(self, token: StreamToken) -> int | None:
+        """As :meth:`LearnedStreams.closes`, for a stream that it is about to read."""
+        closes = self._learned.closes(token)
+        if closes is not None:
+            self._closed.add((token.source.job, token.source.port))
+        return closes
+
+    def are_out_of_reach(self, inputs: Mapping[str, Token], runtime: NodeRuntime, producers: Producers) -> bool:
+        """Whether streams need their files at hand, and these are on another host; they are read as files then."""
+        nets = self.under_net(inputs)
+        far = {
+            id(token)
+            for token, attempt in producers
+            if id(token) in nets and attempt.node_job is not None and attempt.node_job.link_to(runtime) is not None
+        }
+        names = {name for name in self.streams if any(id(token) in far for token in stream_tokens(inputs[name]))}
+        self._as_files |= names
+        return bool(names)
+
+    async def rewritten(self, inputs: Mapping[str, Token], error: RewrittenError) -> bool:
+        """Whether what was written again is a stream for which no hint has asked; it is read as a file then."""
+        found = {
+            name: token
+            for name in inputs
+            for token in stream_tokens(inputs[name])
+            if token.source.job == error.job and self._learned.is_learned(token)
+        }
+        for token in found.values():
+            was_closed = (token.source.job, token.source.port) in self._closed
+            await self._learned.refuse(token, error.how or "it was written again", was_closed)
+        self._as_files |= found.keys()
+        return bool(found)
+
+    async def replaced(self, error: ReplacedError) -> bool:
+        """Whether the output that is another file in the end was streamed though no hint has asked for that."""
+        if not self._learned.is_learned(error.token):
+            return False
+        await self._learned.refuse(error.token, f"it {error.how}", was_closed=False)
+        return True
+
+    def blamed(self, error: JobFailedError) -> bool:
+        """The job has failed: whether a stream may be to blame.
+
+        It is tried with the file then, and fails as with plain StreamFlow if that is not it. What has ended it from
+        outside has nothing to do with what hints declare.
+        """
+        is_own = not error.is_from_outside and not is_want(str(error))
+        suspects = self.suspects if is_own else frozenset(filter(self._is_unasked, self.streams))
+        self._blamed = suspects if is_own else frozenset()
+        if not suspects:
+            return False
+        said = str(error).removeprefix(f"FAILED Job {self._job.name}: ")
+        self._why = " ".join((said.partition("with error:")[2] or said).split())[:_REASON]
+        self._as_files |= suspects
+        logger.info(f"Job {self._job.name} has failed with a stream, and is tried with the file: {self._why}")
+        return True
+
+    @contextmanager
+    def suspecting(self) -> Iterator[None]:
+        """Let a job that has ended without its outputs be tried with files if a stream may be to blame.
+
+        :raises JobFailedError: instead of what StreamFlow raises
+        """
+        try:
+            yield
+        except (WorkflowException, ProcessorTypeError) as error:
+            if not self.suspects:
+                raise
+            raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{error}") from error
+
+    def _is_unasked(self, name: str) -> bool:
+        """Whether no hint has asked for a stream."""
+        return any(map(self._learned.is_learned, stream_tokens(self._job.inputs[name])))
+
+    async def succeeded(self) -> None:
+        """The job has succeeded: remember what that says of its streams."""
+        step, proofs = self._step.name, self._learned.proofs
+        for name in sorted(self._blamed):
+            reason = f"it fails with a stream, and not with the file: {self._why}"
+            path, key = port_path(step, name), self._keys.get(name)
+            if name not in self._declared:
+                logger.info(f"{path} is not read any more while it is written: {reason}")
+            elif path not in self._learned.told:
+                self._learned.told.add(path)
+                logger.warning(not_as_declared(path, reason))
+            else:
+                continue
+            if key is not None:
+                failures = 0 if name in self._declared else proofs.failures(key) + 1
+                await proofs.remember(Proof(key, step, time.time(), reason=reason, failures=failures))
+        await proofs.streamed([self._keys[name] for name in self.streams if name in self._keys])

@@ -1,0 +1,65 @@
+"""When a job has closed what it streams though no hint says so: the next one like it is done with it then.
+
+A lesson, not a proof: who reads it gets the end then, and what he has made is handed on when the job has ended without
+having written it again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator
+
+from streamflow.core.utils import get_job_step_name
+from streamflow.log_handler import logger
+
+from streamflow_io.hints.inheritance import port_path
+from streamflow_io.records.learned.proofs import Proof
+from streamflow_io.runtime.protocol import ClosedEvent, Event, ExitEvent, WatchedOutput
+from streamflow_io.wording import counted
+
+from .learned_streams import LearnedStreams
+
+# Readers have to gain so much: in seconds, and as a part of the time of the job.
+_LEAST_SECONDS = 2.0
+_LEAST_PART = 0.1
+
+
+class LearnedWrites:
+    """How one job closes the outputs that stream without a hint."""
+
+    def __init__(self, learned: LearnedStreams, job: str) -> None:
+        self._learned = learned
+        self._job = job
+        self._step = get_job_step_name(job)
+        # Of the last attempt, by output and file: the last time.
+        self._closed: dict[str, dict[str, ClosedEvent]] = {}
+
+    def watched(self, output: WatchedOutput) -> WatchedOutput:
+        """What is to be watched of an output: also how often it is closed, if it streams without a hint."""
+        if not self._learned.is_streamed(self._job, output.port):
+            return output
+        return output.model_copy(update={"closes": True})
+
+    async def told(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+        """The events of an attempt, which are noted."""
+        self._closed = defaultdict(dict)
+        async for event in events:
+            if isinstance(event, ClosedEvent) and self._learned.is_streamed(self._job, event.port):
+                self._closed[event.port][str(event.path)] = event
+            yield event
+
+    async def succeeded(self, exit_event: ExitEvent) -> None:
+        """The attempt has succeeded: remember what it was done with long before, if that is not known."""
+        ended, started = exit_event.ended or 0.0, exit_event.started or 0.0
+        least = max(_LEAST_SECONDS, _LEAST_PART * (ended - started))
+        for port, files in self._closed.items():
+            (last, *others) = files.values()
+            key = self._learned.written(self._job, port)
+            if others or ended - last.time < least or self._learned.proofs.of(key) is not None:
+                continue
+            name, times = port_path(self._step, port), counted(last.closes, "time")
+            logger.info(
+                f"{name} was complete {ended - last.time:.1f} s before its job ended, when it was closed {times}"
+            )
+            await self._learned.proofs.remember(Proof(key, self._step, time.time(), closes=last.closes))

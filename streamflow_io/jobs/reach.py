@@ -1,0 +1,123 @@
+"""Where there are node runtimes, and which job can read the stream of which; each obstacle is told once."""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Callable
+from pathlib import PurePosixPath
+
+from streamflow.core.utils import get_job_step_name
+from streamflow.log_handler import logger
+
+from streamflow_io.adapters.attempts import Attempt
+from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.adapters.tokens import StreamToken
+from streamflow_io.messages import Code, coded
+from streamflow_io.records.files import FallbackRecord
+from streamflow_io.records.records import Record
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_runtimes import NodeRuntimes
+from streamflow_io.runtime.protocol import Event, WarningEvent
+
+_ASKS = coded("the command asks by path for more than its bytes, and waits for the whole file", Code.ASKS_BY_PATH)
+
+
+class Reach(Listener):
+    """The fallbacks of a run.
+
+    Without a node runtime a job runs as with plain StreamFlow, and delivers all at its end. A job that cannot read a
+    stream gets the file when it is final.
+
+    :param part: is told of a job that cannot read the stream of another job from where both run
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        runtimes: NodeRuntimes,
+        part: Callable[[JobState, str], None],
+        record: Callable[[Record], None],
+    ) -> None:
+        self._runtimes = runtimes
+        self._part = part
+        self._record = record
+        self._told: set[str] = set()
+        self._recorded: set[tuple[str, str | None, str]] = set()
+
+    async def runtime(self, job: JobState) -> NodeRuntime | None:
+        """The node runtime where a job runs that has been scheduled; None: there is none."""
+        try:
+            return await self._runtimes.for_streams_at(job.location, job.target.workdir)
+        except NodeRuntimeError as error:
+            where = self._runtimes.deployments.where(job.location)
+            why = str(error).removeprefix(f"{where.partition(' ')[2]}: ")
+            self.fell_back(job, None, coded(f"no node runtime {where}: {why}", Code.NO_NODE_RUNTIME))
+            plain = f"Nothing streams {where}, all is as with plain StreamFlow: {why}"
+            self._warn(plain, coded(plain, Code.NO_NODE_RUNTIME))  # Work directories at one place may differ in it.
+            return None
+
+    def made_for(self, job: JobState) -> tuple[str, ...]:
+        """The directories of a job that StreamFlow has made in the work directory for this job alone.
+
+        Another directory, as a `dockerOutputDirectory`, may belong to other jobs, too.
+        """
+        workdir = PurePosixPath(job.target.workdir)
+        directories = (str(job.job.input_directory), str(job.job.output_directory))
+        return tuple(path for path in directories if workdir in PurePosixPath(path).parents)
+
+    async def measured_job(self, job: JobState, otherwise: str) -> NodeJob | None:
+        """A new job of the node runtime where a job runs that is only measured; None: there is none.
+
+        :param otherwise: what is said of that
+        """
+        try:
+            return await (await self._runtimes.at(job.location, job.target.workdir)).create_job(job.name)
+        except NodeRuntimeError as error:
+            location = job.location
+            where = "in this run" if location.local else self._runtimes.deployments.where(location)
+            self._warn(f"{otherwise} {where}", f"{otherwise} {where}: {error}")
+            return None
+
+    async def can_read(self, job: JobState, token: StreamToken, attempt: Attempt) -> bool:
+        """Whether a job that has been scheduled can read the stream of another.
+
+        :param attempt: any one of the other job: all of them run at the same location
+        """
+        if attempt.node_job is None or (reader := await self.runtime(job)) is None:
+            return False
+        producer = attempt.node_job.runtime
+        if reader is producer:
+            return True
+        obstacle = await reader.obstacle(producer, attempt.output_directory, gate=token.source.gate is not None)
+        if obstacle is not None:
+            pair = f"{reader.location} reads files of {producer.location}"
+            late = f"{pair} when they are complete, not while they are written: {obstacle}"
+            self._warn(pair, coded(late, Code.OUT_OF_REACH))
+            self._part(job, token.source.job)
+            why = f"{reader.location} cannot read it from {producer.location}: {obstacle}"
+            self.fell_back(job, (token.source.job, token.source.port), coded(why, Code.OUT_OF_REACH))
+        return obstacle is None
+
+    def fell_back(self, job: JobState, source: tuple[str, str] | None, reason: str, without: str | None = None) -> None:
+        """Record that a job gets an output only when it is complete, once for each reason and step.
+
+        :param source: a job that writes it, and the output; None: all that is read
+        :param without: what an attempt was in vain with, which is made again without it
+        """
+        step = job.step
+        output = None if source is None else posixpath.join(get_job_step_name(source[0]), source[1])
+        if (found := (step, output, reason)) not in self._recorded:
+            self._recorded.add(found)
+            fallback = {"job": job.name, "step": step, "output": output, "reason": reason, "without": without}
+            self._record(FallbackRecord(time=time.time(), **fallback))
+
+    def event(self, job: JobState, event: Event) -> None:
+        """Record that a command asks for its whole input, and so does not read the stream."""
+        if isinstance(event, WarningEvent) and event.input is not None and event.port is not None:
+            self.fell_back(job, (event.input, event.port), _ASKS)
+
+    def _warn(self, about: str, message: str) -> None:
+        if about not in self._told:
+            self._told.add(about)
+            logger.warning(message)

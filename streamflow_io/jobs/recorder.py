@@ -1,0 +1,207 @@
+"""Records for telemetry what jobs do."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import PurePosixPath
+from typing import cast
+
+from streamflow.core.data import DataManager
+from streamflow.core.deployment import ExecutionLocation
+from streamflow.core.workflow import Status
+
+from streamflow_io.adapters.job_spec import observed
+from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.records.files import SplitRecord
+from streamflow_io.records.job_files import Identity, JobFiles, PossibleSplit
+from streamflow_io.records.jobs import EndedRecord, EndStatus, StartedRecord, SubmittedRecord, WaitCause
+from streamflow_io.records.records import ProgressRecord, Record
+from streamflow_io.runtime.locations import location_node, node_name, path_on
+from streamflow_io.runtime.node_runtime import NodeRuntime
+from streamflow_io.runtime.place import Place
+from streamflow_io.runtime.protocol import Event, GateEvent, JobSpec, StartedEvent
+from streamflow_io.runtime.usage import JobUsage
+
+from .early_records import EarlyRecords
+from .progress import Progress
+from .waits import Waits
+
+_STATUSES: dict[Status, EndStatus] = {
+    Status.COMPLETED: "completed",
+    Status.CANCELLED: "cancelled",
+    Status.ROLLBACK: "rolled back",
+}
+
+
+class JobRecorder(Listener):
+    """Records the jobs of a workflow: their times, how they ended, and what their node runtimes have measured.
+
+    Where no node runtime has measured a job, the times are those of the driver.
+
+    :param data: where StreamFlow has put files
+    :param observes: whether the use of files by jobs is recorded, too
+    :param record: keeps a record for telemetry
+    :param show: is given the state of the run, as far as no record has it
+    :param has_queue: whether a location is that of a queue manager
+    """
+
+    def __init__(
+        self,
+        data: DataManager,
+        observes: bool,
+        record: Callable[[Record], None],
+        show: Callable[[ProgressRecord], None] = lambda _: None,
+        has_queue: Callable[[ExecutionLocation], bool] = lambda _: False,
+    ) -> None:
+        self._data = data
+        self._observes = observes
+        self._record = record
+        self._has_queue = has_queue
+        self._progress = Progress(show)
+        self._early = EarlyRecords(record, self._progress)
+        # By node and output directory of a job, its name.
+        self._origins: dict[tuple[str, str], str] = {}
+        # By location, what its node runtime sees of its host.
+        self._places: dict[str, Place] = {}
+
+    def is_measured(self, job: JobState) -> bool:
+        """Whether the measures of the node runtime are wanted of a job."""
+        return job.hints is not None and (self._observes or job.concerns_storage)
+
+    def submitted(self, job: JobState) -> None:
+        if job.hints is not None:
+            job.keep(Waits(time.monotonic()))
+            self._record(SubmittedRecord(time=job.submitted, job=job.name, step=job.step))
+
+    def lacks(self, job: JobState, cause: WaitCause | None) -> None:
+        """The scheduler has looked at a job that waits for a place.
+
+        :param cause: what the job lacks; None: nothing any more
+        """
+        if (waits := job.kept(Waits)) is not None:
+            waits.lacks(cause, time.monotonic())
+            self._progress.waits(job, cause)
+
+    def placed(self, job: JobState) -> None:
+        self.lacks(job, None)
+
+    def running(self, job: JobState) -> None:
+        if job.hints is None:
+            return
+        where, queue = node_name(job.location), self._has_queue(job.location)
+        waits = job.drop(Waits)
+        self._progress.waits(job, None)
+        hardware = job.places[0].hardware if job.places else None
+        self._record(
+            StartedRecord(
+                time=job.started,
+                job=job.name,
+                step=job.step,
+                location=where,
+                waited={} if waits is None else waits.end(time.monotonic()),
+                cores=job.cores,
+                location_cores=None if hardware is None else float(hardware.cores),
+                queue=queue,
+            )
+        )
+
+    def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
+        """Ask for measures of the job, and for what the job does with its files, as far as that is wanted."""
+        self._early.told(spec, job)
+        self.queued(job)
+        step = job.executed_by
+        if not self._observes or step is None or job.hints is None:
+            return spec.model_copy(update={"measure": self.is_measured(job)})
+        if runtime.place is not None:
+            self._places[location_node(job.location)] = runtime.place
+        self._origins[self._path_on(job.location, job.job.output_directory)] = job.name
+        spec = observed(spec, step, job.job)
+        job.keep(JobFiles(spec))
+        return spec
+
+    def queued(self, job: JobState) -> bool:
+        """Note that a job is about to be given to its location.
+
+        :return: whether the job may wait in the queue of a queue manager
+        """
+        if has_queue := self._has_queue(job.location):
+            self._progress.waits(job, "queue")
+        return has_queue
+
+    def event(self, job: JobState, event: Event) -> None:
+        self._early.event(job, event)
+        if isinstance(event, StartedEvent):
+            self._progress.waits(job, None)
+        elif isinstance(event, GateEvent):
+            self._progress.waits(job, "gate" if event.waits else None)
+        if (files := job.kept(JobFiles)) is not None:
+            files.add(event)
+
+    def possible_splits(self, job: JobState) -> list[PossibleSplit]:
+        """The splits of its inputs that an observed job seems to have written."""
+        return [] if (files := job.kept(JobFiles)) is None else list(files.possible_splits())
+
+    def splits(self, job: JobState, split: PossibleSplit, rule: Mapping[str, object]) -> None:
+        """Record that a job has split a file.
+
+        :param rule: as `sfio-node propose` says it
+        """
+        what = {"port": split.port, "of": split.of, "count": split.parts}
+        names = {"names": split.names.names, "first": split.names.first}
+        of = {"time": time.time(), "job": job.name, "step": job.step}
+        self._record(SplitRecord.model_validate({**of, **what, **names, **rule}))
+
+    def ended(self, job: JobState) -> None:
+        self._progress.job_ended(job)
+        usage = job.usage if job.status is Status.COMPLETED else None
+        self._early.ended(job, None if usage is None else usage.ended)
+        if job.hints is None:
+            return
+        self._record_files(job, usage)
+        status = _STATUSES.get(cast(Status, job.status), "failed")
+        self._record(EndedRecord(time=job.ended, job=job.name, step=job.step, status=status, usage=job.usage))
+
+    async def run_closed(self) -> None:
+        self._progress.close()
+
+    def _record_files(self, job: JobState, usage: JobUsage | None) -> None:
+        files = job.drop(JobFiles)
+        if files is None or usage is None:
+            return
+        of, now = Identity(job.name, job.step), time.time()
+        for output in files.outputs(of, now, usage.ended):
+            self._record(output)
+        for used in files.inputs(of, now, partial(self._origin, job)):
+            self._record(used)
+
+    def _origin(self, reader: JobState, path: str) -> tuple[str | None, str]:
+        """The job whose output a file is, and the path of the file relative to the output directory.
+
+        :param reader: the job that has read the file, with this path
+        """
+        for node, found in self._paths(reader.location, path):
+            directory = found
+            while (job_name := self._origins.get((node, directory))) is None and directory != "/":
+                directory = os.path.dirname(directory)
+            if job_name is not None:
+                return job_name, os.path.relpath(found, directory)
+        return None, path_on(reader.location, path)[1]
+
+    def _paths(self, location: ExecutionLocation, path: str) -> Iterator[tuple[str, str]]:
+        """Where a file is, by another path or on another location; as far as StreamFlow has put it there."""
+        yield self._path_on(location, path)
+        if not location.local or self._places:
+            for known in (PurePosixPath(path), *PurePosixPath(path).parents):
+                for data in self._data.get_data_locations(str(known)):
+                    below = os.path.join(data.path, PurePosixPath(path).relative_to(known))
+                    yield self._path_on(data.location, below)
+
+    def _path_on(self, location: ExecutionLocation, path: str) -> tuple[str, str]:
+        """A path with its node: of a container, that on its host, if it is on a volume."""
+        place = self._places.get(location_node(location))
+        if place is None or (outside := Place(place.host).path_of(place, path)) is None:
+            return path_on(location, path)
+        return place.host, str(outside) if place.host else os.path.realpath(outside)

@@ -1,0 +1,90 @@
+"""Outputs that are other files in the end than those that others have begun to read, which had temporary names."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import cast
+
+from streamflow.core.workflow import Job, Token
+from streamflow.cwl.step import CWLExecuteStep, CWLTransferStep
+
+from streamflow_io.adapters.attempts import Attempt, StreamingJobs
+from streamflow_io.adapters.tokens import StreamToken, stream_tokens, with_files
+
+
+class ReplacedError(Exception):
+    """An output that the job reads is another file in the end than the one that it has read.
+
+    :ivar token: what it has read
+    :ivar how: what has happened to it
+    """
+
+    def __init__(self, token: StreamToken, final: Token) -> None:
+        source = token.source
+        made = "nothing" if final.value is None else final.value["basename"]
+        super().__init__(
+            f"job {source.job} has made {made} of its output `{source.port}`, from which it has "
+            f"read {source.path}: take `streamable` and rules off that output, or give it a glob that temporary "
+            "names do not match"
+        )
+        self.token = token
+        self.how = f"was {source.path}, and is {made} at the end"
+
+
+def check_replaced(producers: Sequence[tuple[StreamToken, Attempt]]) -> None:
+    """Return if what a job reads of others, as far as they have ended, is what their outputs are.
+
+    :raises ReplacedError: if it is not
+    """
+    for token, attempt in producers:
+        source = token.source
+        if (final := attempt.replacement(source.port, source.path)) is not None:
+            raise ReplacedError(token, final)
+
+
+async def with_replacements(
+    step: CWLExecuteStep, job: Job, inputs: Mapping[str, Token], jobs: StreamingJobs
+) -> dict[str, Token]:
+    """The inputs of a job, with the files that it is to read instead, as it would have got them at their end."""
+
+    async def replacement(port: str, token: StreamToken) -> Token | None:
+        source = token.source
+        return jobs.get(source.job).latest.replacement(source.port, source.path)
+
+    return await _with_files(step, job, inputs, replacement)
+
+
+async def with_finals(
+    step: CWLExecuteStep, job: Job, inputs: Mapping[str, Token], jobs: StreamingJobs, names: Collection[str]
+) -> dict[str, Token]:
+    """The inputs of a job, where some are the files that they are in the end, as it would have got them then.
+
+    Waits until these are final.
+
+    :param names: of these inputs
+    :raises ProducerFailedError: if one never will be
+    """
+
+    async def final(port: str, token: StreamToken) -> Token | None:
+        source = token.source
+        return await jobs.get(source.job).final(source.port, source.path) if port in names else None
+
+    return await _with_files(step, job, inputs, final)
+
+
+async def _with_files(
+    step: CWLExecuteStep,
+    job: Job,
+    inputs: Mapping[str, Token],
+    file_of: Callable[[str, StreamToken], Awaitable[Token | None]],
+) -> dict[str, Token]:
+    """:param file_of: what a stream of an input is instead; None: it stays as it is"""
+
+    placed: dict[int, Token] = {}
+    for port, stream in ((port, stream) for port, token in inputs.items() for stream in stream_tokens(token)):
+        if (file := await file_of(port, stream)) is not None:
+            transfer = cast(CWLTransferStep, step.workflow.steps[posixpath.join(step.name, "__transfer__", port)])
+            placed[id(stream)] = await transfer.transfer(job, file.retag(stream.tag))
+            placed[id(stream)].persistent_id = file.persistent_id
+    return {port: with_files(token, placed) for port, token in inputs.items()}

@@ -1,0 +1,144 @@
+"""The transfer of what is read before its producer has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import MutableMapping
+from pathlib import PurePosixPath
+from typing import Protocol, TypeVar, cast
+
+from streamflow.core.data import DataType
+from streamflow.core.deployment import ExecutionLocation
+from streamflow.core.utils import random_name
+from streamflow.core.workflow import Job, Status, Token
+from streamflow.cwl.step import CWLTransferStep
+from streamflow.cwl.workflow import CWLWorkflow
+from streamflow.workflow.port import JobPort
+from streamflow.workflow.token import ObjectToken
+
+from streamflow_io.adapters.attempts import ProducerFailedError, StreamingJobs
+from streamflow_io.adapters.early_inputs import EarlyInputToken
+from streamflow_io.adapters.jobs import Jobs
+from streamflow_io.adapters.paths import job_path
+from streamflow_io.adapters.tokens import PartToken, StreamToken, file_tokens, inner_tokens, stream_tokens
+
+from .awaited_streams import AwaitedStreams
+from .reach import Reach
+
+Placed = TypeVar("Placed", StreamToken, PartToken)
+_OURS = (StreamToken, PartToken, EarlyInputToken)
+
+
+class Proofs(Protocol):
+    """What is known of streams without a hint."""
+
+    awaited: AwaitedStreams
+
+
+class Streams(Protocol):
+    """What a transfer asks of its run."""
+
+    jobs: Jobs
+    streaming_jobs: StreamingJobs
+    reach: Reach
+
+    @property
+    def proofs(self) -> Proofs: ...
+
+
+class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
+    """Gives what is read early, and parts, a place in the job's input directory; the node runtime makes what is there.
+
+    A job that cannot read it early waits here until it is final, and gets it by StreamFlow's own transfer. It holds its
+    location meanwhile, and what it waits for has its own already, or is in the queue of a queue manager: no deadlock.
+    Others do not wait for it.
+    """
+
+    def __init__(
+        self, name: str, workflow: CWLWorkflow, job_port: JobPort, prefix_path: bool = True, writable: bool = False
+    ) -> None:
+        super().__init__(name, workflow, job_port, prefix_path, writable)
+        self._waiting: list[asyncio.Task[None]] = []
+
+    async def _run_transfer(self, job: Job, inputs: MutableMapping[str, Token], port_name: str, token: Token) -> None:
+        early = [await self._is_read_early(job, stream) for stream in stream_tokens(token)]
+        transfer = super()._run_transfer(job=job, inputs=inputs, port_name=port_name, token=token)
+        if all(early):
+            await transfer
+        else:
+            self._waiting.append(asyncio.create_task(transfer))
+
+    async def terminate(self, status: Status) -> None:
+        waiting, self._waiting = self._waiting, []
+        if status in (Status.FAILED, Status.CANCELLED):
+            for transfer in waiting:
+                transfer.cancel()
+        failed = [result for result in await asyncio.gather(*waiting, return_exceptions=True) if result is not None]
+        if waiting and status not in (Status.FAILED, Status.CANCELLED):
+            # Nothing had come out when the step was called skipped.
+            status = Status.FAILED if failed else Status.COMPLETED
+        await super().terminate(status)
+
+    async def transfer(self, job: Job, token: Token) -> Token:
+        if isinstance(token, StreamToken):
+            if await self._is_read_early(job, token) or (final := await self._final(token)) is None:
+                return await self._place(job, token)
+            return cast(Token, await super().transfer(job, final))
+        if isinstance(token, PartToken):
+            return await self._place(job, token)
+        if isinstance(token, EarlyInputToken):
+            return await self._transfer_early(job, token)
+        if any(isinstance(each, _OURS) for each in file_tokens(token)):
+            moved = [await self.transfer(job, inner) for inner in inner_tokens(token)]
+            return token.update(dict(zip(token.value, moved, strict=True)) if isinstance(token, ObjectToken) else moved)
+        return cast(Token, await super().transfer(job, token))
+
+    async def _transfer_early(self, job: Job, token: EarlyInputToken) -> Token:
+        """Give a job a link to a file that is still read, or a copy when its checksum is known."""
+        locations = self.workflow.context.scheduler.get_locations(job.name)
+        if self.writable or not all(self._has(location, token.value["path"]) for location in locations):
+            checksum = await token.checksum(self.workflow, f"{self.name} for {job.name}")
+            return cast(Token, await super().transfer(job, token.update({**token.value, "checksum": checksum})))
+        # StreamFlow compares it where it copies only.
+        linked = await super().transfer(job, token.update({"checksum": None, **token.value}))
+        if linked.value["checksum"] is None:
+            del linked.value["checksum"]
+        return cast(Token, linked)
+
+    def _has(self, location: ExecutionLocation, path: str) -> bool:
+        """Whether StreamFlow finds a file at a location, and so makes a link there."""
+        found = self.workflow.context.data_manager.get_data_locations(path, data_type=DataType.PRIMARY)
+        if location.local:
+            return any(each.location.local for each in found)
+        return any((each.deployment, each.name) == (location.deployment, location.name) for each in found)
+
+    @property
+    def _streams(self) -> Streams:
+        return cast(Streams, self.workflow.context.scheduler.run)
+
+    async def _is_read_early(self, job: Job, token: StreamToken) -> bool:
+        if self._streams.proofs.awaited.comes_late(job.name, token):
+            return False
+        try:
+            producer = self._streams.streaming_jobs.get(token.source.job)
+        except ProducerFailedError:
+            return True  # The job itself will tell so.
+        if not producer.attempts:
+            return True
+        return bool(await self._streams.reach.can_read(self._streams.jobs.of(job), token, producer.latest))
+
+    async def _final(self, token: StreamToken) -> Token | None:
+        """The token of the file itself, when it is final; None: it never will be, as the job itself will tell."""
+        try:
+            producer = self._streams.streaming_jobs.get(token.source.job)
+            final = await producer.final(token.source.port, token.source.path)
+        except ProducerFailedError:
+            return None
+        return cast(Token, final.retag(token.tag))
+
+    async def _place(self, job: Job, token: Placed) -> Placed:
+        directory = job_path(self.workflow.context, job, f"{job.input_directory}/{random_name()}")
+        await directory.mkdir(mode=0o777, parents=True)
+        path = PurePosixPath(str(directory)) / token.value["basename"]
+        value = {**token.value, "path": str(path), "location": f"file://{path}"}
+        return token.update({**value, "dirname": str(directory)} if "dirname" in value else value)

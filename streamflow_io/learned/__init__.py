@@ -1,1 +1,0 @@
-"""Limits that were learned in earlier runs."""

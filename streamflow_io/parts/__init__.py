@@ -1,0 +1,1 @@
+"""Splits that write nothing, and files that are read ahead of the jobs that read their parts."""

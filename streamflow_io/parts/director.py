@@ -1,0 +1,336 @@
+"""What a read session does: events in, instructions out. Pure.
+
+**Events** are what jobs and the split do (:class:`Announced`, :data:`Moment`, :class:`Consumed`) and what the reader
+says (:class:`Began`, :class:`ChunkRead`, :class:`Evicted`). **Instructions** are for the reader (:class:`Read`,
+:class:`Drop`, :class:`Watch`, :class:`End`) and for the jobs that wait (:class:`Arrived`). How many chunks are read at
+the same time is decided elsewhere: each is submitted (:class:`Submit`), and read when it is granted (:class:`Granted`).
+
+Guarantees, in whatever order events come:
+
+- Each byte is in one chunk at most. What is in a part is read before a byte of a later one, but for what is guessed.
+- Bytes that have arrived and were not consumed, or have been submitted, are never more than the window and one chunk.
+- Each part arrives once, in order. None waits for ever as long as jobs consume what has arrived, and ``stalled`` comes
+  where nothing happens: then all parts have arrived, as far as their jobs are concerned, who read for themselves. A
+  session that waits for a grant goes on all the same; what those jobs have read meanwhile is not read again.
+- After :class:`End` nothing is read, and every part arrives at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from streamflow_io.hints.reasons import SessionReason
+from streamflow_io.runtime.extents import Extents, Span, length
+
+from .chunks import Chunks
+from .window import Window
+
+# Of a file, to leave it alone.
+ENOUGH_CACHED = 0.95
+# Of a chunk that was read, or its file system keeps nothing.
+_ENOUGH_KEPT = 0.5
+# Of what is held, to make the window smaller: single pages always go.
+_ENOUGH_GONE = 0.02
+
+
+@dataclass(frozen=True)
+class Began:
+    """The reader has the file.
+
+    :ivar cached: bytes of it that were in the page cache; None: that cannot be told
+    """
+
+    cached: int | None = None
+
+
+@dataclass(frozen=True)
+class Announced:
+    """A part is known; parts are numbered from 0, in this order."""
+
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class Granted:
+    """A chunk that was submitted may be read now."""
+
+    chunk: int
+
+
+@dataclass(frozen=True)
+class ChunkRead:
+    """A chunk is in the page cache.
+
+    :ivar resident: bytes of it that are there after it was read; None: that cannot be told
+    """
+
+    chunk: int
+    resident: int | None = None
+
+
+@dataclass(frozen=True)
+class Consumed:
+    """A job has ended that needed a part."""
+
+    part: int
+
+
+@dataclass(frozen=True)
+class Evicted:
+    """The kernel has not kept so many bytes of what is watched."""
+
+    bytes: int
+
+
+#: `all announced`: no more parts come. `stalled`: nothing has come for long, and a job waits. `lost`: the reader is
+#: gone.
+Moment = Literal["all announced", "stalled", "lost"]
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Let a chunk be read as soon as it may; chunks are submitted in the order in which they are needed."""
+
+    chunk: int
+
+
+@dataclass(frozen=True)
+class Withdraw:
+    """Nobody needs a chunk any more that was submitted and not granted."""
+
+    chunk: int
+
+
+@dataclass(frozen=True)
+class Read:
+    """Read a chunk."""
+
+    chunk: int
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Who needs a part may start."""
+
+    part: int
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Nobody needs these pages any more."""
+
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Say if these do not stay."""
+
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class End:
+    """Nothing more is to be read."""
+
+    reason: SessionReason
+
+
+Event = Began | Announced | Granted | ChunkRead | Consumed | Evicted | Moment
+Instruction = Submit | Withdraw | Read | Arrived | Drop | Watch | End
+
+
+class Director:
+    """One session: one file, and the jobs of one scatter that read parts of it.
+
+    :ivar size: of the file
+    :ivar window: the bytes that have arrived and that somebody will need
+    :ivar ended: why nothing more is read; None: it goes on
+
+    :param chunk: bytes of a chunk
+    :param window: bytes
+    :param readers: how many chunks are read at the same time, at most
+    :param consumers: how many jobs say that they have consumed a part; 0: nobody does
+    :param guess: parts are announced one by one, and those to come are likely to follow in the file
+    """
+
+    def __init__(
+        self,
+        size: int,
+        chunk: int,
+        window: int,
+        readers: int,
+        consumers: int = 1,
+        guess: bool = False,
+    ) -> None:
+        self.window = Window(window)
+        self.ended: SessionReason | None = None
+        self.size = size
+        self._chunk = chunk
+        self._readers = readers
+        self._consumers = consumers
+        self._guess = guess
+        self._chunks = Chunks(size, chunk, readers * chunk, readers)
+        self._began = False
+        self._all_announced = False
+        self._submitted: dict[int, tuple[Span, ...]] = {}
+        self._reading: dict[int, tuple[Span, ...]] = {}
+        self._count = 0
+        self._parts: list[tuple[Span, ...]] = []
+        # How many jobs have consumed a part that not all have.
+        self._consumed: dict[int, int] = {}
+        # The parts before this one have arrived.
+        self._next = 0
+        # Of these, not consumed by all.
+        self._open: dict[int, None] = {}
+        # What parts have, and what several have, as a header: that is not given back.
+        self._claimed = Extents()
+        self._shared = Extents()
+
+    def handle(self, event: Event) -> list[Instruction]:
+        """What follows of an event."""
+        return list(self._handle(event))
+
+    def has_arrived(self, part: int) -> bool:
+        return part < self._next
+
+    def _handle(self, event: Event) -> Iterator[Instruction]:
+        match event:
+            case Announced(spans):
+                self._announce(spans)
+            case Consumed(part):
+                yield from self._consume(part)
+            case _ if self.ended is not None:
+                return
+            case Began(cached):
+                self._began = True
+                if cached is not None and cached >= ENOUGH_CACHED * self.size:
+                    yield from self._end("cached")
+            case Granted(chunk):
+                if (granted := self._submitted.pop(chunk, None)) is not None:
+                    self._reading[chunk] = granted
+                    yield Read(chunk, granted)
+            case ChunkRead():
+                yield from self._read(event)
+            case Evicted(gone):
+                if gone >= _ENOUGH_GONE * self.window.held.bytes:
+                    self.window.shrink(gone, self._chunk)
+            case "all announced":
+                self._all_announced = True
+                yield from self._drop(self.window.consume(list(self._chunks.guessed)))
+                yield from self._withdraw()
+            case "stalled":
+                if self._reading or not self._began:
+                    yield from self._end("stalled")
+                else:
+                    # The window is full, and jobs take long: the others may wait in the queue for cores. Or the
+                    # storage is for others now.
+                    yield from self._arrive(len(self._parts))
+            case "lost":
+                yield from self._end("lost")
+        yield from self._go_on()
+
+    def _announce(self, spans: Sequence[Span]) -> None:
+        own = tuple(Extents(spans))
+        for span in own:
+            for shared in self._claimed.within(span):
+                self._shared.add(shared)
+            self._claimed.add(span)
+        self._parts.append(own)
+        self.window.need(own)
+        if self.ended is None:
+            self._chunks.need(own)
+
+    def _consume(self, part: int) -> Iterator[Instruction]:
+        self._consumed[part] = self._consumed.get(part, 0) + 1
+        if self._consumed[part] != self._consumers:
+            return
+        self._open.pop(part, None)
+        alone = [rest for span in self._parts[part] for rest in self._shared.missing(span)]
+        self._chunks.forget(alone)
+        gone = self.window.consume(alone)
+        if self.ended is None:
+            yield from self._drop(gone)
+            yield from self._withdraw()
+
+    def _withdraw(self) -> Iterator[Withdraw]:
+        for chunk, spans in list(self._submitted.items()):
+            if all(map(self.window.consumed.has, spans)):
+                del self._submitted[chunk]
+                yield Withdraw(chunk)
+
+    def _read(self, event: ChunkRead) -> Iterator[Instruction]:
+        if (spans := self._reading.pop(event.chunk, None)) is None:
+            return
+        yield from self._drop(self.window.arrive(spans))
+        if event.resident is not None and event.resident < _ENOUGH_KEPT * length(spans):
+            yield from self._end("not kept")
+        else:
+            yield Watch(tuple(self.window.held))
+
+    def _drop(self, spans: Sequence[Span]) -> Iterator[Drop]:
+        # A file that fits into the window may stay: others may read it, too.
+        if spans and self.size > self.window.bytes:
+            yield Drop(tuple(spans))
+
+    def _go_on(self) -> Iterator[Instruction]:
+        """Read what there is room for, let jobs start whose parts are there, and end when nothing is left to do."""
+        if self.ended is None and self._began:
+            yield from self._read_more()
+        yield from self._arrive(self._next)
+        if self.ended is not None or not self._began or self._reading or self._submitted:
+            return
+        # Nothing will be read: who waits, waits for the window. It moves if a part that has arrived is consumed.
+        while self._next < len(self._parts) and not self._moves():
+            yield from self._arrive(self._next + 1)
+        if not self._all_announced or self._next < len(self._parts):
+            return
+        if not self._chunks:
+            # Then pages are given back as they are consumed.
+            if not self._open or self.size <= self.window.bytes:
+                yield from self._end("done")
+        elif not self._moves():
+            yield from self._end("window")
+
+    def _read_more(self) -> Iterator[Submit]:
+        while self._on_the_way < self._readers and not self.window.is_full(self._bytes_on_the_way):
+            guess = self._guess and not self._all_announced
+            if not (spans := self._chunks.next(guess)):
+                return
+            self._submitted[self._count] = spans
+            yield Submit(self._count)
+            self._count += 1
+
+    @property
+    def _on_the_way(self) -> int:
+        return len(self._submitted) + len(self._reading)
+
+    @property
+    def _bytes_on_the_way(self) -> int:
+        return sum(map(length, (*self._submitted.values(), *self._reading.values())))
+
+    def _moves(self) -> bool:
+        """Whether a part is yet to be consumed that has arrived, and holds bytes in the window for itself."""
+        held, shared = self.window.held, self._shared
+        spans = (span for part in self._open for span in self._parts[part])
+        return any(not shared.has(found) for span in spans for found in held.within(span))
+
+    def _arrive(self, until: int) -> Iterator[Arrived]:
+        """Let the parts before a number arrive, and those behind them that are there."""
+        while self._next < len(self._parts):
+            part, spans = self._next, self._parts[self._next]
+            is_consumed = self._consumed.get(part, 0) >= self._consumers
+            is_there = is_consumed or all(map(self.window.arrived.has, spans))
+            if not is_there and part >= until and self.ended is None:
+                return
+            self._next += 1
+            if not is_consumed:
+                self._open[part] = None
+            yield Arrived(part)
+
+    def _end(self, reason: SessionReason) -> Iterator[Instruction]:
+        self.ended = reason
+        yield End(reason)

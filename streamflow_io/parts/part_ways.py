@@ -1,0 +1,222 @@
+"""Which way a part takes to the jobs that read it. Tried before anything is said of the parts of a file."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import Target
+from streamflow.core.scheduling import AvailableLocation
+from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Job, Workflow
+from streamflow.log_handler import logger
+from streamflow.scheduling.scheduler import JobAllocation
+
+from streamflow_io.adapters.deployment_sites import deployment_kind
+from streamflow_io.adapters.tokens import PartToken, parts_of
+from streamflow_io.graph.io_graph import Input, Step
+from streamflow_io.graph.part_sites import are_here
+from streamflow_io.graph.sites import SiteKind
+from streamflow_io.hints.inheritance import port_path
+from streamflow_io.messages import Code, coded
+from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_runtimes import NodeRuntimes
+from streamflow_io.runtime.protocol import Event, FoundFile, Link, PartEvent
+from streamflow_io.storage.storages import Storages
+
+#: Gives the inputs that read the parts of an output, by its step and port.
+PartReaders = Callable[[str, str], Sequence[Input]]
+
+
+@dataclass(frozen=True)
+class CutFile:
+    """A file whose parts are read.
+
+    :ivar path: by which their readers find it, if they see it
+    :ivar is_here: all of them are on the driver's node, as the split is
+    :ivar found: what it is where the split runs
+    :ivar from_home: whether all of them may have their parts from there
+    :ivar grows: it was still written when its parts were said first
+    """
+
+    path: str
+    is_here: bool
+    found: FoundFile | None = None
+    from_home: bool = True
+    grows: bool = False
+
+    async def events(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+        """What a split says, with the file as its readers find it: elsewhere its device has another number."""
+        async for event in events:
+            if isinstance(event, PartEvent) and not self.is_here:
+                event = event.model_copy(update={"identity": event.identity.model_copy(update={"device": None})})
+            yield event
+
+
+class _UnseenError(Exception):
+    """Some reader cannot have the bytes of the file; says why."""
+
+
+class PartWays:
+    """Finds the path by which jobs that read parts of a file find it, wherever they will run.
+
+    Who does not see the file gets its parts by a link, from the host of the job that has said them.
+
+    :param steps: all tools, by step path
+    :param readers: gives the inputs that read the parts of an output
+    :param jobs: those that were scheduled, by name
+    """
+
+    def __init__(
+        self,
+        workflow: Workflow,
+        steps: Mapping[str, Step],
+        readers: PartReaders,
+        context: StreamFlowContext,
+        runtimes: NodeRuntimes,
+        storages: Storages,
+        jobs: Mapping[str, JobAllocation],
+    ) -> None:
+        self._workflow = workflow
+        self._steps = steps
+        self._readers = readers
+        self._context = context
+        self._runtimes = runtimes
+        self._storages = storages
+        self._jobs = jobs
+        self._told: set[str] = set()
+        # By job that splits, and run directory, where it runs; and which others get its parts by a link.
+        self._homes: dict[tuple[str, str], NodeRuntime] = {}
+        self._linked: set[tuple[str, NodeRuntime]] = set()
+        # Who sees the file itself, and may have them so, too; and the jobs whose file is read ahead.
+        self._linkable: set[tuple[str, NodeRuntime]] = set()
+        self._read_ahead: set[str] = set()
+
+    async def of(
+        self, job_name: str, port: str, path: str, runtime: NodeRuntime, grows: bool = False
+    ) -> CutFile | None:
+        """The file that a job is about to split; None: not all that read its parts see it, which is said once.
+
+        :param port: whose elements the parts are
+        :param path: where the job finds it
+        :param runtime: where the job runs
+        :param grows: it is still written: nobody can say of another host what is seen of it there
+        """
+        step = get_job_step_name(job_name)
+        readers = self._readers(step, port)
+        if are_here(self._steps[step].site) and all(are_here(reader.site) for reader in readers):
+            return CutFile(path, is_here=True, grows=grows)
+        self._homes[job_name, str(runtime.directory)] = runtime
+        try:
+            file = None if grows else await runtime.find(path)
+            steps = dict.fromkeys(reader.step for reader in readers)
+            targets = [(reader, target) for reader in steps for target in self._targets(reader)]
+            tried = (self._try(job_name, runtime, *reader, file) for reader in targets)
+            from_home = all(await asyncio.gather(*tried))
+        except (_UnseenError, NodeRuntimeError) as error:
+            self._tell(port_path(step, port), str(error))
+            return None
+        real_path = path if file is None else str(file.path)
+        return CutFile(real_path, is_here=False, found=file, from_home=from_home, grows=grows)
+
+    def read_ahead(self, job_name: str) -> None:
+        """The file of a job is read ahead where it runs: each byte is read once, and sent from there."""
+        self._read_ahead.add(job_name)
+
+    def narrow(
+        self, job: Job, available: MutableMapping[str, AvailableLocation]
+    ) -> MutableMapping[str, AvailableLocation]:
+        """Of the locations where a job fits, that from where it would get its parts; all, if it does not fit there."""
+        homes: set[str] = set()
+        for job_name in {token.said_by.job for _, token in parts_of(job.inputs)}:
+            if job_name in self._read_ahead or any(split == job_name for split, _ in self._linked):
+                homes.add(self._jobs[job_name].locations[0].name)
+        chosen = {key: location for key, location in available.items() if location.name in homes}
+        return chosen or available
+
+    def link(self, reader: NodeRuntime, token: PartToken) -> Link | None:
+        """How a job gets a part from elsewhere; None: it reads the file itself.
+
+        :param reader: where the job runs
+        """
+        said_by = token.said_by
+        is_linked = (said_by.job, reader) in self._linked
+        if not is_linked and (said_by.job not in self._read_ahead or (said_by.job, reader) not in self._linkable):
+            return None
+        # Another run has made it, if it is not there: then the file is all that there is.
+        home = self._homes.get((said_by.job, said_by.run))
+        return None if home is None else home.link(said_by.node_job, reader)
+
+    def _targets(self, step: str) -> Iterator[Target]:
+        yield from self._workflow.steps[posixpath.join(step, "__schedule__")].binding_config.targets
+
+    async def _try(self, split: str, home: NodeRuntime, reader: str, target: Target, file: FoundFile | None) -> bool:
+        """
+        :param file: None: it is still written
+        :return: whether they may have their parts from where the split runs
+        :raises _UnseenError: if a job of a step cannot read the file at one of the locations of a target
+        :raises NodeRuntimeError: if there is no node runtime that would give it its part
+        """
+        if file is not None:
+            self._check_storage(split, target, str(file.path))
+        locations = await self._locations(target)
+        return all(
+            await asyncio.gather(*(self._try_at(split, home, reader, target, location, file) for location in locations))
+        )
+
+    async def _try_at(
+        self,
+        split: str,
+        home: NodeRuntime,
+        reader: str,
+        target: Target,
+        location: AvailableLocation,
+        file: FoundFile | None,
+    ) -> bool:
+        runtime = await self._runtimes.for_streams_at(location.location, target.workdir)
+        if runtime is home:
+            return True
+        unseen = "it is still written" if file is None else await runtime.why_not(file)
+        apart = await runtime.no_link(home)
+        if unseen is not None and apart is not None:
+            where = self._runtimes.deployments.where(location.location)
+            raise _UnseenError(f"{reader}, {where}, does not see the file ({unseen}), and cannot get it: {apart}")
+        if apart is None:
+            (self._linkable if unseen is None else self._linked).add((split, runtime))
+        return apart is None
+
+    async def _locations(self, target: Target) -> list[AvailableLocation]:
+        """:raises _UnseenError: if they are not to be had"""
+        name = target.deployment.name
+        try:
+            # Its step may not have asked for it yet.
+            await self._context.deployment_manager.deploy(target.deployment)
+            self._runtimes.deployments.deploy_ahead(name)
+            connector = self._context.deployment_manager.get_connector(name)
+            found = await connector.get_available_locations(service=target.service)
+        except Exception as error:  # Each connector has its own.
+            raise _UnseenError(f"{name}: {error or type(error).__name__}") from error
+        return list(found.values())
+
+    def _check_storage(self, split: str, target: Target, path: str) -> None:
+        """Nobody can try what the nodes of a queue manager see, but they see what its other jobs see.
+
+        :raises _UnseenError: if they are not known to see the file
+        """
+        name = target.deployment.name
+        is_queue = deployment_kind(target.deployment.type) is SiteKind.QUEUE
+        if not is_queue or self._jobs[split].target.deployment.name == name:
+            return
+        storage = self._storages.of(None, target, posixpath.dirname(path))
+        is_shared = storage is not None and "scope" in storage.model_fields_set and storage.scope == "shared"
+        if not is_shared and not path.startswith(f"{target.workdir}/"):
+            raise _UnseenError(f"{path} is on no storage of {name} with `scope: shared`")
+
+    def _tell(self, split: str, why: str) -> None:
+        if split not in self._told:
+            self._told.add(split)
+            written = f"The files of {split} are written, as without its rule of `sfio:ReadSession`: {why}"
+            logger.warning(coded(written, Code.PARTS_WRITTEN))

@@ -1,0 +1,223 @@
+"""One read session: carries out what its director says, and tells it what the reader says.
+
+Nothing depends on it. Whoever waits for a part waits 10 s at most after the last sign of life, and then reads the file
+for himself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+
+from streamflow.log_handler import logger
+
+from streamflow_io.hints.reasons import SessionReason
+from streamflow_io.messages import Code, coded
+from streamflow_io.records.files import ArrivedRecord, ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
+from streamflow_io.records.records import Record
+from streamflow_io.runtime.extents import Span
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.protocol import ChunkEvent, EvictedEvent, ExitEvent, StartedEvent
+from streamflow_io.runtime.session_job import SessionJob
+
+from .director import (
+    Announced,
+    Arrived,
+    Began,
+    ChunkRead,
+    Consumed,
+    Director,
+    Drop,
+    End,
+    Event,
+    Evicted,
+    Granted,
+    Instruction,
+    Read,
+    Submit,
+    Watch,
+    Withdraw,
+)
+from .reader_tasks import ReaderTasks
+
+PATIENCE_SECONDS = 10.0
+
+
+class ReadSession:
+    """One file, and the jobs that read parts of it.
+
+    :param facts: what it is
+    :param director: decides
+    :param readers: tell when a chunk may be read
+    :param job: reads; it has begun
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        facts: SessionRecord,
+        director: Director,
+        readers: ReaderTasks,
+        job: SessionJob,
+        record: Callable[[Record], None],
+    ) -> None:
+        self._facts = facts
+        self._director = director
+        self._readers = readers
+        self._job = job
+        self._record = record
+        self._storage_bytes = self._cached_bytes = 0
+        self._last_chunk = facts.time
+        self._parts = 0
+        self._waiting: dict[int, asyncio.Event] = {}
+        self._last_sign = asyncio.get_running_loop().time()
+        self._is_closing = False
+        self._tasks = [asyncio.create_task(self._follow())]
+        record(facts)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self._director.size
+
+    @property
+    def ended(self) -> SessionReason | None:
+        """Why nothing more is read; None: it goes on."""
+        return self._director.ended
+
+    def announce(self, spans: Sequence[Span]) -> int:
+        """A part is known.
+
+        :return: its number
+        """
+        self._parts += 1
+        self._handle(Announced(tuple(spans)))
+        return self._parts - 1
+
+    def all_announced(self) -> None:
+        """No more parts come."""
+        self._handle("all announced")
+
+    def consume(self, part: int) -> None:
+        """A job has ended that needed a part."""
+        self._handle(Consumed(part))
+        held = self._director.window.held.bytes
+        self._record(ConsumedRecord(time=time.time(), session=self._facts.session, part=part, held=held))
+
+    async def arrived(self, part: int) -> None:
+        """Wait until a job that needs a part may start."""
+        while not self._director.has_arrived(part):
+            rest = self._last_sign + PATIENCE_SECONDS - asyncio.get_running_loop().time()
+            if rest <= 0:
+                self._handle("stalled")
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._waiting.setdefault(part, asyncio.Event()).wait(), max(rest, 0.0))
+
+    async def close(self) -> None:
+        """The run ends: nothing more is read, and nothing is said."""
+        self._is_closing = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._handle("lost")
+
+    async def _follow(self) -> None:
+        why = "the node runtime has ended"
+        try:
+            async for event in self._job.events():
+                self._last_sign = asyncio.get_running_loop().time()
+                match event:
+                    case StartedEvent():
+                        self._handle(Began(event.cached))
+                    case ChunkEvent():
+                        self._count(event)
+                        self._readers.end(event.chunk)
+                        self._handle(ChunkRead(event.chunk, event.resident))
+                    case EvictedEvent():
+                        self._handle(Evicted(event.bytes))
+                    case ExitEvent():
+                        why = event.message or f"its reader is gone ({event.reason})"
+        except NodeRuntimeError as error:
+            why = str(error)
+        self._lose(why)
+
+    def _granted(self, chunk: int) -> None:
+        # While nothing was granted, the reader had nothing to say.
+        self._last_sign = asyncio.get_running_loop().time()
+        self._handle(Granted(chunk))
+
+    def _lose(self, why: str) -> None:
+        if self.ended is None and not self._is_closing:
+            self._warn(why)
+        self._handle("lost")
+
+    def _warn(self, why: str) -> None:
+        ended = f"{self._facts.file} is not read ahead any more, its readers do it themselves: {why}"
+        logger.warning(coded(ended, Code.NOT_READ_AHEAD))
+
+    def _handle(self, event: Event) -> None:
+        try:
+            for instruction in self._director.handle(event):
+                self._execute(instruction)
+        except NodeRuntimeError as error:
+            self._lose(str(error))
+
+    def _execute(self, instruction: Instruction) -> None:
+        match instruction:
+            case Arrived(part):
+                self._record(ArrivedRecord(time=time.time(), session=self._facts.session, part=part))
+                if (waiting := self._waiting.pop(part, None)) is not None:
+                    waiting.set()
+            case Submit(chunk):
+                self._readers.submit(chunk, self._granted)
+            case Withdraw(chunk):
+                self._readers.end(chunk)
+            case Read(chunk, spans):
+                self._job.read(chunk, spans)
+            case Drop(spans):
+                self._job.drop(spans)
+            case Watch(spans):
+                self._job.watch(spans)
+            case End(reason):
+                self._end(reason)
+
+    def _end(self, reason: SessionReason) -> None:
+        self._readers.close()
+        self._record(
+            SessionEndRecord(
+                time=time.time(),
+                session=self._facts.session,
+                reason=reason,
+                parts=self._parts,
+                storage_bytes=self._storage_bytes,
+                cached_bytes=self._cached_bytes,
+                peak_window=self._director.window.peak,
+                read_seconds=self._last_chunk - self._facts.time,
+            )
+        )
+        if reason == "stalled":
+            self._warn(f"nothing has come for {PATIENCE_SECONDS:.0f} s")
+            self._tasks.append(asyncio.create_task(self._job.cancel()))
+        elif reason != "lost":
+            self._job.end()
+
+    def _count(self, event: ChunkEvent) -> None:
+        cached = event.cached or 0
+        self._cached_bytes += cached
+        self._storage_bytes += max(0, event.bytes - cached)
+        self._last_chunk = time.time()
+        admitted = self._readers.admitted(event.chunk)
+        self._record(
+            ChunkRecord(
+                time=self._last_chunk,
+                session=self._facts.session,
+                bytes=event.bytes,
+                cached=event.cached,
+                seconds=event.seconds,
+                requests=event.requests,
+                held=self._director.window.held.bytes,
+                **({} if admitted is None else vars(admitted)),
+            )
+        )

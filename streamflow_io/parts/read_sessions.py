@@ -1,0 +1,248 @@
+"""Adapter: the read sessions of a run. Decides nothing: `sessions/` does, and `graph/partitions.py` for which rules."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import ExecutionLocation, Target
+from streamflow.core.scheduling import AvailableLocation
+from streamflow.core.workflow import Workflow
+from streamflow.log_handler import logger
+
+from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.adapters.tokens import PartToken
+from streamflow_io.graph.part_sites import share_cache
+from streamflow_io.graph.partitions import Partition
+from streamflow_io.grouping import grouped
+from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.messages import Code, coded
+from streamflow_io.records.records import Record
+from streamflow_io.runtime.embedded import EmbeddedRuntime
+from streamflow_io.runtime.extents import Span
+from streamflow_io.runtime.locations import location_name, node_name
+from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_runtimes import NodeRuntimes
+from streamflow_io.runtime.protocol import Event, FilePart, PartEvent
+from streamflow_io.runtime.remote import RemoteRuntime
+from streamflow_io.storage.storages import Storages
+
+from .part_ways import PartReaders, PartWays
+from .read_session import ReadSession
+from .reader_tasks import ReaderTaskMaker
+from .selected_parts import Begin, SelectedParts
+from .session_starter import SessionStarter, WorthReading
+from .splitting import Split
+
+
+@dataclass(frozen=True)
+class _Reads:
+    """The parts of virtual splits that a job reads, each with its session."""
+
+    parts: Sequence[tuple[ReadSession, int]]
+
+
+class ReadSessions(Listener):
+    """Reads ahead what jobs will read: the parts of virtual splits, and files of which jobs select their own part.
+
+    StreamFlow reads an input of the workflow itself, for its checksum, in small pieces and before the first job: such
+    a file is read ahead of that.
+
+    Nothing depends on it: it only fills the page cache. A job waits for its part before it gets a core, and at most as
+    long as :class:`ReadSession` says.
+
+    :param hints: of the steps of the workflow, by path
+    :param partitions: what is made of each rule
+    :param read_first: files that StreamFlow reads itself before the first job, each with a step that reads the file
+    :param part_readers: gives the inputs that read the parts of an output
+    :param storages: where the files are
+    :param readers: let chunks be read
+    :param ways: are told what is read ahead
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        workflow: Workflow,
+        hints: Mapping[str, StepAnnotations],
+        partitions: Iterable[Partition],
+        read_first: Mapping[str, str],
+        part_readers: PartReaders,
+        config: SchedulerConfig,
+        context: StreamFlowContext,
+        storages: Storages,
+        runtimes: NodeRuntimes,
+        readers: ReaderTaskMaker,
+        ways: PartWays,
+        record: Callable[[Record], None],
+    ) -> None:
+        self._workflow = workflow
+        self._hints = hints
+        self._part_readers = part_readers
+        self._context = context
+        self._runtimes = runtimes
+        self._ways = ways
+        self._starter = SessionStarter(config, storages, readers, record)
+        self._of_splits: dict[str, ReadSession] = {}
+        self._parts: dict[FilePart, tuple[ReadSession, int]] = {}
+        # By step, the inputs of which its jobs read parts.
+        self._ahead = grouped((each for each in partitions if each.is_read_ahead), lambda each: each.step)
+        self._read_first = read_first
+        self._first: asyncio.Task[None] | None = None
+        # By step, of which the first job has come.
+        self._selected: dict[str, list[SelectedParts]] = {}
+
+    async def split(self, job: JobState, split: Split, runtime: NodeRuntime) -> None:
+        """A job is about to say the parts of a file, which is read from its beginning on."""
+        # Another attempt of the job says the same parts again.
+        if not isinstance(runtime, EmbeddedRuntime | RemoteRuntime) or job.name in self._of_splits:
+            return
+        step = job.step
+        # What was just written is in the page cache.
+        for partition in (each for each in split.partitions if not each.grows):
+            readers = self._part_readers(step, partition.port)
+            if isinstance(runtime, EmbeddedRuntime):
+                is_of_use = all(share_cache(reader.site) for reader in readers)
+                file = self._starter.look(partition.of, job.target) if is_of_use else None
+            else:
+                file = self._look_there(job, split, runtime)
+            if file is not None:
+                session = await self._starter.begin(step, file, runtime, max(1, len(readers)), "said")
+                if session is not None:
+                    self._of_splits[job.name] = session
+                    self._ways.read_ahead(job.name)
+
+    def _look_there(self, job: JobState, split: Split, runtime: RemoteRuntime) -> WorthReading | None:
+        """Whether a file that a job splits on a host is worth a session: all readers of its parts get them there."""
+        if not runtime.has_sessions or split.cut is None or split.cut.found is None or not split.cut.from_home:
+            return None
+        found = split.cut.found
+        return self._starter.look_at(found, posixpath.dirname(found.path), job.target, node_name(job.location))
+
+    def event(self, job: JobState, event: Event) -> None:
+        """Announce a part that the job has said."""
+        session = self._of_splits.get(job.name)
+        if isinstance(event, PartEvent) and session is not None and (part := event.part) not in self._parts:
+            self._parts[part] = session, session.announce(_spans(part))
+
+    def split_ended(self, job: JobState) -> None:
+        """A job will not say more parts."""
+        if (session := self._of_splits.pop(job.name, None)) is not None:
+            session.all_announced()
+
+    async def arrived(self, job: JobState) -> None:
+        """Wait until the parts that a job needs are there, or will not be soon: before that it needs no core.
+
+        It does not wait for lists of parts, which may be larger than the window.
+        """
+        parts = [token.part for token in job.job.inputs.values() if isinstance(token, PartToken)]
+        if reads := [self._parts[part] for part in parts if part in self._parts]:
+            job.keep(_Reads(reads))
+            for session, part in reads:
+                await session.arrived(part)
+
+    def submitted(self, job: JobState) -> None:
+        """Read ahead the parts of a file that the job and the others of its step select."""
+        if self._first is None and self._read_first:
+            self._first = asyncio.create_task(self._begin_first(job.targets[0]))
+        step = job.step
+        if step in self._selected or step not in self._ahead:
+            return
+        schedule = self._workflow.steps[posixpath.join(step, "__schedule__")]
+        rules = [located.value for located in self._hints[step].sessions]
+        self._selected[step] = [
+            SelectedParts(step, schedule, rule, self._begin_at(step, job.targets[0]))
+            for rule in rules
+            if rule.form == "selected" and any(rule.of == each.of for each in self._ahead[step])
+        ]
+
+    def placed(self, job: JobState) -> None:
+        for parts in self._selected.get(job.step, ()):
+            parts.placed(job.name, location_name(job.places[0]))
+
+    def ended(self, job: JobState) -> None:
+        reads = job.drop(_Reads)
+        for session, part in () if reads is None else reads.parts:
+            session.consume(part)
+        for parts in self._selected.get(job.step, ()):
+            parts.ended(job.name)
+
+    async def run_closed(self) -> None:
+        """Read nothing more ahead."""
+        selected = [parts for of_step in self._selected.values() for parts in of_step]
+        await asyncio.gather(*(parts.close() for parts in selected))
+        if self._first is not None:
+            await self._first
+        await asyncio.gather(*(session.close() for session in self._starter.sessions))
+
+    async def _begin_first(self, target: Target) -> None:
+        """Read what StreamFlow is about to read; its first jobs have this target."""
+        for path, step in self._read_first.items():
+            if (file := self._starter.look(path, target)) is not None:
+                if (runtime := await self._runtime_here(step, target)) is None:
+                    return
+                await self._starter.begin_whole(step, file, runtime)
+
+    def _begin_at(self, step: str, target: Target) -> Begin:
+        async def begin(path: str, consumers: int) -> dict[str, ReadSession]:
+            locations = await self._locations(target)
+            # Of several, who needs all of a file, and where, is not known.
+            if len(locations) > 1 and consumers == 0:
+                return {}
+            homes = [each for each in locations if each.local or self._has(each.location, path)]
+            begun = await asyncio.gather(
+                *(self._begin_on(each, len(locations) > 1, step, target, path, consumers) for each in homes)
+            )
+            return {
+                location_name(home): session for home, session in zip(homes, begun, strict=True) if session is not None
+            }
+
+        return begin
+
+    async def _begin_on(
+        self, home: AvailableLocation, is_one_of_several: bool, step: str, target: Target, path: str, consumers: int
+    ) -> ReadSession | None:
+        try:
+            runtime = await self._runtimes.at(home.location, target.workdir)
+            if isinstance(runtime, EmbeddedRuntime):
+                file = self._starter.look(path, target)
+            elif isinstance(runtime, RemoteRuntime) and runtime.has_sessions:
+                found, node = await runtime.find(path), node_name(home) if is_one_of_several else None
+                file = self._starter.look_at(found, posixpath.dirname(found.path), target, node)
+            else:
+                return None
+        except NodeRuntimeError as error:
+            logger.warning(coded(f"Nothing is read ahead for {step}: {error}", Code.NOT_READ_AHEAD))
+            return None
+        return None if file is None else await self._starter.begin(step, file, runtime, consumers, "selected")
+
+    def _has(self, location: ExecutionLocation, path: str) -> bool:
+        """Whether a file is at a location. What is not StreamFlow copies there, and so it is in the page cache."""
+        found = self._context.data_manager.get_data_locations(path, location.deployment, location.name)
+        return len(found) > 0
+
+    async def _locations(self, target: Target) -> list[AvailableLocation]:
+        connector = self._context.deployment_manager.get_connector(target.deployment.name)
+        return list((await connector.get_available_locations(service=target.service)).values())
+
+    async def _runtime_here(self, step: str, target: Target) -> EmbeddedRuntime | None:
+        """The node runtime of this node, if the target is there."""
+        locations = await self._locations(target)
+        if len(locations) != 1 or not locations[0].local:
+            return None
+        try:
+            runtime = await self._runtimes.at(locations[0].location, target.workdir)
+        except NodeRuntimeError as error:
+            logger.warning(coded(f"Nothing is read ahead for {step}: {error}", Code.NOT_READ_AHEAD))
+            return None
+        return runtime if isinstance(runtime, EmbeddedRuntime) else None
+
+
+def _spans(part: FilePart) -> list[Span]:
+    """The bytes of the file that a part has."""
+    extents = [piece for piece in part.pieces if not isinstance(piece, str)]
+    return [(offset, offset + length) for offset, length in extents]

@@ -1,0 +1,140 @@
+"""The chunks of read sessions as I/O tasks of the run's admission."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from streamflow.core.deployment import Target
+
+from streamflow_io.hints.bandwidth import StaticConstraint
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.storage.admission.demand import READ_SESSIONS, Demand, Grant, Placement, Request
+from streamflow_io.storage.admission.storages import BYTES_PER_MEGABYTE, bytes_per_second
+
+# Where the user has given no number.
+_USUAL = 4
+
+
+@dataclass(frozen=True)
+class ReaderLimit:
+    """
+    :ivar most: how many chunks may be read at the same time
+    :ivar constraint: the storageBW of each; None: a chunk takes nothing of a bandwidth
+    """
+
+    most: int
+    constraint: StaticConstraint | None
+
+
+def readers_of(storage: StorageConfig | None) -> ReaderLimit:
+    """How many chunks of a file on a storage are read at the same time. Each has an equal part of the bandwidth."""
+    if storage is None:
+        return ReaderLimit(_USUAL, None)
+    most = storage.readers or _USUAL
+    # Rounded down to what the ledger counts in: so many do fit then.
+    share = max(1, bytes_per_second(storage.bandwidth("read")) // most)
+    return ReaderLimit(most, StaticConstraint(share / BYTES_PER_MEGABYTE))
+
+
+class ReaderAdmission(Protocol):
+    """What admits chunks."""
+
+    def submit_reader(self, request: Request, granted: Callable[[Grant], None]) -> None: ...
+    def end_reader(self, job: str) -> None: ...
+
+
+class LocatingAdmission(ReaderAdmission, Protocol):
+    """What also has to know where they are read."""
+
+    async def locate(self, target: Target, node: str | None = None) -> str: ...
+    def share(self, storage: StorageConfig | None) -> None: ...
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """How a chunk was admitted.
+
+    :ivar waited: seconds, until it was
+    :ivar readers: how many chunks of its session were read then, with this one
+    :ivar constraint: its storageBW, MB/s
+    """
+
+    waited: float
+    readers: int
+    constraint: float | None
+
+
+@dataclass
+class _Task:
+    """
+    :ivar admitted: None: the chunk waits
+    """
+
+    job: str
+    submitted: float
+    admitted: Admitted | None = None
+
+
+class ReaderTasks:
+    """The chunks of one session, from when they are submitted until they have arrived, or nobody needs them.
+
+    :ivar readers: how many may be read at the same time
+
+    :param session: its number in the run
+    :param demand: what each chunk needs
+    """
+
+    def __init__(self, session: int, readers: ReaderLimit, demand: Demand, admission: ReaderAdmission) -> None:
+        self.readers = readers
+        self._session = session
+        self._demand = demand
+        self._admission = admission
+        self._tasks: dict[int, _Task] = {}
+
+    def submit(self, chunk: int, granted: Callable[[int], None]) -> None:
+        """A chunk waits for its turn; later, if it gets one, `granted` is called with it."""
+
+        def told(grant: Grant) -> None:
+            readers = 1 + sum(other.admitted is not None for other in self._tasks.values())
+            task.admitted = Admitted(time.time() - task.submitted, readers, grant.constraint)
+            granted(chunk)
+
+        task = self._tasks[chunk] = _Task(f"{self._demand.step}/{self._session}.{chunk}", time.time())
+        self._admission.submit_reader(Request(task.job, self._demand), told)
+
+    def admitted(self, chunk: int) -> Admitted | None:
+        """How a chunk that is being read was admitted."""
+        return None if (task := self._tasks.get(chunk)) is None else task.admitted
+
+    def end(self, chunk: int) -> None:
+        """A chunk has arrived, is not to be read, or is not needed any more."""
+        if (task := self._tasks.pop(chunk, None)) is not None:
+            self._admission.end_reader(task.job)
+
+    def close(self) -> None:
+        """Nothing more is to be read."""
+        for chunk in list(self._tasks):
+            self.end(chunk)
+
+
+class ReaderTaskMaker:
+    """Finds what the chunks of a session need."""
+
+    def __init__(self, admission: LocatingAdmission) -> None:
+        self._admission = admission
+
+    async def make(self, session: int, target: Target, node: str | None, storage: StorageConfig | None) -> ReaderTasks:
+        """
+        :param session: its number in the run
+        :param target: of the jobs that read the file
+        :param node: where chunks are read, of the nodes of this target; None: it has one
+        :param storage: that holds the file
+        """
+        placement, readers = Placement(await self._admission.locate(target, node), storage), readers_of(storage)
+        if readers.constraint is not None:
+            self._admission.share(storage)
+        demand = Demand(READ_SESSIONS, True, readers.constraint, "read", (placement,))
+        return ReaderTasks(session, readers, demand, self._admission)

@@ -1,0 +1,145 @@
+"""The files of which the jobs of a step select their own part: they are read ahead in the order of the list.
+
+Nothing about the jobs changes. What they will read is known when their input is there, long before most of them start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from streamflow.core.workflow import Step, Token
+from streamflow.log_handler import logger
+from streamflow.workflow.token import FileToken, TerminationToken
+
+from streamflow_io.hints.sessions import SessionRule
+from streamflow_io.messages import Code, coded
+from streamflow_io.runtime.extents import Span
+
+from .read_session import ReadSession
+from .selected import selected
+
+#: Begins the sessions of a file, with the number of jobs that consume each part: by the name of their location.
+Begin = Callable[[str, int], Awaitable[Mapping[str, ReadSession]]]
+
+
+class SelectedParts:
+    """What the jobs of one step read of one of their inputs.
+
+    Where one location has the file, it is read ahead in the order of the list. Of several, nobody knows which jobs will
+    run where: each reads for a job when that is about to run there, so that no byte is read on two of them.
+
+    :param step: the path of the step
+    :param schedule: StreamFlow's step that submits its jobs, and has their input
+    """
+
+    def __init__(self, step: str, schedule: Step, rule: SessionRule, begin: Begin) -> None:
+        self._step = step
+        self._rule = rule
+        self._begin = begin
+        ports = [rule.of, *(port for port in (rule.part, rule.parts) if isinstance(port, str))]
+        self._needed = len(ports)
+        # By tag, what has come for one job.
+        self._found: dict[str, dict[str, Token]] = {}
+        self._files: dict[str, Mapping[str, ReadSession]] = {}
+        # By job, what it reads, and where that is read ahead; the jobs that have ended before that was known.
+        self._reads: dict[str, tuple[str, ReadSession, int]] = {}
+        self._early: set[str] = set()
+        # Where jobs run; what those will read of which that is not known, and who may read it ahead.
+        self._places: dict[str, str] = {}
+        self._unplaced: dict[str, tuple[Mapping[str, ReadSession], Span]] = {}
+        self._all_known = False
+        self._warned = False
+        # One after the other: parts are announced in the order of the list.
+        self._announcing = asyncio.Lock()
+        self._following = asyncio.create_task(self._follow(schedule, ports))
+
+    def placed(self, job_name: str, location: str) -> None:
+        """A job is about to run at a location: what is read ahead for it elsewhere is of no use."""
+        self._places[job_name] = location
+        if job_name in self._reads and self._reads[job_name][0] != location:
+            self._consume(job_name)
+        elif (found := self._unplaced.pop(job_name, None)) is not None:
+            self._read_at(location, job_name, *found)
+            self._tell_all_announced()
+
+    def ended(self, job_name: str) -> None:
+        """A job has ended, however."""
+        if self._unplaced.pop(job_name, None) is not None:
+            self._tell_all_announced()
+        self._consume(job_name)
+
+    def _consume(self, job_name: str) -> None:
+        if (read := self._reads.pop(job_name, None)) is not None:
+            _, session, part = read
+            session.consume(part)
+        else:
+            self._early.add(job_name)
+
+    def _read_at(self, location: str, job_name: str, file: Mapping[str, ReadSession], span: Span) -> None:
+        if (session := file.get(location)) is not None:
+            self._reads[job_name] = location, session, session.announce([span])
+
+    def _tell_all_announced(self) -> None:
+        if self._all_known and not self._unplaced:
+            for file in self._files.values():
+                for session in file.values():
+                    session.all_announced()
+
+    async def close(self) -> None:
+        self._following.cancel()
+        await asyncio.gather(self._following, return_exceptions=True)
+
+    async def _follow(self, schedule: Step, ports: list[str]) -> None:
+        await asyncio.gather(*(self._take(schedule, port) for port in ports))
+        self._all_known = True
+        self._tell_all_announced()
+
+    async def _take(self, schedule: Step, name: str) -> None:
+        port = schedule.get_input_port(name)
+        # A consumer of its own gets all tokens, also those that have come before.
+        consumer = posixpath.join(schedule.name, "__read_session__")
+        while not isinstance(token := await port.get(consumer), TerminationToken):
+            found = self._found.setdefault(token.tag, {})
+            found[name] = token
+            if len(found) == self._needed:
+                async with self._announcing:
+                    await self._announce(token.tag, self._found.pop(token.tag))
+
+    async def _announce(self, tag: str, inputs: dict[str, Token]) -> None:
+        of = inputs[self._rule.of]
+        path = of.value.get("path") if isinstance(of, FileToken) else None
+        if path is None:
+            return
+        reads_all, is_new = self._rule.part is None, path not in self._files
+        if is_new:
+            self._files[path] = await self._begin(path, 0 if reads_all else 1)
+        if not (file := self._files[path]) or (reads_all and not is_new):
+            return
+        size = next(iter(file.values())).size
+        span = (0, size) if reads_all else self._span(inputs, size)
+        if span is None:
+            return
+        job_name = posixpath.join(self._step, tag)
+        place = next(iter(file)) if len(file) == 1 else self._places.get(job_name)
+        if place is None:
+            self._unplaced[job_name] = file, span
+            return
+        self._read_at(place, job_name, file, span)
+        if job_name in self._early or self._places.get(job_name, place) != place:
+            self._consume(job_name)
+
+    def _span(self, inputs: dict[str, Token], size: int) -> Span | None:
+        parts: Any = self._rule.parts
+        if isinstance(parts, str):
+            parts = inputs[parts].value
+        try:
+            return selected(inputs[str(self._rule.part)].value, parts, size)
+        except ValueError as error:
+            if not self._warned:
+                self._warned = True
+                no_part = f"Step {self._step}: `{self._rule.part}` says no part of {self._rule.of}: {error}"
+                logger.warning(coded(no_part, Code.NO_PART))
+            return None

@@ -1,0 +1,150 @@
+"""Begins read sessions where they may gain something."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from streamflow.core.deployment import Target
+from streamflow.log_handler import logger
+
+from streamflow_io.hints.config import SchedulerConfig, StorageConfig
+from streamflow_io.messages import Code, coded
+from streamflow_io.records.files import SessionForm, SessionRecord
+from streamflow_io.records.records import Record
+from streamflow_io.runtime.embedded import EmbeddedRuntime
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
+from streamflow_io.runtime.protocol import FileIdentity, FoundFile, SessionSpec, readable
+from streamflow_io.runtime.remote import RemoteRuntime
+from streamflow_io.storage.storages import Storages
+
+from .chunks import chunk_size
+from .director import Director
+from .memory import default_window
+from .read_session import ReadSession
+from .reader_tasks import ReaderTaskMaker
+
+_MB = 1_000_000
+
+
+@dataclass(frozen=True)
+class WorthReading:
+    """A file that a session may read ahead.
+
+    :ivar storage: that holds it
+    :ivar chunk: bytes of a chunk
+    :ivar target: of the jobs that read it
+    :ivar node: where it is read, of the nodes of this target; None: it has one
+    """
+
+    path: PurePosixPath
+    identity: FileIdentity
+    storage: StorageConfig | None
+    chunk: int
+    target: Target
+    node: str | None = None
+
+
+class SessionStarter:
+    """There is no session for what is one chunk at most, or no regular file.
+
+    What is in the page cache already is left alone by the session itself, when its reader has looked.
+
+    :ivar sessions: all of the run
+
+    :param readers: let chunks be read
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self, config: SchedulerConfig, storages: Storages, readers: ReaderTaskMaker, record: Callable[[Record], None]
+    ) -> None:
+        self.sessions: list[ReadSession] = []
+        self._readers = readers
+        self._count = 0
+        self._record = record
+        self._megabytes = config.session_window
+        self._storages = storages
+
+    async def _window_at(self, runtime: EmbeddedRuntime | RemoteRuntime) -> int:
+        """Bytes that may have arrived and not be consumed, in each session.
+
+        :raises NodeRuntimeError: if it cannot be told
+        """
+        return default_window(await runtime.memory()) if self._megabytes is None else self._megabytes * _MB
+
+    def look(self, path: str, target: Target) -> WorthReading | None:
+        """Whether a file is worth a session.
+
+        :param path: on the driver's node
+        :param target: of the jobs that read it
+        """
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        file = FoundFile(path=os.path.realpath(path), identity=FileIdentity.of(found))
+        return self.look_at(file, os.path.dirname(path), target)
+
+    def look_at(self, file: FoundFile, directory: str, target: Target, node: str | None = None) -> WorthReading | None:
+        """The same of a file that was found where it is.
+
+        :param directory: in which jobs find it
+        :param node: where it is read, of the nodes of the target; None: it has one
+        """
+        storage = self._storages.of(None, target, directory)
+        chunk = chunk_size(None if storage is None else storage.bandwidth("read"))
+        if file.identity.size <= chunk:
+            return None
+        return WorthReading(PurePosixPath(file.path), file.identity, storage, chunk, target, node)
+
+    async def begin_whole(self, step: str, file: WorthReading, runtime: EmbeddedRuntime) -> None:
+        """Read all of a file, if it has room in the window: nobody says how far it has been consumed."""
+        if (session := await self.begin(step, file, runtime, 0, "whole")) is not None:
+            session.announce([(0, file.identity.size)])
+            session.all_announced()
+
+    async def begin(
+        self, step: str, file: WorthReading, runtime: EmbeddedRuntime | RemoteRuntime, consumers: int, form: SessionForm
+    ) -> ReadSession | None:
+        """Begin one; None: it cannot, and that was said, or all is needed of a file that has no room.
+
+        :param consumers: how many jobs tell that they have consumed a part; 0: none does
+        :param form: who says where the parts are: a program one by one, or the jobs of a list; `whole`: all is needed
+        """
+        size = file.identity.size
+        try:
+            window = await self._window_at(runtime)
+            if form == "whole" and size > window:
+                return None
+            self._count += 1
+            number = self._count
+            tasks = await self._readers.make(number, file.target, file.node, file.storage)
+            readers = tasks.readers
+            director = Director(size, file.chunk, window, readers.most, consumers, guess=form == "said")
+            job = runtime.create_session(f"read-{step}")
+            await job.begin(SessionSpec(file=str(file.path), identity=file.identity, threads=readers.most))
+        except (NodeRuntimeError, OSError) as error:
+            logger.warning(coded(f"{readable(str(file.path))} is not read ahead: {error}", Code.NOT_READ_AHEAD))
+            return None
+        facts = SessionRecord(
+            time=time.time(),
+            session=number,
+            step=step,
+            file=readable(str(file.path)),
+            size=size,
+            form=form,
+            readers=readers.most,
+            constraint=None if readers.constraint is None else str(readers.constraint),
+            chunk=file.chunk,
+            window=window,
+        )
+        session = ReadSession(facts, director, tasks, job, self._record)
+        self.sessions.append(session)
+        return session

@@ -1,0 +1,122 @@
+"""A job of which an input is rehearsed."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamflow.core.deployment import Connector
+from streamflow.core.scheduling import Hardware
+from streamflow.core.workflow import Job, Token
+from streamflow.workflow.utils import get_token_value
+
+from streamflow_io.adapters.paths import checksums_below, job_path
+from streamflow_io.adapters.steps import StreamingExecuteStep
+from streamflow_io.adapters.tokens import file_tokens, with_own_value
+from streamflow_io.runtime.node_runtime import NodeRuntime
+from streamflow_io.runtime.protocol import ExitEvent
+
+from .clocks import Span
+from .same_outputs import Places
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a job has ended well.
+
+    :ivar outputs: as StreamFlow has made them
+    :ivar seconds: that its command took
+    :ivar cpu: seconds of CPU time, with those of its node runtime
+    :ivar span: when its command began and ended, by the clock of its host, in seconds since the epoch
+    """
+
+    outputs: Mapping[str, Token]
+    seconds: float
+    cpu: float
+    span: Span = (0.0, 0.0)
+
+
+def span_of(exit_event: ExitEvent) -> Span:
+    """When a command began and ended, by the clock of its host."""
+    return exit_event.started or 0.0, exit_event.ended or 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Performance:
+    """A job that runs, or has ended well.
+
+    :ivar inputs: before an InitialWorkDirRequirement has changed them
+    :ivar hardware: that it has
+    :ivar connector: through which its command is run
+    :ivar result: there when it has ended well; nobody but :meth:`ended` awaits it
+    """
+
+    step: StreamingExecuteStep
+    job: Job
+    runtime: NodeRuntime
+    inputs: Mapping[str, Token]
+    hardware: Hardware
+    connector: Connector
+    result: asyncio.Future[Result] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    @property
+    def has_ended(self) -> bool:
+        """Well."""
+        return self.result.done()
+
+    async def ended(self) -> Result:
+        """Wait until it has, well; for ever, if it does not."""
+        return await asyncio.shield(self.result)
+
+    @property
+    def seconds(self) -> float:
+        """That its command took; infinite as long as nobody knows."""
+        return self.result.result().seconds if self.has_ended else math.inf
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of CPU time that it took; infinite as long as nobody knows."""
+        return self.result.result().cpu if self.has_ended else math.inf
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """Of its outputs, its inputs, and what it throws away."""
+        return self.job.output_directory, self.job.input_directory, self.job.tmp_directory
+
+    def files(self, port: str) -> list[Token]:
+        """The files of one of its inputs."""
+        return list(file_tokens(self.inputs[port]))
+
+    def places(self, port: str) -> Places:
+        """Where it had what, with the files of one of its inputs."""
+        return Places(self.directories, tuple(file.value["path"] for file in self.files(port)))
+
+    def copied_inputs(self) -> dict[str, Token]:
+        """Its inputs, for somebody else to change."""
+        return {name: with_own_value(token) for name, token in self.inputs.items()}
+
+    async def described(self) -> dict[str, Any]:
+        """Its outputs as :func:`described` says, when it has ended well."""
+        return await described(self.step, self.job, (await self.ended()).outputs)
+
+
+async def described(step: StreamingExecuteStep, job: Job, tokens: Mapping[str, Token]) -> dict[str, Any]:
+    """The outputs of a job as in CWL, each Directory with the checksums of what is in it. Reads these.
+
+    :raises NoChecksumsError: if there is nothing where it runs that makes them
+    """
+
+    async def describe(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            found = {name: await describe(inner) for name, inner in value.items()}
+            if value.get("class") == "Directory" and "path" in value:
+                found["checksums"] = await checksums_below(job_path(step.workflow.context, job, value["path"]))
+            return found
+        if isinstance(value, list | tuple):
+            return [await describe(inner) for inner in value]
+        return value
+
+    return {name: await describe(get_token_value(token)) for name, token in tokens.items()}

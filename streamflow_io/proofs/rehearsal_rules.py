@@ -1,0 +1,341 @@
+"""What may be rehearsed, when, and what follows from how it went. Pure.
+
+A rehearsal is one more run of a job that has ended well, with one of its inputs fed as a byte stream. It proves that
+the program makes the same of a stream, or shows that it does not. What it does not show stays unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from streamflow_io.records.learned.proofs import Way
+
+from .clocks import Span, Unlike, differ_only_in_times
+
+#: So much is in a pipe before it is read: a program may have tried to seek in a file that was there as a whole.
+SMALL = 2**16
+# Part of the file that is read as a stream, at least: else little is gained.
+_WORTH = 0.5
+# More CPU time than so many times that of the job, and so many seconds.
+_DEAR_TIMES = 1.5
+_DEAR_SECONDS = 1.0
+
+#: How a job is run once more: with a stream; with the file, as it was; or with the file at all the paths of the run
+#: with the stream, and once more so.
+Manner = Literal["net", "pipe", "file", "twin", "again"]
+
+#: So many first bytes of a file are a short one.
+SHORT = 2**12
+
+#: Why a run has ended whose end was not waited for, because it gets too little of the file as a stream.
+GIVEN_UP = "given up"
+
+# That it has ended so says nothing of the program.
+_TROUBLE = ("cancelled", "driver", "lost", "producer", "rewritten", "error")
+
+_CALLS = {
+    "lseek": "it seeks in it",
+    "mmap": "it maps it into memory",
+    "mmap2": "it maps it into memory",
+    "sendfile": "it copies it without reading",
+    "splice": "it copies it without reading",
+    "copy_file_range": "it copies it without reading",
+    "open": "it opens it again",
+    "openat": "it opens it again",
+    "openat2": "it opens it again",
+    "execve": "it runs it as a program",
+    "execveat": "it runs it as a program",
+    "getdents": "it lists its directory",
+    "getdents64": "it lists its directory",
+}
+
+
+@dataclass(frozen=True)
+class Room:
+    """What nobody holds of a location, or of what that runs on.
+
+    :ivar memory: in MiB
+    """
+
+    cores: float
+    memory: float
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a job went that was run once more.
+
+    :ivar succeeded: it has ended with a success code
+    :ivar ended: why it has ended, as the node runtime says it
+    :ivar is_from_outside: somebody else has ended it
+    :ivar said: in words, if it has not succeeded
+    :ivar read: bytes that it has read of each of its streams, in the order of the files
+    :ivar held_at: after how many of them it has waited for the whole file; None: it has not
+    :ivar call: the system call that has waited
+    :ivar asked: it has asked by path for more than bytes
+    :ivar difference: what differs of its outputs, from those of the job itself, or, of a twin, from the run before;
+        None: nothing
+    :ivar cpu: seconds of CPU time, with those of its node runtime
+    :ivar is_elsewhere: it has had other paths than the job, which it may have written into its outputs
+    :ivar made: its outputs, as in CWL
+    :ivar span: when it has run, by the clock of its host
+    :ivar unlike: in which lines of its files it differs from the job, or from the run before; None: in something else
+    """
+
+    succeeded: bool
+    ended: str
+    said: str = ""
+    read: tuple[int, ...] = ()
+    held_at: int | None = None
+    call: str = ""
+    asked: bool = False
+    difference: str | None = None
+    is_from_outside: bool = False
+    cpu: float = 0.0
+    is_elsewhere: bool = False
+    made: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    unlike: Unlike | None = field(default=None, compare=False, repr=False)
+    span: Span = field(default=(0.0, 0.0), compare=False, repr=False)
+
+    @property
+    def fed(self) -> int:
+        """Bytes of all its streams."""
+        return sum(self.read)
+
+    @property
+    def is_equal(self) -> bool:
+        return self.succeeded and self.difference is None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What rehearsals of an input have shown.
+
+    :ivar way: how it reads a stream; None: it does not
+    :ivar reason: why not, or why that is not known
+    :ivar is_known: false: it is as if it had not been rehearsed
+    :ivar is_of_place: nothing can be rehearsed where it ran
+    :ivar has_failed: the reason is that it has failed, which may be an accident
+    :ivar excerpt: with so many first bytes of the file it was found; None: with all of it
+    :ivar read: bytes that it has read of each of its files as a stream
+    """
+
+    way: Way | None = None
+    reason: str | None = None
+    is_known: bool = True
+    is_of_place: bool = False
+    has_failed: bool = False
+    excerpt: int | None = None
+    read: tuple[int, ...] = field(default=(), compare=False)
+
+
+def unknown(reason: str) -> Finding:
+    return Finding(None, reason, is_known=False)
+
+
+def may_start(rooms: Sequence[Room], memory: float) -> bool:
+    """Whether a rehearsal may run where this is free.
+
+    :param rooms: of the location, and of all that it runs on, as far as that is known; at least one
+    :param memory: that the job asks for, in MiB
+    """
+    return bool(rooms) and all(room.cores >= 1 and room.memory >= memory for room in rooms)
+
+
+def seconds_for(plain: float) -> int:
+    """How long a rehearsal may take, in seconds, without those in which it waits for a processor.
+
+    :param plain: seconds that the job took
+    """
+    return math.ceil(2 * plain + 5)
+
+
+def disk_for(outputs: int) -> int:
+    """How many bytes have to be free before a rehearsal.
+
+    :param outputs: bytes that the job has written into its output directory
+    """
+    return 2 * outputs + 2**26
+
+
+def disk_beside(outputs: int, file: int) -> int:
+    """How many bytes have to be free before a rehearsal beside its job, of which nobody knows yet how much it writes.
+
+    :param outputs: bytes that the job has written by now
+    :param file: bytes of the input
+    """
+    return disk_for(outputs) + 4 * file + 2**30
+
+
+def obstacle_of_work_dir(listing: Any, absolute: bool) -> str | None:
+    """Why a job cannot be run again that has an InitialWorkDirRequirement; None: it can.
+
+    :param listing: as StreamFlow keeps it; None: it has none
+    :param absolute: whether it may put something outside the output directory
+    """
+    if listing is None or not absolute:
+        return None
+    entries = listing if isinstance(listing, list | tuple) else [listing]
+    names = [entry.get("entryname", "") if isinstance(entry, dict) else "$" for entry in entries]
+    if any(str(name).startswith(("/", "$")) or ".." in str(name) for name in names):
+        return "its InitialWorkDirRequirement may put something outside its output directory"
+    return None
+
+
+def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> Manner | Finding:
+    """How a job is to be run next, or what is found.
+
+    :param so_far: how it has gone, in order
+    :param size: bytes of the file
+    :param cpu: seconds of CPU time that the job itself took
+    """
+    if not so_far:
+        return "net"
+    manner, ran = so_far[-1]
+    if shows_nothing(manner, ran):
+        return unknown(ran.said or ran.ended)
+    if manner == "file":
+        *before, (streaming, streamed), _ = so_far
+        if streamed.succeeded and ran.succeeded and differ_only_in_times(streamed.unlike, ran.unlike):
+            return next_manner([*before, (streaming, _like_the_job(streamed))], size, cpu)
+        if streaming == "pipe":
+            return _with_a_pipe(so_far[0][1], streamed, cpu)
+        return _with_the_file_again(streamed, ran)
+    if manner == "twin":
+        return _with_its_twin(so_far, size, cpu)
+    if manner == "again":
+        return _with_the_file_again(so_far[-3][1], ran)
+    if ran.succeeded and ran.difference is not None and ran.is_elsewhere and not ran.asked:
+        return "twin"
+    if manner == "pipe":
+        if ran.succeeded and ran.unlike is not None:
+            return "file"
+        return _with_a_pipe(so_far[0][1], ran, cpu)
+    if waits_for_more(ran, size) or (ran.is_equal and is_dear(ran.cpu, cpu)):
+        return "pipe" if size > SMALL else unknown("the file is too small to tell")
+    if not ran.is_equal:
+        return "file"
+    return Finding("net", read=ran.read) if ran.fed or ran.held_at else unknown("it has not read it")
+
+
+def shorts(sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """How many bytes the short files have that stand for these; None: most of these are short already.
+
+    :param sizes: of the files of an input, in bytes
+    """
+    short = tuple(min(size, SHORT) for size in sizes)
+    return short if 0 < 2 * sum(short) <= sum(sizes) else None
+
+
+def next_with_short(so_far: Sequence[tuple[Manner, Ran]], way: Way) -> Manner | Finding | None:
+    """How a job that is proven is to be run next with a short file, or why it is refused after all; None: it is not.
+
+    What was proven with one file holds for others, also for short ones. Some programs ask how long their file is, and
+    do something else where it is short, which a stream never is: `wc` aligns its numbers so, and `brotli` chooses its
+    window.
+
+    :param so_far: how it has gone, in order: with a short file, with the same bytes as a stream, and, where something
+        differs, with the short file again. Of all but the first `difference` says what is not as in that one
+    :param way: as it is proven
+    """
+    if not so_far:
+        return "file"
+    manner, ran = so_far[-1]
+    if shows_nothing(manner, ran):
+        return unknown(ran.said or ran.ended)
+    if len(so_far) == 1:
+        return way if ran.is_equal else None  # Many formats have an end, which is cut off.
+    streamed = so_far[1][1]
+    if streamed.is_equal:
+        return None
+    if not streamed.succeeded:
+        return Finding(None, f"{streamed.said} when it reads a short stream", has_failed=True)
+    if manner != "file" and streamed.unlike is not None:
+        return "file"
+    if differ_only_in_times(streamed.unlike, ran.unlike):
+        return None
+    return Finding(None, f"its outputs differ when it reads a short stream: {streamed.difference}")
+
+
+def waits_for_more(ran: Ran, size: int) -> bool:
+    """Whether a program waits for the whole file under the net, and might do as well with a pipe.
+
+    :param size: bytes of the file
+    """
+    if ran.ended in ("unstreamable", GIVEN_UP):
+        return True
+    return ran.is_equal and is_worthless(ran.held_at, ran.asked, size)
+
+
+def is_worthless(held_at: int | None, asked: bool, size: int) -> bool:
+    """Whether a program gets too little of the file as a stream.
+
+    :param held_at: after how many bytes it has waited for the whole file; None: it has not
+    :param asked: it has asked by path for more than bytes
+    :param size: bytes of the file
+    """
+    return asked or (held_at is not None and held_at < _WORTH * size)
+
+
+def is_dear(cpu: float, plain: float) -> bool:
+    """Whether a stream costs so much CPU time that little is gained, as where each of many calls is told.
+
+    :param cpu: seconds, of a rehearsal
+    :param plain: of the job itself
+    """
+    return cpu > _DEAR_TIMES * plain + _DEAR_SECONDS
+
+
+def shows_nothing(manner: Manner, ran: Ran) -> bool:
+    """Whether the program has no part in how it has ended."""
+    # What is an error of a pipe is that it was opened twice: the node runtime has killed who did that.
+    opened_twice = manner == "pipe" and ran.ended == "error"
+    return not opened_twice and (ran.is_from_outside or ran.ended in _TROUBLE)
+
+
+def _with_a_pipe(under_net: Ran, ran: Ran, cpu: float) -> Finding:
+    if ran.is_equal and not ran.asked and ran.fed:
+        return Finding("pipe", read=ran.read)
+    if is_dear(under_net.cpu, cpu) and under_net.held_at is None:
+        return Finding(None, f"it takes {under_net.cpu:.1f} s of CPU time with a stream, and {cpu:.1f} s with the file")
+    return Finding(None, _why_held(under_net))
+
+
+def _with_its_twin(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> Manner | Finding:
+    """What a job shows that may have made something else only because it was elsewhere."""
+    *before, (manner, streamed), (_, twin) = so_far
+    if not twin.succeeded:
+        return Finding(None, f"it does not run twice: {twin.said}", has_failed=True)
+    if twin.difference is not None:
+        return "again"
+    return next_manner([*before, (manner, _like_the_job(streamed))], size, cpu)
+
+
+def _like_the_job(ran: Ran) -> Ran:
+    return replace(ran, difference=None, unlike=None)
+
+
+def _with_the_file_again(streamed: Ran, ran: Ran) -> Finding:
+    """What a job shows by itself which has made something else of a stream than of the file."""
+    if not ran.succeeded:
+        return Finding(None, f"it does not run twice: {ran.said}", has_failed=True)
+    if ran.difference is not None and not (streamed.succeeded and differ_only_in_times(ran.unlike, ran.unlike)):
+        return Finding(None, f"its outputs differ from run to run: {ran.difference}")
+    if not streamed.succeeded:
+        return Finding(None, f"{streamed.said} when it reads a stream", has_failed=True)
+    return Finding(None, f"its outputs differ when it reads a stream: {streamed.difference}")
+
+
+def _why_held(ran: Ran) -> str:
+    if ran.ended == "unstreamable":
+        return f"it does what only a file can do ({ran.said})" if ran.said else "it does what only a file can do"
+    if "stat" in ran.call or ran.call.startswith(("access", "faccessat", "readlink")):
+        return "it asks for its size, or more, by its path"
+    if ran.call.startswith(("pread", "preadv")):
+        return "it reads at positions"
+    return _CALLS.get(
+        ran.call, f"it waits for the whole file ({ran.call})" if ran.call else "it waits for the whole file"
+    )

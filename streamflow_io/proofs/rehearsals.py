@@ -1,0 +1,605 @@
+"""Adapter: rehearses on idle cores what may stream without a hint, or is declared to, and keeps what that shows.
+
+Decides little: :mod:`.rehearsal_rules` does. Nothing here ever makes a run fail, nor take longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.exception import WorkflowException
+from streamflow.core.scheduling import AvailableLocation, Hardware
+from streamflow.core.workflow import Job, Token
+from streamflow.cwl.command import CWLCommand
+from streamflow.log_handler import logger
+from streamflow.scheduling.scheduler import JobAllocation
+from streamflow.workflow.utils import get_token_value
+
+from streamflow_io.adapters.attempts import ProducerFailedError, StreamingJobs
+from streamflow_io.adapters.job_spec import is_whole_file
+from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.adapters.steps import StreamingExecuteStep
+from streamflow_io.adapters.tokens import (
+    StreamToken,
+    file_tokens,
+    file_value,
+    parts_of,
+    stream_tokens,
+    streams_of,
+    with_files,
+)
+from streamflow_io.graph.candidates import Candidate
+from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.jobs.learned_streams import not_as_declared
+from streamflow_io.jobs.programs import Programs
+from streamflow_io.jobs.proof_key import OtherPrograms, proof_key
+from streamflow_io.records.jobs import RehearsedRecord
+from streamflow_io.records.learned.extents import Extent, Extents, bound_of, hold_for
+from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs
+from streamflow_io.records.records import Record
+from streamflow_io.runtime.node_runtime import NodeRuntime
+from streamflow_io.runtime.protocol import ExitEvent
+from streamflow_io.wording import counted, size_text
+
+from .comparison import Comparison
+from .performance import Performance, Result, span_of
+from .rehearsal import Rehearsal, rehearsing
+from .rehearsal_rules import Finding, Room, may_start, obstacle_of_work_dir, unknown
+from .repeated_job import NotApartError
+
+# What becomes ready because a job has ended does so meanwhile.
+_SETTLING = 0.2
+# How long the end of a run may wait until what was made already is compared, in seconds.
+_COMPARING = 1.0
+# So often one is begun that had to end before it has shown anything.
+_MOST_TRIES = 3
+# So many wait at a host: where each job has a value of its own, there may be thousands.
+_MOST_WAITING = 64
+
+
+@dataclass
+class _Running:
+    """
+    :ivar is_beside: it has begun before its job has ended
+    :ivar has_begun: its task runs
+    :ivar is_void: its job has failed
+    """
+
+    rehearsal: Rehearsal
+    place: AvailableLocation
+    is_beside: bool
+    task: asyncio.Task[None] | None = None
+    has_begun: bool = False
+    is_ending: bool = False
+    is_void: bool = False
+
+    def end(self) -> None:
+        """Once: what it does to leave nothing is not to be cancelled."""
+        if not self.is_ending and self.task is not None:
+            self.is_ending = True
+            # A task that is cancelled before it has begun runs no `finally`.
+            if self.has_begun:
+                self.task.cancel()
+
+
+class Rehearsals(Listener):
+    """The rehearsals of a run: one at a time at each location, and only while StreamFlow's accounts have a core free.
+
+    :param candidates: the steps that may stream without a hint, or stream because they are declared, by path
+    :param is_auto: whether what is proven is to stream without a hint
+    :param hints: of the steps of the workflow, by path
+    :param programs: which of them are other ones where jobs run
+    :param streaming_jobs: those that stream to others
+    :param jobs: those that were scheduled, by name
+    :param used: the hardware that is taken, by the name of a location
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        candidates: Mapping[str, Candidate],
+        is_auto: bool,
+        hints: Mapping[str, StepAnnotations],
+        config: SchedulerConfig,
+        context: StreamFlowContext,
+        proofs: RememberedProofs,
+        programs: Programs,
+        streaming_jobs: StreamingJobs,
+        jobs: Mapping[str, JobAllocation],
+        used: Mapping[str, Hardware],
+        record: Callable[[Record], None],
+    ) -> None:
+        self._candidates = candidates
+        self._is_auto = is_auto
+        self._hints = hints
+        self._config = config
+        self._context = context
+        self._proofs = proofs
+        self._programs = programs
+        self._streaming_jobs = streaming_jobs
+        self._jobs = jobs
+        self._used = used
+        self._record = record
+        # Where the jobs of candidates are.
+        self._places: dict[str, AvailableLocation] = {}
+        # The sizes of the largest files with which something was begun.
+        self._seen: dict[ProofKey, Extents] = {}
+        # Of these declared inputs one job is compared, whatever its options.
+        self._compared: set[tuple[str, str]] = set()
+        # Of which it is not known yet what they would prove.
+        self._adding: set[asyncio.Task[None]] = set()
+        self._queues: set[str] = set()
+        self._gateless: set[NodeRuntime] = set()
+        # Where nothing can run beside its job.
+        self._open: set[NodeRuntime] = set()
+        # Those that run, by their names.
+        self._performances: dict[str, Performance] = {}
+        # What is to be done when those have ended well that read streams, by their names.
+        self._reading: dict[str, Callable[[], Coroutine[None, None, None]]] = {}
+        # What the declared inputs are that are not read so, and how, by name.
+        self._refuted: dict[str, str] = {}
+        # What has shown something, and counts when its job has ended well.
+        self._confirming: dict[asyncio.Task[None], Rehearsal] = {}
+        # How many, by the input.
+        self._begun: Counter[str] = Counter()
+        # By the name of the host, or of what is nearest to it.
+        self._waiting: dict[str, list[tuple[Rehearsal, AvailableLocation]]] = {}
+        self._running: dict[str, _Running] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._is_closed = False
+        self._is_silent = _Silence()
+        logger.addFilter(self._is_silent)
+
+    async def close(self, *, waits: bool = False, is_well: bool = True) -> None:
+        """End all of them. Returns when nothing of them is left.
+
+        :param waits: nothing else runs any more: let them come to their own end first
+        :param is_well: the run has succeeded: what has been made already is compared
+        """
+        try:
+            if waits:
+                await self._finish()
+            elif is_well and self._is_auto:
+                await self._compare()
+        finally:
+            await self._end()
+            for name, how in self._refuted.items():
+                logger.warning(not_as_declared(name, f"{how}. The results of this run are those of the stream"))
+
+    async def _compare(self) -> None:
+        """Begin no more of them, and wait for those that have run, and are compared with jobs that have just ended."""
+        self._is_closed = True
+        deadline = time.monotonic() + _COMPARING
+        running = [each.task for each in self._running.values() if each.rehearsal.is_compared]
+        if compared := [task for task in running if task is not None]:
+            await asyncio.wait(compared, timeout=_COMPARING)
+        if self._confirming:
+            await asyncio.wait(self._confirming, timeout=max(0.0, deadline - time.monotonic()))
+
+    async def _finish(self) -> None:
+        """Wait until there is nothing to rehearse, or no room for it."""
+        await asyncio.gather(*self._adding, return_exceptions=True)
+        if waiting := sum(map(len, self._waiting.values())) + len(self._running):
+            them = "it" if waiting == 1 else "them"
+            logger.info(f"{counted(waiting, 'rehearsal')} of what may be read as a stream: the run waits for {them}")
+        self.look()
+        while self._running or self._timers or self._confirming:
+            running = [each.task for each in self._running.values() if each.task is not None]
+            if running := [*running, *self._confirming]:
+                await asyncio.wait(running)
+            else:
+                await asyncio.sleep(_SETTLING)
+
+    async def _end(self) -> None:
+        self._is_closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._waiting.clear()
+        for adding in self._adding:
+            adding.cancel()
+        running = list(self._running.values())
+        for each in running:
+            each.end()
+        tasks = (each.task for each in running if each.task is not None)
+        await asyncio.gather(*tasks, *self._adding, return_exceptions=True)
+        # One that was ended may just have shown something.
+        for confirming in self._confirming:
+            confirming.cancel()
+        await asyncio.gather(*self._confirming, return_exceptions=True)
+        logger.removeFilter(self._is_silent)
+
+    def placed(self, job: JobState) -> None:
+        if job.step in self._candidates and len(job.places) == 1:
+            self._places[job.name] = job.places[0]
+        self.look()
+
+    def begins(
+        self,
+        step: StreamingExecuteStep,
+        job: Job,
+        runtime: NodeRuntime,
+        inputs: Mapping[str, Token],
+        streams: Collection[str] = (),
+    ) -> None:
+        """An attempt of a job is about to run. Never waits, and never fails.
+
+        :param inputs: before an InitialWorkDirRequirement has changed them
+        :param streams: the names of those of which it reads the bytes while they are written
+        """
+        candidate, place = self._candidates.get(step.name), self._places.get(job.name)
+        if self._is_closed or candidate is None or place is None:
+            return
+        if (candidate.once or self._obstacle(step, inputs)) is not None:
+            return
+        allocation = self._jobs[job.name]
+        connector = self._context.deployment_manager.get_connector(allocation.target.deployment.name)
+        reads = streams_of(inputs)
+        if reads:
+            ports = [port for port in candidate.declared if port in streams]
+        else:
+            ports = [port for port in candidate.inputs if _can_be_rehearsed(inputs.get(port))]
+        if reads and not self._can_be_compared(job, inputs, streams):
+            return
+        if connector is None or not ports:
+            return
+        if runtime.wrapper == "run":
+            self._leave_queue_alone(allocation.target.deployment.name)
+        if runtime.wrapper == "run" or runtime in self._gateless:
+            return
+        attempt = Job(
+            job.name, job.workflow_id, job.inputs, job.input_directory, job.output_directory, job.tmp_directory
+        )
+        hardware = self._context.scheduler.get_hardware(job.name)
+        performance = Performance(step, attempt, runtime, inputs, hardware, connector)
+        self._performances[job.name] = performance
+        if reads:
+            self._reading[job.name] = partial(self._look_for_files, performance, place, candidate, ports)
+        elif runtime.is_here:
+            self._add(performance, place, candidate, ports, ())
+        else:
+            self._start_adding(self._look_and_add(performance, place, candidate, ports))
+
+    def _start_adding(self, adding: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(adding)
+        self._adding.add(task)
+        task.add_done_callback(self._adding.discard)
+
+    def _can_be_compared(self, job: Job, inputs: Mapping[str, Token], streams: Collection[str]) -> bool:
+        """Whether a job has read all of its streams as bytes, and their files are where it runs."""
+        names = {name for name, token in inputs.items() if next(stream_tokens(token), None) is not None}
+        places = {_places_of(self._jobs[token.source.job]) for token in streams_of(inputs)}
+        return names <= {*streams} and places == {_places_of(self._jobs[job.name])}
+
+    def succeeded(self, job: Job, outputs: Mapping[str, Token], exit_event: ExitEvent) -> None:
+        """The attempt has ended well, and holds its cores yet. Never waits, and never fails.
+
+        :param outputs: as StreamFlow has made them
+        :param exit_event: what its command took
+        """
+        self._places.pop(job.name, None)
+        if (performance := self._performances.pop(job.name, None)) is not None:
+            span = span_of(exit_event)
+            performance.result.set_result(Result(outputs, span[1] - span[0], exit_event.usage.cpu, span))
+            if (reading := self._reading.pop(job.name, None)) is not None:
+                self._start_adding(reading())
+
+    def attempt_ended(self, job: Job) -> None:
+        """The attempt has ended, and what was not said to have succeeded has not. Never waits, and never fails."""
+        self._reading.pop(job.name, None)
+        self._places.pop(job.name, None)
+        if (performance := self._performances.pop(job.name, None)) is None:
+            return
+        void: list[Rehearsal] = []
+        for host, waiting in self._waiting.items():
+            void += [each for each, _ in waiting if each.performance is performance]
+            self._waiting[host] = [each for each in waiting if each[0].performance is not performance]
+        for running in self._running.values():
+            if running.rehearsal.performance is performance:
+                void.append(running.rehearsal)
+                running.is_void = True
+                running.end()
+        for task, confirming in self._confirming.items():
+            if confirming.performance is performance:
+                void.append(confirming)
+                task.cancel()
+        # The next attempt begins anew.
+        for each in void:
+            self._seen.pop(each.key, None)
+
+    async def _look_for_files(
+        self, performance: Performance, place: AvailableLocation, candidate: Candidate, ports: Sequence[str]
+    ) -> None:
+        """The same for a job that has read streams: their files are where it had them, when it has ended well."""
+        try:
+            files = {id(token): await self._file(token) for token in streams_of(performance.inputs)}
+        except (ProducerFailedError, WorkflowException):
+            return
+        inputs = {name: with_files(token, files) for name, token in performance.inputs.items()}
+        if ports := [port for port in ports if _can_be_rehearsed(inputs[port])]:
+            await self._look_and_add(replace(performance, inputs=inputs), place, candidate, ports)
+
+    async def _file(self, stream: StreamToken) -> Token:
+        """What is known of the file of a stream, which is complete, at the path that the stream had."""
+        final = await self._streaming_jobs.get(stream.source.job).final(stream.source.port, stream.source.path)
+        file = final.update({**final.value, **file_value(stream.value["path"])})
+        file.tag, file.persistent_id = stream.tag, final.persistent_id
+        return file
+
+    async def _look_and_add(
+        self, performance: Performance, place: AvailableLocation, candidate: Candidate, ports: Sequence[str]
+    ) -> None:
+        programs = await self._programs.of(performance.runtime, candidate)
+        if programs is not None and not self._is_closed:
+            self._add(performance, place, candidate, ports, programs)
+
+    def _add(
+        self,
+        performance: Performance,
+        place: AvailableLocation,
+        candidate: Candidate,
+        ports: Sequence[str],
+        programs: OtherPrograms,
+    ) -> None:
+        values = {name: get_token_value(token) for name, token in performance.inputs.items()}
+        keys = {port: proof_key(candidate, port, values, programs) for port in ports}
+        rehearsals = [
+            (Comparison if key.kind == "declared" else Rehearsal)(performance, port, key, self._config.verify)
+            for port, key in keys.items()
+        ]
+        if not (new := [each for each in rehearsals if self._is_new(each)]):
+            return
+        waiting = self._waiting.setdefault(_host(place), [])
+        for rehearsal in new[: max(0, _MOST_WAITING - len(waiting))]:
+            # A larger file proves more than one that waits.
+            waiting[:] = [each for each in waiting if each[0].key != rehearsal.key or each[0].spent]
+            self._seen[rehearsal.key] = tuple(Extent(size, size) for size in rehearsal.job.sizes)
+            if rehearsal.key.kind == "declared":
+                self._compared.add((rehearsal.key.tool, rehearsal.key.port))
+            waiting.append((rehearsal, place))
+        self.look()
+
+    def _is_new(self, rehearsal: Rehearsal) -> bool:
+        """Whether it may prove what is not known, and no other one is to do that."""
+        key, sizes = rehearsal.key, rehearsal.job.sizes
+        if key.kind == "declared":
+            if key in self._seen or (key.tool, key.port) in self._compared:
+                return False
+            known = self._proofs.of(key)
+            if known is not None and self._config.declarations == "strict":
+                return known.is_refused
+        elif key in self._seen and hold_for(self._seen[key], sizes):
+            return False
+        return self._proofs.is_wanted(key, sizes)
+
+    def _leave_queue_alone(self, deployment: str) -> None:
+        """Nobody has granted a core of a queue manager's nodes to a rehearsal, nor is it a job that anybody wants."""
+        if self._is_auto and deployment not in self._queues:
+            self._queues.add(deployment)
+            logger.info(
+                f"Nothing is rehearsed on {deployment}, whose cores are granted to jobs only: "
+                "what was proven elsewhere with the same programs streams there"
+            )
+
+    def look(self) -> None:
+        """StreamFlow's accounts have changed: one that has no core any more ends, and one that has may begin soon."""
+        for running in self._running.values():
+            if not self._may_start(running.rehearsal, self._rooms(running.place)):
+                running.end()
+        if self._is_closed:
+            return
+        for host in self._waiting:
+            if host not in self._running and host not in self._timers and any(True for _ in self._able(host)):
+                self._timers[host] = asyncio.get_running_loop().call_later(_SETTLING, self._begin, host)
+
+    def _next(self, host: str) -> tuple[Rehearsal, AvailableLocation] | None:
+        """Of those that may start, the shortest of which there were fewest; None: there is none.
+
+        A core may be idle for a short time only, and what has to end before it has shown anything is lost. Of those
+        that take as long, that of the largest file: by that most is gained.
+        """
+
+        def rank(waiting: tuple[Rehearsal, AvailableLocation]) -> tuple[int, float, float, int]:
+            rehearsal, _ = waiting
+            return self._begun[rehearsal.name], rehearsal.seconds, rehearsal.share, -rehearsal.size
+
+        return min(self._able(host), key=rank, default=None)
+
+    def _able(self, host: str) -> Iterator[tuple[Rehearsal, AvailableLocation]]:
+        """Those that may start. Each job that gets a place asks for them: so the room of a place is found once."""
+        rooms: dict[str, list[Room]] = {}
+        for rehearsal, place in self._waiting[host]:
+            if (found := rooms.get(place.name)) is None:
+                found = rooms[place.name] = self._rooms(place)
+            if self._may_start(rehearsal, found):
+                yield rehearsal, place
+
+    def _begin(self, host: str) -> None:
+        del self._timers[host]
+        if self._is_closed or (chosen := self._next(host)) is None:
+            return
+        self._waiting[host].remove(chosen)
+        rehearsal, place = chosen
+        self._begun[rehearsal.name] += 1
+        # It does not run before it is known here.
+        self._running[host] = running = _Running(rehearsal, place, not rehearsal.performance.has_ended)
+        running.task = asyncio.create_task(self._rehearse(host, running))
+
+    async def _rehearse(self, host: str, running: _Running) -> None:
+        rehearsal, began = running.rehearsal, time.time()
+        running.has_begun = True
+        try:
+            try:
+                if running.is_ending:
+                    raise asyncio.CancelledError
+                finding = await asyncio.create_task(rehearsal.run())
+            finally:
+                rehearsal.spent += time.time() - began
+            # What it has shown is kept, whoever wants its core now.
+            running.is_ending = True
+            self._has_shown(host, running, finding)
+        except NotApartError:
+            self._open.add(rehearsal.performance.runtime)
+            self._put_back(host, running)
+        except asyncio.CancelledError:
+            # What was tried beside its job has cost it nothing.
+            rehearsal.killed += not running.is_beside
+            if rehearsal.killed == _MOST_TRIES:
+                self._tell(rehearsal, unknown("its core was wanted"))
+            else:
+                self._put_back(host, running)
+        finally:
+            del self._running[host]
+            self.look()
+
+    def _put_back(self, host: str, running: _Running) -> None:
+        if not (running.is_void or self._is_closed):
+            self._waiting[host].append((running.rehearsal, running.place))
+
+    def _has_shown(self, host: str, running: _Running, finding: Finding | None) -> None:
+        rehearsal = running.rehearsal
+        if finding is None:
+            self._put_back(host, running)
+        elif running.is_beside and not finding.is_known and not finding.is_of_place:
+            rehearsal.waits_for_its_job = True
+            self._put_back(host, running)
+        else:
+            task = asyncio.create_task(self._confirm(host, running, finding))
+            self._confirming[task] = rehearsal
+            task.add_done_callback(self._confirming.pop)
+
+    async def _confirm(self, host: str, running: _Running, finding: Finding) -> None:
+        """What it has shown counts when its job has ended well."""
+        confirmed = await running.rehearsal.confirmed(finding)
+        if confirmed is not None:
+            await self._found(running.rehearsal, confirmed)
+        else:
+            self._put_back(host, running)
+            self.look()
+
+    async def _found(self, rehearsal: Rehearsal, finding: Finding) -> None:
+        known = self._proofs.of(rehearsal.key)
+        if finding.is_known and finding.way is None and known is not None and known.is_proven:
+            tried, bound = size_text(rehearsal.size), bound_of(known.extents)
+            before = "before" if bound is None else f"up to {size_text(bound)}"
+            finding = replace(finding, reason=f"{finding.reason} (with {tried}; it was proven {before})")
+        self._tell(rehearsal, finding)
+        if finding.is_of_place:
+            runtime = rehearsal.performance.runtime
+            self._gateless.add(runtime)
+            for host, waiting in self._waiting.items():
+                self._waiting[host] = [each for each in waiting if each[0].performance.runtime is not runtime]
+        if not finding.is_known:
+            return
+        step = rehearsal.performance.step.name
+        failures = self._proofs.failures(rehearsal.key)
+        if finding.has_failed:
+            failures += 1
+        elif finding.way is None:
+            failures = 0  # It is refused for good.
+        way, reason, size, excerpt = finding.way, finding.reason, rehearsal.size, finding.excerpt
+        key, now = rehearsal.key, time.time()
+        # What is declared holds for files of any size.
+        pairs = zip(finding.read, rehearsal.job.sizes, strict=True) if way and key.kind != "declared" else ()
+        extents = tuple(Extent(read, size) for read, size in pairs)
+        for host, waiting in self._waiting.items():
+            self._waiting[host] = [
+                each for each in waiting if each[0].key != key or (extents and not hold_for(extents, each[0].job.sizes))
+            ]
+        proof = Proof(key, step, now, way, reason, size, failures=failures, excerpt=excerpt, extents=extents)
+        await self._proofs.remember(proof)
+
+    def _tell(self, rehearsal: Rehearsal, finding: Finding) -> None:
+        performance, name = rehearsal.performance, rehearsal.name
+        if rehearsal.key.kind == "declared" and finding.is_known:
+            if finding.way is None:
+                self._refuted[name] = finding.reason or "it is read in another way"
+            how = f": {finding.reason}" if finding.reason else f", in {rehearsal.spent:.1f} s"
+            logger.info(f"{name}, which is declared `streamable`, was compared with the complete file{how}")
+        elif finding.way is not None:
+            how = "" if finding.excerpt is None else f"with the first {size_text(finding.excerpt)} "
+            logger.info(f"{name} may be read while it is written: proven {how}in {rehearsal.spent:.1f} s")
+        elif finding.is_known:
+            logger.info(f"{name} is not streamed: {finding.reason}")
+        else:
+            logger.info(f"Whether {name} may be read while it is written is not known yet: {finding.reason}")
+        self._record(
+            RehearsedRecord(
+                time=time.time(),
+                job=performance.job.name,
+                step=performance.step.name,
+                input=name,
+                way=finding.way,
+                reason=finding.reason,
+                known=finding.is_known,
+                seconds=rehearsal.spent,
+                bytes=rehearsal.size,
+                excerpt=finding.excerpt,
+            )
+        )
+
+    def _obstacle(self, step: StreamingExecuteStep, inputs: Mapping[str, Token]) -> str | None:
+        """Why a job is not run once more; None: it may be."""
+        command, hints = step.command, self._hints.get(step.name)
+        if not isinstance(command, CWLCommand) or step.output_connectors:
+            return "it is no command, or its outputs are elsewhere"
+        if hints is not None and hints.concern_storage:
+            return "its hints say something about storage"
+        if command.inplace_update:
+            return "it changes its inputs"
+        if parts_of(inputs):
+            return "it has read parts"
+        return obstacle_of_work_dir(command.initial_work_dir, command.absolute_initial_workdir_allowed)
+
+    def _may_start(self, rehearsal: Rehearsal, rooms: Sequence[Room]) -> bool:
+        performance = rehearsal.performance
+        if not performance.has_ended and (rehearsal.waits_for_its_job or performance.runtime in self._open):
+            return False
+        return may_start(rooms, float(performance.hardware.memory))
+
+    def _rooms(self, place: AvailableLocation) -> list[Room]:
+        """What is free at a place, and at all that it is on."""
+        return [
+            Room(float(hardware.cores - used.cores), float(hardware.memory - used.memory))
+            for each in _stack(place)
+            if (hardware := each.hardware) is not None
+            for used in [self._used.get(each.name, Hardware())]
+        ]
+
+
+def _can_be_rehearsed(token: Token | None) -> bool:
+    """Whether an input has files, of which there is something to read."""
+    files = list(file_tokens(token))
+    if not files or not all(map(is_whole_file, files)) or any(file.value.get("secondaryFiles") for file in files):
+        return False
+    return any(file.value.get("size") for file in files)
+
+
+class _Silence(logging.Filter):
+    """What a rehearsal does is not told as if a job did it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not rehearsing.get()
+
+
+def _places_of(allocation: JobAllocation) -> frozenset[tuple[str, str]]:
+    return frozenset((location.deployment, location.name) for location in allocation.locations)
+
+
+def _stack(location: AvailableLocation) -> Iterator[AvailableLocation]:
+    yield location
+    while location.stacked and location.wraps is not None:
+        location = location.wraps
+        yield location
+
+
+def _host(location: AvailableLocation) -> str:
+    *_, host = _stack(location)
+    return str(host.name)

@@ -1,0 +1,486 @@
+"""Adapter: a job runs once more, in directories of its own, with one of its inputs as a stream, or as a file.
+
+It may be ended at any time, but what it lets StreamFlow ask of a location goes to its end (:func:`to_the_end`): all
+goes through one shell there, and an answer that nobody has read would be taken for that to the next question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import posixpath
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Literal, cast
+
+from streamflow.core.exception import WorkflowException
+from streamflow.core.utils import random_name
+from streamflow.core.workflow import CommandOutput, Job, Status, Token
+from streamflow.cwl.command import CWLCommand
+from streamflow.cwl.processor import CWLOutputJSONCommandOutput
+
+from streamflow_io._streamflow import prepare_work_dir
+from streamflow_io.adapters.connector import JobConnector, exit_event_of
+from streamflow_io.adapters.job_spec import job_spec, paths_of
+from streamflow_io.adapters.output_globs import expression_context
+from streamflow_io.adapters.paths import job_path
+from streamflow_io.adapters.steps import StreamingExecuteStep
+from streamflow_io.adapters.tokens import file_value, inner_tokens, with_inner_tokens
+from streamflow_io.jobs.wants import is_want
+from streamflow_io.parts.tasks import to_the_end
+from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.protocol import ExitEvent, InputStream, JobSpec, Mount
+
+from .clocks import Line, Span, Unlike
+from .excerpts import Excerpts, make_excerpts
+from .performance import Performance, described, span_of
+from .rehearsal_events import Seen
+from .rehearsal_rules import Manner, Ran, seconds_for
+from .same_outputs import Places, first_difference, unlike_files
+from .shadow import shadow_of
+
+_ASK_SECONDS = 60.0
+# How long it may take to end one that nobody waits for any more.
+_END_SECONDS = 20.0
+
+# More files are not looked into.
+_MOST_FILES = 16
+
+# What differs first of what was made within a span, and in which lines, if nothing else does.
+_Compared = tuple[str | None, Unlike | None]
+_Compare = Callable[[Mapping[str, Any], Span], Awaitable[_Compared]]
+
+
+class NoGateError(Exception):
+    """What the program does is not told: it has read the file."""
+
+
+class ExhaustedError(Exception):
+    """It has had all that it was given, of time or of space."""
+
+
+class NotApartError(Exception):
+    """It cannot run beside its job, but when that has ended."""
+
+
+@dataclass(eq=False)
+class RepeatedJob:
+    """A job that runs once more.
+
+    :ivar port: the input that it reads as a stream
+    :ivar verify: as of the streams of the run
+    :ivar is_apart: it does not run where the kernel cannot keep it from changing other files, and from TCP
+    :ivar is_compared: it has run, and what it has made is compared
+    """
+
+    performance: Performance
+    port: str
+    verify: Literal["full", "samples"]
+    is_apart: bool = False
+    is_compared: bool = False
+
+    @cached_property
+    def files(self) -> list[Token]:
+        """Those of the input."""
+        return self.performance.files(self.port)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Of these, in bytes."""
+        return [int(file.value.get("size") or 0) for file in self.files]
+
+    async def used(self) -> int:
+        """Bytes of its outputs.
+
+        :raises ValueError, IndexError: if nobody says how many
+        """
+        directory = self.performance.job.output_directory
+        used, _ = await self.performance.runtime.run(["du", "-sk", directory], _ASK_SECONDS)
+        return int(used.split()[0]) << 10
+
+    async def free(self) -> int:
+        """Bytes where its outputs are.
+
+        :raises ValueError, IndexError: if nobody says how many
+        """
+        directory = self.performance.job.output_directory
+        free, _ = await self.performance.runtime.run(["df", "-Pk", directory], _ASK_SECONDS)
+        return int(free.splitlines()[-1].split()[3]) << 10
+
+    async def run(self, manner: Manner, before: Ran | None) -> Ran:
+        """Run the job once more, where the paths are those of before if that can be had, and then does no harm.
+
+        :param before: what the run before has made, if it had the same paths
+        """
+        if before is not None:
+            return await self._run_at(manner, before, is_disguised=False)
+        try:
+            return await self._run_at(manner, None, is_disguised=True)
+        except _NotDisguisedError:
+            return await self._run_at(manner, None, is_disguised=False)
+
+    async def run_apart(self, manner: Manner, before: Ran | None) -> Ran:
+        """Run the job once more, where all such runs have the same paths.
+
+        :param before: what one of them has made; None: it is compared with the job
+        """
+        return await self._run_at(manner, before, is_disguised=False)
+
+    async def run_with(self, excerpts: Excerpts, manner: Manner, before: Ran | None) -> Ran:
+        """Run the job once more, with the first bytes of its files; the first such run is compared with nothing.
+
+        :param before: what the first run has made; None: this is it
+        """
+        return await self._run_at(manner, before, is_disguised=False, excerpts=excerpts)
+
+    def new_directory(self) -> str:
+        """The path of one that is not there, beside the directories of the job."""
+        return str(posixpath.join(posixpath.dirname(self.performance.job.input_directory), random_name()))
+
+    async def make_excerpts(self, directory: str, most: Sequence[int], *, look_whole: bool) -> Excerpts:
+        """
+        :param directory: is made
+        :raises OSError: if one cannot be made
+        """
+        path = job_path(self.performance.step.workflow.context, self.performance.job, directory)
+        await to_the_end(path.mkdir(mode=0o777, parents=True, exist_ok=True))
+        files = await self._find_files()
+        return await make_excerpts(self.performance.runtime, directory, files, most, look_whole=look_whole)
+
+    async def remove(self, directories: Sequence[str]) -> None:
+        """Remove directories, as far as they are there."""
+        await to_the_end(self._remove(directories))
+
+    async def _remove(self, directories: Sequence[str]) -> None:
+        for directory in directories:
+            with contextlib.suppress(OSError, WorkflowException):
+                await job_path(self.performance.step.workflow.context, self.performance.job, directory).rmtree()
+
+    async def _find_files(self) -> list[str]:
+        """The files themselves, to which the inputs of the job lead."""
+        return [str((await self.performance.runtime.find(file.value["path"])).path) for file in self.files]
+
+    @cached_property
+    def _names(self) -> Mapping[str, str]:
+        """The directories of each run, by those of the job."""
+        return {path: posixpath.join(posixpath.dirname(path), random_name()) for path in self.performance.directories}
+
+    @cached_property
+    def _streams(self) -> tuple[str, ...]:
+        """The paths of the files in each run with streams."""
+        place = self._names[self.performance.job.input_directory]
+        return tuple(posixpath.join(place, random_name(), file.value["basename"]) for file in self.files)
+
+    async def _run_at(
+        self,
+        manner: Manner,
+        before: Ran | None,
+        *,
+        is_disguised: bool,
+        excerpts: Excerpts | None = None,
+    ) -> Ran:
+        """
+        :param before: what the run before has made, if it had the same paths
+        :param excerpts: what it reads instead of its files; the first run with them is compared with nothing
+        """
+        step, plain, names, streams = self.performance.step, self.performance.job, self._names, self._streams
+        directories = tuple(names[path] for path in self.performance.directories)
+        context = step.workflow.context
+        is_moved = manner != "file" or excerpts is not None
+        try:
+            for directory in (*directories, *map(posixpath.dirname, streams)):
+                path = job_path(context, plain, directory)
+                await to_the_end(path.mkdir(mode=0o777, parents=True, exist_ok=True))
+            job = Job(
+                name=plain.name,
+                workflow_id=plain.workflow_id,
+                inputs=self._inputs(streams if is_moved else (), is_stream=manner in ("net", "pipe")),
+                input_directory=names[plain.input_directory],
+                output_directory=names[plain.output_directory],
+                tmp_directory=names[plain.tmp_directory],
+            )
+            there = Places(directories, streams, self._here)
+            files = await self._find_files()
+            read = files if excerpts is None else excerpts.paths
+            if is_moved and manner not in ("net", "pipe"):
+                await self._link(read)
+            scratch = directories if excerpts is None else (*directories, excerpts.directory)
+            spec = await self._spec(job, manner, read, streams, scratch)
+            if excerpts is not None and manner == "file":
+                spec = spec.model_copy(update={"excerpts": excerpts.as_wholes(streams)})
+            if is_disguised:
+                spec = spec.model_copy(update={"mounts": self._mounts(job, manner, files, streams)})
+            compare: _Compare = partial(self._differs_from_the_job, there)
+            if before is not None:
+                compare = partial(self._differs_from, before, there, excerpts)
+            elif excerpts is not None:
+                compare = _no_difference
+            # Nothing follows from it how much of a short file somebody reads as a stream.
+            size = sum(self.sizes) if excerpts is None else excerpts.bytes if excerpts.look_whole else None
+            ran = await self._perform(job, spec, size, compare)
+            if excerpts is not None and not excerpts.look_whole and before is None and ran.succeeded:
+                await self._keep(job.output_directory, _kept(excerpts))
+            return ran
+        finally:
+            await self.remove(directories)
+
+    async def _link(self, files: Sequence[str]) -> None:
+        """Put files at the paths of the streams."""
+        for file, stream in zip(files, self._streams, strict=True):
+            said, code = await self.performance.runtime.run(["ln", "-s", file, stream], _ASK_SECONDS)
+            if code != 0:
+                raise OSError(said)
+
+    async def _perform(self, job: Job, spec: JobSpec, size: int | None, compare: _Compare) -> Ran:
+        """
+        :param size: bytes of what it reads as a stream; None: however little of that it reads, its end is waited for
+        :param compare: says what differs of its outputs, which are given as in CWL
+        """
+        performance = self.performance
+        node_job = await performance.runtime.create_job(f"{job.name} rehearsal")
+        connector = JobConnector(performance.connector, job.name, node_job, spec)
+        step = shadow_of(performance.step, job, connector, performance.hardware)
+        seen = Seen(size if len(spec.inputs) == 1 else None, len(spec.inputs))
+        following = asyncio.create_task(seen.follow(node_job))
+        execution = asyncio.create_task(_execute(step, job))
+        try:
+            if await self._is_given_up(execution, seen):
+                return seen.given_up()
+            try:
+                output = execution.result()
+            except WorkflowException as error:
+                if not spec.inputs:
+                    raise
+                # What StreamFlow does with a file before the command, it cannot do with a stream.
+                return Ran(False, "exited", str(error).splitlines()[0] if str(error) else type(error).__name__)
+            exit_event = await exit_event_of(node_job)
+            await following
+            if seen.no_gate is not None:
+                raise NoGateError(seen.no_gate)
+            self._check(exit_event)
+            said = _said(exit_event)
+            if not exit_event.success or output.status is not Status.COMPLETED:
+                ran = seen.ran(exit_event, False, said)
+                return replace(ran, is_from_outside=ran.is_from_outside or is_want(str(output.value or "")))
+            is_elsewhere = spec.mounts is None or seen.is_elsewhere
+            if not is_elsewhere and await _names_paths(performance.runtime, job, output):
+                raise _NotDisguisedError
+            try:
+                tokens = await to_the_end(step.collect(job, output, {}, {}))
+            except WorkflowException:
+                return seen.ran(exit_event, False, "its outputs are not complete")
+            its = await to_the_end(described(step, job, tokens))
+            self.is_compared = True
+            span = span_of(exit_event)
+            difference, unlike = await compare(its, span)
+            ran = seen.ran(exit_event, True, said, difference)
+            return replace(ran, is_elsewhere=is_elsewhere, made=its, unlike=unlike, span=span)
+        finally:
+            self.is_compared = False
+            await to_the_end(_end(node_job, execution, following))
+
+    async def _is_given_up(self, execution: asyncio.Task[CommandOutput], seen: Seen) -> bool:
+        """Wait until it has ended, or until it is known that its end says nothing more.
+
+        :raises ExhaustedError: if it has had its time
+        """
+        decided, exhausted = asyncio.create_task(seen.is_decided.wait()), asyncio.create_task(self._exhausted())
+        try:
+            await asyncio.wait([execution, decided, exhausted], return_when=asyncio.FIRST_COMPLETED)
+            if execution.done():
+                return False
+            if decided.done():
+                return True
+            raise ExhaustedError(self._too_long)
+        finally:
+            decided.cancel()
+            exhausted.cancel()
+
+    async def _exhausted(self) -> None:
+        """Wait until one has had its time that has begun beside its job; for ever, if it has not."""
+        if self.performance.has_ended:
+            await asyncio.get_running_loop().create_future()  # The node runtime ends it.
+        await asyncio.sleep(seconds_for((await self.performance.ended()).seconds))
+
+    @property
+    def _too_long(self) -> str:
+        return f"it has not ended after {seconds_for(self.performance.seconds)} s"
+
+    def _check(self, exit_event: ExitEvent) -> None:
+        """Look whether it has ended by itself."""
+        if exit_event.reason == "overtime":
+            raise ExhaustedError(self._too_long)
+        if exit_event.reason == "space":
+            raise ExhaustedError("there is too little space")
+        if exit_event.is_not_apart:
+            raise NotApartError
+
+    async def _differs_from_the_job(self, there: Places, its: Mapping[str, Any], span: Span) -> _Compared:
+        """What differs of what the job itself makes, when it has ended well."""
+        plain, ended = await self.plain_outputs(), await self.performance.ended()
+        if (difference := first_difference(plain, self._here, its, there)) is None:
+            return None, None
+        return difference, await self._unlike(unlike_files(plain, self._here, its, there), ended.span, span)
+
+    async def _differs_from(
+        self, before: Ran, places: Places, excerpts: Excerpts | None, its: Mapping[str, Any], span: Span
+    ) -> _Compared:
+        """What differs of what a run before has made, which had the same paths.
+
+        :param excerpts: what both have read instead of their files
+        """
+        made = before.made or {}
+        if (difference := first_difference(made, places, its, places)) is None:
+            return None, None
+        if excerpts is None or excerpts.look_whole:
+            return difference, None
+        outputs = self._names[self.performance.job.output_directory]
+        pairs = unlike_files(made, places, its, places) or ()
+        kept = [(path.replace(outputs, _kept(excerpts), 1), other) for path, other in pairs]
+        return difference, await self._unlike(kept or None, before.span, span)
+
+    async def _unlike(self, pairs: Sequence[tuple[str, str]] | None, job: Span, span: Span) -> Unlike | None:
+        """In which lines files differ; None: in something else, or that cannot be told.
+
+        :param pairs: the paths of a file of the job, and of that of another run
+        """
+        if pairs is None or len(pairs) > _MOST_FILES:
+            return None
+        lines: dict[str, Sequence[Line]] = {}
+        for path, other in pairs:
+            try:
+                found = await self.performance.runtime.unlike(path, other)
+            except (NodeRuntimeError, ValueError):
+                return None
+            if found is None:
+                return None
+            lines[path] = found
+        return Unlike(lines, job, span, tuple({0, time.localtime(span[1]).tm_gmtoff}))
+
+    async def _keep(self, directory: str, at: str) -> None:
+        """Put what a run has made aside, so that others can be compared with it."""
+        said, code = await self.performance.runtime.run(["mv", directory, at], _ASK_SECONDS)
+        if code != 0:
+            raise OSError(said)
+
+    async def plain_outputs(self) -> Mapping[str, Any]:
+        return await to_the_end(self.performance.described())
+
+    @property
+    def _here(self) -> Places:
+        return self.performance.places(self.port)
+
+    def _mounts(self, job: Job, manner: Manner, files: Sequence[str], streams: Sequence[str]) -> tuple[Mount, ...]:
+        """What lets the program find all where the job had it: many write their command lines into what they make."""
+        plain = self.performance.job
+        pairs = [(job.output_directory, plain.output_directory), (job.tmp_directory, plain.tmp_directory)]
+        if manner != "file":
+            used = [*paths_of(self.performance.inputs.values()), *files]
+            for file, stream in zip(self.files, streams, strict=True):
+                directory = posixpath.dirname(file.value["path"])
+                # What is covered is not seen any more, also by who feeds the stream.
+                is_alone = sum(other.startswith(f"{directory}/") for other in used) == 1
+                if is_alone and posixpath.dirname(directory) == plain.input_directory:
+                    pairs.append((posixpath.dirname(stream), directory))
+        return tuple(Mount(path=path, at=at) for path, at in pairs)
+
+    def _inputs(self, paths: Sequence[str], *, is_stream: bool) -> dict[str, Token]:
+        """The inputs of the job, the files of one of them at these paths, if there are any.
+
+        :param is_stream: nothing is known of them but their paths
+        """
+        inputs = self.performance.copied_inputs()
+        if paths:
+            inputs[self.port] = _moved(inputs[self.port], iter(paths), is_stream)
+        return inputs
+
+    async def _spec(
+        self, job: Job, manner: Manner, files: Sequence[str], streams: Sequence[str], scratch: tuple[str, ...]
+    ) -> JobSpec:
+        inputs: tuple[InputStream, ...] = ()
+        if manner in ("net", "pipe"):
+            inputs = tuple(
+                InputStream(
+                    name=str(number),
+                    port=self.port,
+                    path=file,
+                    target={"fifo": stream},
+                    verify=self.verify,
+                    net=True if manner == "net" else None,
+                    replay=True,
+                )
+                for number, (file, stream) in enumerate(zip(files, streams, strict=True))
+            )
+        bounds: dict[str, int | bool]
+        if self.performance.has_ended:
+            bounds = {"seconds": seconds_for(self.performance.seconds)} | ({"apart": True} if self.is_apart else {})
+        else:
+            bounds = {"apart": True, "spare": await self.free() // 2}
+        ways = {"idle": True, "confined": True, "scratch": scratch, "inputs": inputs, **bounds}
+        return job_spec(self.performance.step, job).model_copy(update=ways)
+
+
+def _moved(token: Token, paths: Iterator[str], is_stream: bool) -> Token:
+    """The same files at other paths."""
+    if inner_tokens(token):
+        moved = with_inner_tokens(token, lambda inner: _moved(inner, paths, is_stream))
+    elif not isinstance(token.value, Mapping) or token.value.get("class") not in ("File", "Directory"):
+        return token
+    elif is_stream:
+        value = file_value(next(paths)) | {name: token.value[name] for name in ("format",) if name in token.value}
+        moved = Token(value, tag=token.tag)
+    else:
+        moved = token.update({**token.value, **file_value(next(paths))})
+    moved.persistent_id = token.persistent_id
+    return moved
+
+
+async def _no_difference(its: Mapping[str, Any], span: Span) -> _Compared:
+    return None, None
+
+
+def _kept(excerpts: Excerpts) -> str:
+    """Where that is which the first run with excerpts has made."""
+    return posixpath.join(excerpts.directory, "made")
+
+
+class _NotDisguisedError(Exception):
+    """What has been made names paths, which lead to what the job itself has made."""
+
+
+async def _names_paths(runtime: NodeRuntime, job: Job, output: CommandOutput) -> bool:
+    """Whether something in the output directory of a job leads to other places by their paths."""
+    if isinstance(output, CWLOutputJSONCommandOutput):
+        return True
+    links, code = await runtime.run(["find", job.output_directory, "-type", "l"], _ASK_SECONDS)
+    return bool(links.strip()) or code != 0
+
+
+async def _execute(step: StreamingExecuteStep, job: Job) -> CommandOutput:
+    command = cast(CWLCommand, step.command)
+    if command.initial_work_dir is not None:
+        try:
+            command = await to_the_end(prepare_work_dir(command, job, expression_context(step, job)))
+        except WorkflowException as error:
+            raise WorkflowException("its InitialWorkDirRequirement finds no file") from error
+    return cast(CommandOutput, await command.execute(job))
+
+
+async def _end(node_job: NodeJob, execution: asyncio.Task[CommandOutput], following: asyncio.Task[None]) -> None:
+    await node_job.cancel()
+    # Who starts a process and does not wait for it leaves it to an event loop that may be closed by then.
+    await asyncio.wait([execution], timeout=_END_SECONDS)
+    execution.cancel()
+    following.cancel()
+    node_job.abandon()
+    await asyncio.gather(execution, following, return_exceptions=True)
+
+
+def _said(exit_event: ExitEvent) -> str:
+    if exit_event.message:
+        return exit_event.message
+    if exit_event.signal is not None:
+        return f"signal {exit_event.signal}"
+    return f"exit code {exit_event.code}"

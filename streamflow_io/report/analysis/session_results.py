@@ -1,0 +1,149 @@
+"""The results of read sessions: a row of a table and the lines of a figure for each.
+
+Times are seconds since the start of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from streamflow_io.bandwidth.exploitation import overlap
+from streamflow_io.hints.reasons import SessionReason
+from streamflow_io.parts.chunks import asked_bytes
+from streamflow_io.parts.director import ENOUGH_CACHED
+from streamflow_io.records.files import ChunkRecord, ConsumedRecord, SessionForm
+from streamflow_io.records.history import History, Interval, Session
+from streamflow_io.series import levels, thinned
+
+from .model import POINTS, AnalysisModel
+
+
+class ReadAhead(AnalysisModel):
+    """The bytes that had arrived, and those of them that were consumed, at a time."""
+
+    time: float
+    arrived: int
+    consumed: int
+
+
+class SessionResult(AnalysisModel):
+    """A read session.
+
+    :ivar readers: how many chunks may be read at the same time
+    :ivar most_readers: how many chunks were read at the same time
+    :ivar constraint: storageBW of a chunk: a number, or auto(...) where it is learned. None: the chunks have none
+    :ivar mean_wait: seconds until a chunk was admitted. None: not known
+    :ivar chunk: the most bytes of a chunk
+    :ivar window: the most bytes that may have arrived and not be consumed
+    :ivar storage_bytes: bytes that were not in the page cache when their chunk was read, as far as is known
+    :ivar cached_bytes: bytes that were in the page cache, from before the session or because of other readers
+    :ivar read_ratio: `storage_bytes` / size; 1 where the session has read each byte once
+    :ivar peak_window: the most bytes that had arrived and were not consumed
+    :ivar read_seconds: from the beginning of the session to its last chunk
+    :ivar overlap: the share of the reading time in which at least one job computed; a job that only tells the parts
+        does not count. None: no chunk was read
+    :ivar reason: why the session ended. None: no end was recorded
+    :ivar parts: how many parts are known
+    :ivar arrived: parts that have arrived, or for which no job waits any more
+    :ivar consumed: parts with a reader that has ended
+    :ivar nothing_to_gain: whether the file was in the page cache before the session began
+    :ivar over_time: from the beginning to the last chunk, or to the last part that is consumed
+    :ivar readers_over_time: chunks that are read; each number holds until the next
+    """
+
+    session: int
+    step: str
+    file: str
+    size: int
+    form: SessionForm
+    readers: int
+    most_readers: int
+    constraint: str | None
+    mean_wait: float | None
+    chunk: int
+    window: int
+    storage_bytes: int
+    cached_bytes: int
+    read_ratio: float
+    peak_window: int
+    read_seconds: float
+    overlap: float | None
+    reason: SessionReason | None
+    parts: int
+    arrived: int
+    consumed: int
+    nothing_to_gain: bool
+    over_time: list[ReadAhead]
+    readers_over_time: list[tuple[float, float]]
+
+
+def session_results(history: History) -> list[SessionResult]:
+    """The read sessions of a run, in the order in which they began."""
+    return [_result(history, session) for session in history.sessions.values()]
+
+
+def _result(history: History, session: Session) -> SessionResult:
+    facts, end = session.facts, session.end
+    began = history.since_start(facts.time)
+    chunks = [step for step in session.progress if isinstance(step, ChunkRecord)]
+    consumed = {step.part for step in session.progress if isinstance(step, ConsumedRecord)}
+    cached = sum(chunk.cached or 0 for chunk in chunks)
+    storage = sum(max(0, chunk.bytes - (chunk.cached or 0)) for chunk in chunks)
+    reading = [_reading(history, chunk) for chunk in chunks]
+    waits = [chunk.waited for chunk in chunks if chunk.waited is not None]
+    readers = levels([change for since, until in reading for change in ((since, 1), (until, -1))], POINTS)
+    seen = (chunk.held + chunk.bytes for chunk in chunks)
+    return SessionResult(
+        **facts.model_dump(exclude={"time", "event"}, include=set(SessionResult.model_fields)),
+        most_readers=int(max((count for _, count in readers), default=0)),
+        mean_wait=fmean(waits) if waits else None,
+        storage_bytes=storage,
+        cached_bytes=cached,
+        read_ratio=storage / facts.size if facts.size else 0.0,
+        peak_window=max(seen, default=0) if end is None else end.peak_window,
+        read_seconds=max((until for _, until in reading), default=began) - began,
+        overlap=overlap(reading, _computing(history, session)),
+        reason=None if end is None else end.reason,
+        parts=max(0 if end is None else end.parts, len(session.arrived | consumed)),
+        arrived=len(session.arrived),
+        consumed=len(consumed),
+        nothing_to_gain=_nothing_to_gain(chunks, None if end is None else end.reason),
+        over_time=thinned(_over_time(history, session), POINTS),
+        readers_over_time=readers,
+    )
+
+
+def _reading(history: History, chunk: ChunkRecord) -> Interval:
+    return history.since_start(chunk.time - chunk.seconds), history.since_start(chunk.time)
+
+
+def _computing(history: History, session: Session) -> list[Interval]:
+    """When jobs computed. Those of a virtual split only say its parts."""
+    split = session.facts.step if session.facts.form == "said" else None
+    jobs = (job for job in history.jobs if job.step != split and not history.is_io_task(job.step))
+    return list(filter(None, map(history.running, jobs)))
+
+
+def _nothing_to_gain(chunks: Sequence[ChunkRecord], reason: SessionReason | None) -> bool:
+    if not chunks:
+        return reason == "cached"
+    # What was in the page cache before the session is in a chunk, and nothing asks for it.
+    asked = sum(asked_bytes(chunk.bytes, chunk.requests) for chunk in chunks)
+    return asked <= (1 - ENOUGH_CACHED) * sum(chunk.bytes for chunk in chunks)
+
+
+def _over_time(history: History, session: Session) -> Sequence[ReadAhead]:
+    points = [ReadAhead(time=history.since_start(session.facts.time), arrived=0, consumed=0)]
+    arrived = 0
+    until = None if session.end is None else session.end.time
+    for step in session.progress:
+        # The window does not have what comes after the end.
+        is_late = isinstance(step, ChunkRecord) and until is not None and step.time > until
+        if step.held is None or is_late:
+            continue
+        consumed = arrived - step.held
+        if isinstance(step, ChunkRecord):
+            arrived += step.bytes
+        points.append(ReadAhead(time=history.since_start(step.time), arrived=arrived, consumed=consumed))
+    return points

@@ -1,0 +1,1 @@
+"""Hints that a finished run gives reasons for."""

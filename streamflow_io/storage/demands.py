@@ -1,0 +1,160 @@
+"""Adapter: what the jobs of annotated steps need of storages, and where StreamFlow may place them."""
+
+from __future__ import annotations
+
+import posixpath
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import Target
+from streamflow.core.scheduling import AvailableLocation
+from streamflow.log_handler import logger
+from streamflow.workflow.token import FileToken
+
+from streamflow_io.adapters.jobs import JobState
+from streamflow_io.hints.bandwidth import AutoConstraint, RequiredConstraint, StaticConstraint
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.messages import Code, coded
+from streamflow_io.runtime.locations import innermost, node_name
+
+from .admission.admission import Admission
+from .admission.demand import Demand, Placement
+from .storages import Storages
+
+
+class RequiredJobs(Protocol):
+    """What is known of jobs of steps with `storageBW: required`; nothing of others."""
+
+    def spacing(self, job: JobState, bandwidth: float, executors: int) -> StaticConstraint | None: ...
+    def due(self, job: JobState) -> float | None: ...
+
+
+class Demands:
+    """What jobs need, by the targets of their steps.
+
+    :param storages: that the config has
+    :param admission: is told which locations there are
+    :param required: knows jobs that take no bandwidth
+    """
+
+    def __init__(
+        self,
+        context: StreamFlowContext,
+        storages: Storages,
+        admission: Admission,
+        required: RequiredJobs | None,
+    ) -> None:
+        self._context = context
+        self._storages = storages
+        self._admission = admission
+        self._required = required
+        # By step, pool and working directory: targets on the same locations may differ in their storage.
+        self._placements: dict[tuple[str, str, str], Placement] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
+        # By pool, on how many nodes its locations are, if several are on one.
+        self._most_nodes: dict[str, int] = {}
+
+    def of(self, job: JobState, hints: StepAnnotations, targets: Sequence[Target]) -> Demand:
+        """What a job needs. Its targets have been located."""
+        for target in targets:
+            if (key := _placement_key(job.step, target)) not in self._placements:
+                self._placements[key] = Placement(pool_of(target), self._storage(job, hints, target))
+        placements = tuple(dict.fromkeys(self.placement(job.step, target) for target in targets))
+        return Demand(
+            step=job.step,
+            io_task=job.is_io_task,
+            constraint=self._constraint(job, hints, placements),
+            direction=hints.direction,
+            placements=placements,
+            locations=min(targets[0].locations, self._most_nodes[pool_of(targets[0])]),
+        )
+
+    def _constraint(
+        self, job: JobState, hints: StepAnnotations, placements: Sequence[Placement]
+    ) -> StaticConstraint | AutoConstraint | None:
+        """What a job is admitted with; one that is kept to what is required takes no bandwidth, unless it is small."""
+        if not isinstance(hints.storage_bw, RequiredConstraint):
+            return hints.storage_bw
+        if self._required is None:
+            return None
+        spaced = [
+            self._required.spacing(job, one.storage.bandwidth(hints.direction), self._admission.executors(one))
+            for one in placements
+            if one.storage is not None
+        ]
+        return min((one for one in spaced if one is not None), key=lambda one: one.value, default=None)
+
+    def placement(self, step: str, target: Target) -> Placement:
+        """Where StreamFlow may place the jobs of a step by a target."""
+        return self._placements[_placement_key(step, target)]
+
+    def _storage(self, job: JobState, hints: StepAnnotations, target: Target) -> StorageConfig | None:
+        bandwidth = hints.storage_bandwidth
+        if bandwidth is None:
+            return None
+        name, path = bandwidth.value.storage, job.job.output_directory or target.workdir
+        storage = self._storages.of(name, target, path)
+        if storage is None:
+            where, what = self._storages.missing(name, target, path)
+            not_done = "shared with others" if hints.required is not None else "applied"
+            logger.warning(coded(f"The storageBW of {job.step} is not {not_done} on {where}: {what}", Code.NO_STORAGE))
+        return storage
+
+    async def locate(self, target: Target, node: str | None = None) -> str:
+        """Make the locations of a target known.
+
+        :param node: only those on this node
+        :return: the pool that they are
+        """
+        connector = self._context.deployment_manager.get_connector(target.deployment.name)
+        available: Mapping[str, AvailableLocation] = await connector.get_available_locations(service=target.service)
+        pool = pool_of(target)
+        if node is not None:
+            pool = f"{pool}@{node}"
+            available = {name: each for name, each in available.items() if node_name(each) == node}
+        # They are asked for with each job; of thousands only the names are looked at, unless there are others.
+        if self._names.get(pool) == (names := tuple(available)):
+            return pool
+        self._names[pool] = names
+        # For the admission the containers of a node are one location: they have its cores and storages together.
+        nodes = {node_name(location): innermost(location) for location in available.values()}
+        cores = {name: _cores(node) for name, node in nodes.items()}
+        slots = {name: node.slots or 1 for name, node in nodes.items() if node.hardware is None}
+        self._admission.set_locations(pool, cores, slots)
+        self._most_nodes[pool] = len(nodes) if len(nodes) < len(available) else sys.maxsize
+        return pool
+
+    def has_choice(self, targets: Sequence[Target]) -> bool:
+        return sum(len(self._names[pool]) for pool in set(map(pool_of, targets))) > 1
+
+    async def preferred(self, job: JobState) -> tuple[str, ...]:
+        """The locations of those that a job streams with, then those that hold most of its input."""
+        partners = [
+            node_name(location) for source in job.sources for location in self._context.scheduler.get_locations(source)
+        ]
+        held: dict[str, int] = {}
+        for token in job.job.inputs.values():
+            if isinstance(token, FileToken):
+                weight = await token.get_weight(self._context)
+                for path in await token.get_paths(self._context):
+                    for location in self._context.data_manager.get_data_locations(path):
+                        key = node_name(location.location)
+                        held[key] = held.get(key, 0) + weight
+        return (*partners, *sorted(held, key=lambda key: -held[key]))
+
+
+def pool_of(target: Target) -> str:
+    return posixpath.join(str(target.deployment.name), str(target.service or ""))
+
+
+def _placement_key(step: str, target: Target) -> tuple[str, str, str]:
+    return step, pool_of(target), str(target.workdir)
+
+
+def _cores(location: AvailableLocation) -> float:
+    if location.hardware is not None:
+        return float(location.hardware.cores)
+    return float(location.slots or 1)

@@ -1,0 +1,165 @@
+"""Limits: how many MB/s of a storage the jobs of a tool should have."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from streamflow.core.workflow import Job, Token
+from streamflow.workflow.token import FileToken, ListToken, ObjectToken
+
+from streamflow_io.hints.bandwidth import AutoConstraint
+from streamflow_io.records.learned.database import LearnedEntry
+from streamflow_io.records.learned.remembered import Remembered
+from streamflow_io.records.learned.sizes import SizeKey, size_class_of
+
+from .admission.demand import Demand
+from .admission.learner import Learner
+from .admission.learners import LearningEvent, Subject
+from .admission.registry import ConstraintRegistry
+
+
+@dataclass(frozen=True)
+class LearnedLimit(LearnedEntry):
+    """The constraint registry of a tool on a storage.
+
+    :ivar storage: the name of the storage, for people
+    :ivar executors: the ioExecutors of the location
+    :ivar used: how many runs have started from the registry
+    """
+
+    kind: ClassVar[str] = "limit"
+    key: SizeKey
+    storage: str
+    executors: int
+    registry: ConstraintRegistry
+    used: int = 0
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        return self.step, self.storage, self.key.size_class
+
+
+@dataclass(frozen=True)
+class _Known:
+    """:ivar registry: what was learned before; none: nothing"""
+
+    key: SizeKey
+    registry: ConstraintRegistry | None
+
+
+class RememberedLimits:
+    """Constraint registries of earlier runs, by tool, storage and size class.
+
+    What is kept on disk never makes a run fail: if it cannot be read or written, one warning says so.
+
+    :param path: the file; none: the default one
+    :param tools: the digest of the tool of each step
+    """
+
+    def __init__(self, path: Path, tools: Mapping[str, str]) -> None:
+        self._path = path
+        self._tools = tools
+        self._kept = Remembered(path, LearnedLimit, (), "Learned limits are")
+        self._known: dict[Subject, _Known] = {}
+        # By step and by digest of the tool, the size class of the first job.
+        self._classes: dict[str, int] = {}
+        self._classes_of_tools: defaultdict[str, list[int]] = defaultdict(list)
+        self._lock = asyncio.Lock()
+        self._saving: set[asyncio.Task[None]] = set()
+
+    async def load(self, demand: Demand, job: Job) -> Demand:
+        """Read what is known of a step, before its first job is submitted.
+
+        :return: the demand, with the name of the tool: steps with the same tool, and jobs of about the same size, have
+            one name
+        """
+        if not isinstance(demand.constraint, AutoConstraint):
+            return demand
+        tool = self._tools[demand.step]
+        return await self.load_tool(demand, demand.constraint, tool, self._size_class(demand.step, tool, job))
+
+    async def load_tool(self, demand: Demand, constraint: AutoConstraint, tool: str, size_class: int) -> Demand:
+        """Read what is known of a tool, by its digest; otherwise as :meth:`load`."""
+        demand = replace(demand, tool=f"{tool} {size_class}")
+        async with self._lock:
+            for storage in dict.fromkeys(placement.storage for placement in demand.placements):
+                if storage is not None:
+                    subject = Subject(demand.tool, storage, constraint, demand.direction)
+                    if subject not in self._known:
+                        key = SizeKey(tool, _identity(subject), size_class)
+                        self._known[subject] = _Known(key, await self._read(key))
+        return demand
+
+    def _size_class(self, step: str, tool: str, job: Job) -> int:
+        """That of the first job of a step, or of another step with the same tool if it is about the same."""
+        if step not in self._classes:
+            found = size_class_of(sum(map(input_bytes, job.inputs.values())))
+            of_tool = self._classes_of_tools[tool]
+            near = min(of_tool, key=lambda other: abs(other - found), default=None)
+            if near is None or abs(near - found) > 1:
+                of_tool.append(found)
+                near = found
+            self._classes[step] = near
+        return self._classes[step]
+
+    def make_learner(self, subject: Subject, executors: int) -> Learner:
+        """A learner that knows what was learned in earlier runs; :meth:`load` has been called before."""
+        bandwidth = subject.storage.bandwidth(subject.direction)
+        remembered = self._known[subject].registry
+        return Learner(bandwidth, executors, subject.constraint.bounds, remembered=remembered)
+
+    def learned(self, event: LearningEvent) -> None:
+        """Keep what has been learned."""
+        task = asyncio.create_task(self._save(event))
+        self._saving.add(task)
+        task.add_done_callback(self._saved)
+
+    async def close(self) -> None:
+        """Wait until all is kept."""
+        await asyncio.gather(*self._saving, return_exceptions=True)
+        await self._kept.close()
+
+    async def _read(self, key: SizeKey) -> ConstraintRegistry | None:
+        # Read for each key anew: another run may have learned meanwhile.
+        found = {limit.key: limit for limit in await asyncio.to_thread(self._kept.read)}
+        # Jobs of about the same size have one registry; where it does not fit after all, it will be contradicted.
+        limit = next((found[near] for near in key.near if near in found), None)
+        if limit is None:
+            return None
+        await self._kept.update([limit.key], lambda known: replace(known, used=known.used + 1))
+        return limit.registry
+
+    async def _save(self, event: LearningEvent) -> None:
+        key, storage = self._known[event.subject].key, event.subject.storage.name
+        limit = LearnedLimit(key, event.step, time.time(), storage, event.executors, event.registry)
+        await self._kept.remember(limit)
+
+    def _saved(self, task: asyncio.Task[None]) -> None:
+        self._saving.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._kept.fail(error)
+
+
+def _identity(subject: Subject) -> str:
+    """What must be the same so that a registry holds again."""
+    storage = subject.storage
+    where = f"{storage.path} ({storage.scope}{f', {storage.deployment}' if storage.deployment else ''})"
+    bandwidth = f"{subject.direction} {storage.bandwidth(subject.direction):g} MB/s"
+    return f"{storage.name}: {where}, {bandwidth}, {subject.constraint}"
+
+
+def input_bytes(token: Token) -> float:
+    """The bytes of the files of a token whose size is known."""
+    if isinstance(token, ListToken):
+        return sum(map(input_bytes, token.value))
+    if isinstance(token, ObjectToken):
+        return sum(map(input_bytes, token.value.values()))
+    if isinstance(token, FileToken) and isinstance(token.value, Mapping):
+        return float(token.value.get("size") or 0)
+    return 0

@@ -1,0 +1,225 @@
+"""Lends cores that running jobs hold and do not use to jobs that are ready, in StreamFlow's accounts.
+
+:mod:`streamflow_io.storage.admission.lending` decides. Borrowed cores are not in StreamFlow's accounts, which so never
+have more than there is. Cores that are due are added to the accounts as soon as they are free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+
+from streamflow.core.scheduling import AvailableLocation, Hardware
+from streamflow.core.workflow import Status
+
+from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.records.jobs import LentRecord
+from streamflow_io.records.records import Record
+from streamflow_io.runtime.locations import node_name
+from streamflow_io.runtime.node_runtime import NodeRuntime
+from streamflow_io.runtime.protocol import CoresEvent, Event, ExitEvent, JobSpec, StartedEvent
+
+from .admission.lending import Answer, Holder, Lending, Loan, Wish
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a job runs.
+
+    :ivar capacities: the cores of each location that it uses, its container and its host for instance
+    :ivar cores: that it may use
+    """
+
+    capacities: Mapping[str, float]
+    cores: int
+
+
+@dataclass(frozen=True)
+class _Lent:
+    """The loans of a job that is about to be given its location."""
+
+    loans: Sequence[Loan]
+
+
+class LentCores(Listener):
+    """The cores of the jobs of a run that are lent.
+
+    :param used: the hardware that is taken, by the name of a location
+    :param takes_part: whether a job may lend and borrow
+    :param wake: lets all jobs that wait look again whether they can start
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        used: MutableMapping[str, Hardware],
+        takes_part: Callable[[JobState], bool],
+        wake: Callable[[], None],
+        record: Callable[[Record], None],
+    ) -> None:
+        self._used = used
+        self._takes_part = takes_part
+        self._wake = wake
+        self._record = record
+        self._lending = Lending()
+        # The jobs that have been placed, by name.
+        self._placed: dict[str, JobState] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def run_closed(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # Jobs that wait
+
+    def can_start(self, job: JobState, location: AvailableLocation, cores: float) -> bool:
+        """Whether a job that lacks nothing but cores on a location may borrow them.
+
+        :param cores: that it asks for
+        """
+        if not self._lending.is_any_known:
+            return False
+        wish = self._wish(job, location, cores)
+        return wish is not None and bool(self._ask(wish).loans)
+
+    def choose(self, job: JobState, locations: Sequence[AvailableLocation], cores: float) -> bool:
+        """A job is about to be given its locations; false: what it was to borrow there is not idle any more."""
+        job.drop(_Lent)
+        wishes = [wish for location in locations if (wish := self._wish(job, location, cores)) is not None]
+        # What several locations lend would have to be given back by all of them together.
+        loans = self._ask(wishes[0]).loans if wishes and len(locations) == 1 else ()
+        job.keep(_Lent(loans))
+        return not wishes or bool(loans)
+
+    def accounted(self, job: JobState, hardware: Mapping[str, Hardware]) -> MutableMapping[str, Hardware]:
+        """What a job is accounted for that is given its location, by the keys of what it asks for."""
+        lent = _cores(job)
+        if not lent:
+            return dict(hardware)
+        return {key: _with_cores(asked, max(0.0, asked.cores - lent)) for key, asked in hardware.items()}
+
+    # Jobs that run
+
+    def placed(self, job: JobState) -> None:
+        chosen = job.drop(_Lent)
+        loans = () if chosen is None else chosen.loans
+        lent = sum(loan.cores for loan in loans)
+        capacities: dict[str, float] = {}
+        for location in job.places:
+            capacities |= _capacities(location) or {}
+        held = math.floor(job.allocation.hardware.cores) if job.allocation is not None else 0
+        lends = len(job.places) == 1 and held > 0 and self._takes_part(job)
+        place = _Place(capacities, math.ceil(job.cores) + lent)
+        job.keep(place)
+        job.cores += lent
+        self._placed[job.name] = job
+        self._lending.started(Holder(job.name, job.step, capacities.keys(), place.cores, held, lends), loans)
+        if loans:
+            where, lenders = node_name(job.places[0]), tuple(loan.lender for loan in loans)
+            self._record(
+                LentRecord(time=time.time(), job=job.name, step=job.step, location=where, cores=lent, lenders=lenders)
+            )
+
+    def borrowed(self, job: JobState) -> int:
+        """The cores that a job uses without being accounted for."""
+        return self._lending.borrowed(job.name)
+
+    def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
+        """Ask how many of its cores the job needs."""
+        place = job.kept(_Place)
+        if place is None or not place.capacities or not place.cores or not self._takes_part(job):
+            return spec
+        return spec.model_copy(update={"cores": place.cores})
+
+    def event(self, job: JobState, event: Event) -> None:
+        if isinstance(event, StartedEvent | ExitEvent):
+            # Between two attempts, and while its outputs are collected, nobody knows.
+            self._lending.needs(job.name, None, time.time())
+            self.settle()
+        elif isinstance(event, CoresEvent):
+            self._lending.needs(job.name, event.needed, time.time())
+            self.settle()
+            self._wake()
+
+    def ended(self, job: JobState) -> None:
+        took = None
+        if job.status is Status.COMPLETED and job.started is not None and job.ended is not None:
+            took = job.ended - job.started
+        self._lending.ended(job.name, took)
+        self._placed.pop(job.name, None)
+
+    def settle(self) -> None:
+        """Account jobs for cores that they have borrowed and that are due, as far as there are free ones."""
+        for job_name, due in tuple(self._lending.due()):
+            job = self._placed[job_name]
+            place, allocation = job.kept(_Place), job.allocation
+            if place is None or allocation is None:
+                continue
+            capacities = place.capacities
+            free = min(capacity - self._cores_used(name) for name, capacity in capacities.items())
+            if (cores := min(due, math.floor(free))) > 0:
+                self._lending.repay(job_name, cores)
+                allocation.hardware = _with_cores(allocation.hardware, allocation.hardware.cores + cores)
+                for name in capacities:
+                    self._used[name] = _with_cores(self._used[name], self._used[name].cores + cores)
+
+    def _wish(self, job: JobState, location: AvailableLocation, cores: float) -> Wish | None:
+        """What a job lacks on a location; None: nothing, or what nobody can lend."""
+        capacities = _capacities(location)
+        if not cores or capacities is None or not self._takes_part(job):
+            return None
+        free = {name: capacity - self._cores_used(name) for name, capacity in capacities.items()}
+        lacking = {name: math.ceil(cores - free[name]) for name in free if cores > free[name]}
+        if not lacking:
+            return None
+        return Wish(job.name, job.step, math.ceil(cores), capacities, lacking)
+
+    def _ask(self, wish: Wish) -> Answer:
+        now = time.time()
+        answer = self._lending.ask(wish, now)
+        if answer.again is not None:
+            self._look_again(answer.again - now)
+        return answer
+
+    def _look_again(self, seconds: float) -> None:
+        """Let jobs that wait look again at a time, or sooner."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None and not self._timer.cancelled():
+            if loop.time() < self._timer.when() <= loop.time() + seconds:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(seconds, self._wake)
+
+    def _cores_used(self, name: str) -> float:
+        used = self._used.get(name)
+        return 0.0 if used is None else float(used.cores)
+
+
+def _cores(job: JobState) -> int:
+    """The cores that a job borrows where it is about to be given its location."""
+    chosen = job.kept(_Lent)
+    return 0 if chosen is None else sum(loan.cores for loan in chosen.loans)
+
+
+def _capacities(location: AvailableLocation) -> dict[str, float] | None:
+    """The cores of a location, and of what it runs on, by name; None: they are not known of all."""
+    capacities = {}
+    for place in _stack(location):
+        if place.hardware is None:
+            return None
+        capacities[str(place.name)] = float(place.hardware.cores)
+    return capacities
+
+
+def _stack(location: AvailableLocation) -> Iterator[AvailableLocation]:
+    yield location
+    while location.stacked and location.wraps is not None:
+        location = location.wraps
+        yield location
+
+
+def _with_cores(hardware: Hardware, cores: float) -> Hardware:
+    return Hardware(cores, hardware.memory, hardware.storage)

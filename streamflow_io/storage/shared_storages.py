@@ -1,0 +1,305 @@
+"""Adapter: what this run was given of storages that other runs use, too.
+
+:mod:`streamflow_io.storage.admission.leases` and :mod:`streamflow_io.storage.sharing.lease_holder` decide what the run
+requests. All runs decide alike, each in a thread of its own, which run is given how much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+from streamflow.log_handler import logger
+
+from streamflow_io.features import subclass_of
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.models import WAYS, Way
+from streamflow_io.messages import Code, coded
+from streamflow_io.records.records import HeldRecord, LeaseRecord, Record
+
+from .admission.demand import Grant, Queued
+from .admission.leases import Leases, Need
+from .admission.storages import Amounts, bytes_per_second
+from .sharing.client import LeaseClient
+from .sharing.directory import SharedDirectory
+from .sharing.identity import shared_directories
+from .sharing.lease import Lease
+from .sharing.lease_holder import UNUSED_SECONDS, Burst, LeaseHolder
+from .sharing.turns import BurstDelay, TurnPolicy
+
+_MB = 10**6
+# Who waits longer for other runs is told for whom.
+_LONG_WAIT_SECONDS = 5.0
+
+
+@dataclass
+class _Shared:
+    """
+    :ivar others: what other runs hold, as far as is known
+    :ivar disturbed: when another run was last seen to hold something
+    :ivar told: what telemetry has been told last: held, used, others, wanted
+    :ivar looking: looks again when something is held that nobody uses
+    :ivar saying: says who holds what the jobs of this run wait for
+    """
+
+    storage: StorageConfig
+    client: LeaseClient
+    holding: LeaseHolder = field(default_factory=LeaseHolder)
+    burst: Burst = field(default_factory=Burst)
+    others: Amounts = field(default_factory=dict)
+    disturbed: float = float("-inf")
+    told: dict[Way, tuple[int, ...]] = field(default_factory=dict)
+    looking: asyncio.TimerHandle | None = None
+    saying: asyncio.TimerHandle | None = None
+
+    @property
+    def bandwidth(self) -> dict[Way, int]:
+        return {way: bytes_per_second(self.storage.bandwidth(way)) for way in WAYS}
+
+    def cancel(self) -> None:
+        """Nothing is looked at or said any more."""
+        for timer in (self.looking, self.saying):
+            if timer is not None:
+                timer.cancel()
+
+
+class Meeting:
+    """Where the runs meet that use the storages of a StreamFlow file.
+
+    :param run: the name of this one, for others
+    :param storages: of the StreamFlow file
+    :param deployments: of the same
+    """
+
+    def __init__(
+        self, run: str, storages: Iterable[StorageConfig], deployments: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        self.run = run
+        self._storages = tuple(storages)
+        self._deployments = deployments
+
+    def of(self, storage: StorageConfig) -> SharedDirectory | None:
+        """None: the storage is not shared.
+
+        :raises OSError: if it cannot be seen what is mounted here
+        """
+        return self._directories.get(storage.name)
+
+    @cached_property
+    def _directories(self) -> dict[str, SharedDirectory]:
+        return shared_directories(self._storages, self._deployments)
+
+
+class SharedStorages:
+    """The storages of this run that other runs use, too.
+
+    :param meeting: none: nothing is shared
+    :param leases: of its admission; :meth:`returned` comes before that decides, :meth:`settle` after it
+    :param queued: which jobs wait for a storage
+    :param changed: lets it decide, and those be asked again that wait for a location
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        meeting: Meeting | None,
+        leases: Leases,
+        queued: Callable[[StorageConfig], Iterable[Queued]],
+        changed: Callable[[], None],
+        record: Callable[[Record], None],
+    ) -> None:
+        self._meeting = meeting
+        self._leases = leases
+        self._queued = queued
+        self._changed = changed
+        self._record = record
+        self._policy = subclass_of(TurnPolicy)()
+        self._known: set[str] = set()
+        self._shared: dict[str, _Shared] = {}
+
+    def use(self, storage: StorageConfig) -> None:
+        """A job is about to ask for bandwidth of a storage."""
+        if self._meeting is None or storage.name in self._known:
+            return
+        self._known.add(storage.name)
+        try:
+            directory = self._meeting.of(storage)
+        except OSError as error:
+            logger.warning(coded(f"Storage {storage.name!r} is not shared with other runs: {error}", Code.NOT_SHARED))
+            return
+        if directory is not None:
+            self._leases.add(storage)
+            self._shared[storage.name] = _Shared(storage, self._join(storage, self._meeting.run, directory))
+
+    def watch(self, storage: StorageConfig) -> None:
+        """A job is about to use what nobody has of a storage, and takes no bandwidth of it."""
+        self.use(storage)
+        if (one := self._shared.get(storage.name)) is not None:
+            one.client.watch()
+
+    def _join(self, storage: StorageConfig, run: str, directory: SharedDirectory) -> LeaseClient:
+        loop, name = asyncio.get_running_loop(), storage.name
+
+        def call(callback: Callable[[], None]) -> None:
+            # The loop may have ended.
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(callback)
+
+        return LeaseClient(
+            directory,
+            run,
+            {way: bytes_per_second(storage.bandwidth(way)) for way in WAYS},
+            tell=lambda lease: call(partial(self._told, name, lease)),
+            failed=lambda reason: call(partial(self._failed, name, reason)),
+            warn=lambda text: call(partial(logger.warning, f"Storage {name!r}: {text}")),
+            join=partial(self._policy.join, storage, directory.path, directory.mine),
+            held=lambda hold: call(partial(self._held, name, hold)),
+        )
+
+    def told(self, record: Record) -> None:
+        """Something was recorded of a step or a job of this run."""
+        self._policy.recorded(record)
+
+    def started(self, grant: Grant, now: float) -> None:
+        """A job has been admitted."""
+        if (one := self._of(grant.placement.storage)) is not None and grant.constraint is not None:
+            one.burst.started(grant.job, grant.step, bytes_per_second(grant.constraint), now)
+
+    def returned_by(self, job: str) -> None:
+        """A job that was admitted waits again."""
+        for one in self._shared.values():
+            one.burst.returned(job)
+
+    def ended(self, job: str, now: float) -> bool:
+        """A job has ended, or will not start.
+
+        :return: whether another run has used its storage meanwhile, as far as is known
+        """
+        is_disturbed = False
+        for one in self._shared.values():
+            if (started := one.burst.ended(job, now)) is not None:
+                is_disturbed = any(one.others.values()) or one.disturbed >= started
+        return is_disturbed
+
+    def returned(self) -> None:
+        """Before it is decided who starts: what has been returned goes back first where others want it."""
+        for one in self._shared.values():
+            one.holding.returned(self._leases.used(one.storage))
+            self._leases.give(one.storage, one.holding.held, one.others)
+
+    def settle(self, now: float) -> None:
+        """All that can start has started: request what the others need."""
+        for one in self._shared.values():
+            self._settle(one, now)
+
+    async def close(self) -> None:
+        """What this run holds is for others."""
+        for one in self._shared.values():
+            one.cancel()
+            self._tell_returned(one)
+        await asyncio.gather(*(asyncio.to_thread(one.client.close) for one in self._shared.values()))
+
+    def _settle(self, one: _Shared, now: float) -> None:
+        storage, needs, used = one.storage, self._leases.needs(one.storage), self._leases.used(one.storage)
+        # With thousands of jobs at work nobody waits for most decisions: then nothing is summed up.
+        queued = [*self._queued(storage)] if needs or one.burst.is_idle else []
+        if not queued and one.burst.is_idle:
+            self._burst_is_over(one)
+        needed, useful = _amounts(needs, queued)
+        seconds = round(one.burst.seconds(queued, max(one.bandwidth.values())), 1) if needs else 0.0
+        together = any(len(need.amounts) > 1 for need in needs)
+        began = one.burst.began(bool(needs), now)
+        request = one.holding.settle(used, needed, useful, together, seconds, now, began)
+        self._leases.give(storage, one.holding.held, one.others)
+        if request is not None:
+            one.client.request(request)
+        self._tell(one, needed, now)
+        self._set_timers(one, needs)
+
+    def _burst_is_over(self, one: _Shared) -> None:
+        had_jobs = one.burst.over()
+        if one.client.turns is not None:
+            one.holding.over()
+            if had_jobs:
+                one.client.turns.over()
+
+    def _set_timers(self, one: _Shared, needs: Sequence[Need]) -> None:
+        loop = asyncio.get_running_loop()
+        if one.saying is not None and not needs:
+            one.saying.cancel()
+            one.saying = None
+        elif one.saying is None and needs:
+            steps = [need.step for need in needs]
+            one.saying = loop.call_later(_LONG_WAIT_SECONDS, self._say_who_holds, one, steps)
+        if one.looking is None and not one.holding.is_idle:
+            one.looking = loop.call_later(UNUSED_SECONDS, self._look_again, one)
+
+    def _say_who_holds(self, one: _Shared, steps: Sequence[str]) -> None:
+        """Tell people, once for each wait, why nothing happens."""
+        if one.client.holders:
+            what = f"{', '.join(steps)} waits" if len(steps) == 1 else f"{', '.join(steps)} wait"
+            logger.info(f"{what} for storage {one.storage.name!r}: {'; '.join(one.client.holders)}")
+
+    def _look_again(self, one: _Shared) -> None:
+        one.looking = None
+        self._changed()
+
+    def _told(self, name: str, lease: Lease) -> None:
+        one, now = self._shared[name], time.time()
+        one.holding.told(lease, now)
+        if any((*one.others.values(), *lease.others.values())):
+            one.disturbed = now
+        one.others = lease.others
+        self._leases.give(one.storage, one.holding.held, one.others)
+        self._changed()
+
+    def _held(self, name: str, hold: BurstDelay) -> None:
+        self._record(HeldRecord(time=time.time(), storage=name, slot=hold.due, until=hold.until))
+
+    def _failed(self, name: str, reason: str) -> None:
+        one = self._shared.pop(name)
+        one.cancel()
+        logger.warning(coded(f"Storage {name!r} is not shared with other runs any more: {reason}", Code.NOT_SHARED))
+        self._leases.remove(one.storage)
+        self._changed()
+
+    def _tell(self, one: _Shared, needed: Mapping[Way, int], now: float) -> None:
+        """Tell telemetry what has changed."""
+        held, used = self._leases.held(one.storage), self._leases.allocated(one.storage)
+        for way in WAYS:
+            found = held[way], used[way], one.others.get(way, 0), needed.get(way, 0)
+            # A record takes longer to make than all else here, and most decisions change nothing.
+            if one.told.get(way) != found:
+                one.told[way] = found
+                amounts = dict(zip(("held", "used", "others", "wanted"), (each / _MB for each in found), strict=True))
+                record = LeaseRecord(time=now, storage=one.storage.name, direction=way, **amounts)
+                self._record(record)
+                self._policy.recorded(record)
+
+    def _tell_returned(self, one: _Shared) -> None:
+        """Tell telemetry that the run holds nothing any more."""
+        now, storage = time.time(), one.storage.name
+        for way, (held, _, others, _) in one.told.items():
+            if held:
+                self._record(
+                    LeaseRecord(time=now, storage=storage, direction=way, held=0, used=0, others=others / _MB, wanted=0)
+                )
+
+    def _of(self, storage: StorageConfig | None) -> _Shared | None:
+        return None if storage is None else self._shared.get(storage.name)
+
+
+def _amounts(needs: Sequence[Need], queued: Sequence[Queued]) -> tuple[dict[Way, int], dict[Way, int]]:
+    """What is needed, and what all jobs of the same steps could use."""
+    jobs = {each.step: each.jobs for each in queued}
+    needed: dict[Way, int] = {}
+    useful: dict[Way, int] = {}
+    for need in needs:
+        more = need.each * max(0, jobs.get(need.step, 1) - 1)
+        needed |= need.amounts
+        useful |= {way: amount + more for way, amount in need.amounts.items()}
+    return needed, useful

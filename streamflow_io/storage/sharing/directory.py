@@ -1,0 +1,313 @@
+"""The directory that runs share for a storage: its files and locks.
+
+`ledger.json` says what is shared, `runs/ID.json` what one run holds and wants; each run writes its own, and keeps it
+locked as long as it lives. `lock` is held around every look, and counts what others have to know of at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import pwd
+import random
+import shutil
+import stat
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from typing_extensions import Self
+
+from streamflow_io.files import NOT_BELIEVED, stranger, write_atomically
+from streamflow_io.storage.probe.mounted import mount_of
+
+from .entries import ENTRY_BYTES, Entry, LedgerFile
+from .locking import SharingError, try_lock
+from .other_entries import Other, OtherEntries
+
+LOCK_SECONDS = 5.0
+NEWS_BYTES = 8
+# So much of the time a run may wait for it, and LOCK_SECONDS more: else somebody keeps it again and again.
+_WAITS = 0.5
+# It is held for less than a millisecond, as a rule.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.01
+# Longer than this between two tries: this process was stopped, and its patience with it.
+_MOST_BETWEEN_TRIES = 0.1
+
+
+@dataclass(frozen=True)
+class SharedDirectory:
+    """Where the runs that use a storage say what they hold of it.
+
+    :ivar path: absolute
+    :ivar storage: what the storage is called, for people
+    :ivar mine: it is this user's alone, and made when it is needed; else one of `streamflow-io storage share`
+    :ivar storage_path: where the storage is, for people
+    """
+
+    path: Path
+    storage: str
+    mine: bool = True
+    storage_path: str = ""
+
+
+@dataclass(frozen=True)
+class News:
+    """How often something was returned, and asked for; nothing but that it has changed says anything."""
+
+    returned: bytes
+    asked: bytes
+
+
+class OpenDirectory:
+    """A shared directory that is in use; to be made by :meth:`open`, and closed.
+
+    All methods raise :class:`SharingError`, or `OSError`, where sharing does not work; then nothing is held of it.
+    """
+
+    def __init__(self, shared: SharedDirectory, runs: int, lock: int, ledger: LedgerFile, closing: ExitStack) -> None:
+        self._shared = shared
+        self.path = shared.path
+        self.is_network = _is_network(shared.path)
+        self._runs = runs
+        self._lock = lock
+        self._closing = closing
+        self._own: int | None = None
+        # For how long the run may still wait for the lock, and when that was found.
+        self._patience, self._last = LOCK_SECONDS, time.monotonic()
+        self._others = OtherEntries(runs, self.is_network)
+        closing.callback(self._others.close)
+        self.identifier = f"{uuid.uuid4().hex}.json"
+        self.ledger = ledger
+
+    @classmethod
+    def open(cls, shared: SharedDirectory, seconds: float | None = None) -> Self:
+        """Open one that is there; see :mod:`.making`.
+
+        :param seconds: how long to wait for its lock, by default LOCK_SECONDS
+        """
+        with ExitStack() as opened:
+            directory = _open_directory(shared.path, None, shared.mine)
+            opened.callback(os.close, directory)
+            ledger = _ledger(shared, directory)
+            runs = _open_directory(shared.path / "runs", directory, shared.mine)
+            opened.callback(os.close, runs)
+            lock = os.open("lock", os.O_RDWR | NOT_BELIEVED, dir_fd=directory)
+            opened.callback(os.close, lock)
+            if not stat.S_ISREG(os.fstat(lock).st_mode):
+                raise SharingError(f"{shared.path / 'lock'} is no file")
+            found = cls(shared, runs, lock, ledger, opened)
+            with found.locked(seconds):
+                _try_locks(directory)
+            found._closing = opened.pop_all()
+        return found
+
+    def close(self) -> None:
+        """Let go of all; what this run held is free, and its entry gone."""
+        if self._own is not None:
+            with suppress(OSError):
+                os.unlink(self.identifier, dir_fd=self._runs)
+            self._own = None
+            with suppress(OSError, SharingError):
+                self.tell(returned=True)
+        self._closing.close()
+
+    @contextmanager
+    def locked(self, seconds: float | None = None) -> Iterator[None]:
+        """Nobody else looks or writes meanwhile.
+
+        :param seconds: how long to wait for it, by default LOCK_SECONDS
+        :raises SharingError: if somebody else holds it for so long
+        """
+        now = time.monotonic()
+        self._patience = min(LOCK_SECONDS, self._patience + _WAITS * (now - self._last))
+        self._last = now
+        self._patience -= _take(self._lock, self._patience if seconds is None else seconds)
+        try:
+            for descriptor, what in ((self._lock, "its files"), (self._own, "the entry of this run")):
+                if descriptor is not None and os.fstat(descriptor).st_nlink == 0:
+                    raise SharingError(f"somebody has removed {what}")
+            yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def others(self) -> list[Other]:
+        """The entries of other runs that live; those of others are removed. Under the lock."""
+        return self._others.look(self.identifier)
+
+    def write(self, entry: Entry) -> None:
+        """Write this run's entry, and make it if there is none. Under the lock."""
+        if self._own is None:
+            self._own = self._make_entry()
+        if os.pwrite(self._own, entry.to_bytes(), 0) != ENTRY_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._shared.path))
+
+    def written(self) -> float:
+        """When this run's entry was written, by the clock of the file system; 0: it has none."""
+        return 0.0 if self._own is None else os.fstat(self._own).st_mtime
+
+    def news(self) -> News:
+        """What has happened, without the lock."""
+        both = os.pread(self._lock, 2 * NEWS_BYTES, 0)
+        return News(both[:NEWS_BYTES], both[NEWS_BYTES:])
+
+    def tell(self, returned: bool = False, asked: bool = False) -> None:
+        """Tell others that something was returned, or asked for, so that they look soon."""
+        for place, said in enumerate((returned, asked)):
+            if said:
+                count = int.from_bytes(os.pread(self._lock, NEWS_BYTES, place * NEWS_BYTES), "little")
+                one_more = ((count + 1) % 256**NEWS_BYTES).to_bytes(NEWS_BYTES, "little")
+                os.pwrite(self._lock, one_more, place * NEWS_BYTES)
+
+    def _make_entry(self) -> int:
+        name = self.identifier
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | NOT_BELIEVED, 0o600, dir_fd=self._runs)
+        self._closing.callback(os.close, descriptor)
+        try:
+            if not self._shared.mine:
+                os.fchmod(descriptor, 0o640)
+            if not try_lock(descriptor, fcntl.LOCK_EX):
+                raise SharingError("somebody else has locked the entry of this run")
+        except BaseException:
+            os.unlink(name, dir_fd=self._runs)
+            raise
+        return descriptor
+
+
+def _try_locks(directory: int) -> None:
+    """Look whether a lock that is held keeps others out. Under the lock."""
+    again = os.open("lock", os.O_RDWR | NOT_BELIEVED, dir_fd=directory)
+    try:
+        if try_lock(again, fcntl.LOCK_EX):
+            raise SharingError("locks do not work there: two have the same at once")
+    finally:
+        os.close(again)
+
+
+def _take(lock: int, seconds: float) -> float:
+    """Take a lock.
+
+    :return: how long that took, without what this process was stopped
+    """
+    waited, before, pause = 0.0, time.monotonic(), _FIRST_PAUSE
+    while not try_lock(lock, fcntl.LOCK_EX):
+        if waited >= seconds:
+            raise SharingError(f"its lock is held by somebody else for {LOCK_SECONDS:g} s")
+        time.sleep(random.uniform(0.5, 1.0) * pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+        now = time.monotonic()
+        waited, before = waited + min(now - before, _MOST_BETWEEN_TRIES), now
+    return waited
+
+
+def _open_directory(path: Path, within: int | None, mine: bool) -> int:
+    name = str(path) if within is None else path.name
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | NOT_BELIEVED, dir_fd=within)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_mode & (stat.S_IWOTH | stat.S_IWGRP) and not found.st_mode & stat.S_ISVTX:
+            raise SharingError(f"{path} can be written by others and is not sticky")
+        if not (found.st_uid in (0, os.geteuid()) or (not mine and _is_member(found.st_uid, found.st_gid))):
+            raise SharingError(f"{path} belongs to user {found.st_uid}, who is not in its group {found.st_gid}")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _is_member(user: int, group: int) -> bool:
+    """Whether a user is in a group."""
+    try:
+        found = pwd.getpwuid(user)
+        return group in os.getgrouplist(found.pw_name, found.pw_gid)
+    except KeyError:  # a user without a name
+        return False
+
+
+def _ledger(shared: SharedDirectory, directory: int) -> LedgerFile:
+    try:
+        descriptor = os.open("ledger.json", os.O_RDONLY | NOT_BELIEVED, dir_fd=directory)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ValueError
+            ledger = LedgerFile.model_validate_json(os.pread(descriptor, 2 * ENTRY_BYTES, 0))
+        finally:
+            os.close(descriptor)
+        if not shared.mine and ledger.bandwidth is None:
+            raise ValueError
+    except (ValueError, FileNotFoundError) as error:  # of which ValidationError is one
+        if shared.mine:
+            raise SharingError(f"{shared.path / 'ledger.json'} is of another version, or damaged") from error
+        allowed = "one made by streamflow-io storage share"
+        raise SharingError(f"{shared.path} is no shared ledger; allowed: {allowed}") from error
+    return ledger
+
+
+def _is_network(path: Path) -> bool:
+    return mount_of(path).scope == "shared"
+
+
+def make_own(shared: SharedDirectory) -> None:
+    """Make a directory for the runs of this user, if there is none; several may do so at once.
+
+    :raises SharingError: if another user could write there
+    :raises OSError: if it cannot be made
+    """
+    shared.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (shared.path / "runs").mkdir(mode=0o700, exist_ok=True)
+    if (why := stranger(shared.path)) is not None:
+        raise SharingError(f"another user could have written there: {why}")
+    os.close(os.open(shared.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    ledger = shared.path / "ledger.json"
+    if not ledger.exists():
+        write_atomically(ledger, LedgerFile(path=shared.storage_path).model_dump_json() + "\n")
+
+
+def locks_keep_out(path: Path) -> bool:
+    """Whether a lock on a file, which is made if it is not there, keeps out another process.
+
+    :raises OSError: if there are no locks
+    """
+    program = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        other = subprocess.run([sys.executable, "-I", "-S", "-c", program, path], capture_output=True, timeout=15)
+    return other.returncode != 0 and b"BlockingIOError" in other.stderr
+
+
+def make_shared(path: Path, ledger: LedgerFile, group: int, directories: Sequence[str] = ()) -> None:
+    """Make a directory that several users may share.
+
+    :param group: whose members may use it
+    :param directories: beside that of the entries, in which all runs may make files
+    :raises SharingError: if there is something already, or locks do not work
+    :raises OSError: if it cannot be made
+    """
+    if ledger.bandwidth is None:
+        raise ValueError("a shared directory says its bandwidth")
+    if os.path.lexists(path):
+        raise SharingError(f"{path} is there already")
+    made = path.with_name(f".{path.name}-{uuid.uuid4().hex}.tmp")
+    made.mkdir(0o700)
+    try:
+        directories = ["runs", *directories]
+        for name in directories:
+            (made / name).mkdir(0o700)
+        (made / "ledger.json").write_text(ledger.model_dump_json() + "\n", encoding="utf-8")
+        (made / "lock").write_bytes(bytes(2 * NEWS_BYTES))
+        if not locks_keep_out(made / "lock"):
+            raise SharingError("locks do not work there: two processes have the same at once")
+        modes = {"ledger.json": 0o640, "lock": 0o660} | dict.fromkeys([*directories, ""], 0o3770)
+        for name, mode in modes.items():
+            os.chown(made / name, -1, group)
+            os.chmod(made / name, mode)  # after the group, of which a change takes set-gid away
+        made.rename(path)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise

@@ -1,0 +1,152 @@
+"""What a run holds and wants of a storage, from look to look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from streamflow_io.hints.models import Way
+from streamflow_io.storage.admission.storages import Amounts
+
+from .allocation import LAST_TICKET, Patience, Tenant, contended, decide, due, total
+from .lease import Lease, LeaseRequest, plus, positive
+from .turns import BurstDelay, Turns
+
+
+class Participant:
+    """A run among those that use a storage.
+
+    Guarantee: if each calls :meth:`look` with what all others hold at that moment, and uses no more than it keeps and
+    is given, all use no more than the bandwidth together. See :func:`.allocation.decide` for a want that is above it,
+    and :class:`.allocation.Patience` for owners that keep others from their share.
+
+    :param run: what tells runs apart
+    :param owner: whose run it is
+    """
+
+    def __init__(self, run: str, owner: int = 0) -> None:
+        self._run = run
+        self._owner = owner
+        self._patience = Patience()
+        #: The turns of the bursts of the run; None: each burst asks for bandwidth at once.
+        self.turns: Turns | None = None
+        #: Whether the run is told whenever others hold more or less: else only when they begin or end to.
+        self.watches = False
+        self._request = LeaseRequest()
+        self._asked: float | None = None
+        self._lease: Lease | None = None
+        # By the number of the lease, what it was given since it requested.
+        self._untold: dict[int, Amounts] = {}
+        self._ticket = 0
+        self._held: dict[Way, int] = {}
+        self._wanted: dict[Way, int] = {}
+        # None: something of it has changed.
+        self._tenant: Tenant | None = None
+
+    def request(self, request: LeaseRequest) -> None:
+        """The run wants something else from now on."""
+        self._request, self._tenant = request, None
+        if request.is_empty:
+            self._asked = None
+            if self.turns is not None:
+                self.turns.end()
+        elif request.lacks and self._asked != request.began:
+            self._asked = request.began
+            if self.turns is not None:
+                self.turns.begin(request.began)
+
+    @property
+    def hold(self) -> BurstDelay | None:
+        """The turn of the burst that has begun; None: the burst asks for bandwidth at once."""
+        return None if self.turns is None else self.turns.hold
+
+    @property
+    def tenant(self) -> Tenant:
+        """What it held and wanted after the last look."""
+        if self._tenant is None or self._tenant.due != self.due:
+            together = self._request.together
+            self._tenant = Tenant(
+                self._run, self._held, self._wanted, self.due, self._ticket, together=together, owner=self._owner
+            )
+        return self._tenant
+
+    @property
+    def overstayed(self) -> frozenset[int]:
+        """The other owners that count no more beyond their fair share."""
+        return self._patience.overstayed
+
+    @property
+    def asked(self) -> float:
+        """When its burst began; 0: there is none."""
+        return self._asked or 0.0
+
+    @property
+    def due(self) -> float:
+        """When its burst should have had its turn; 0: there is none."""
+        if self._asked is None:
+            return 0.0
+        return due(self._asked, self._request.seconds) if self.hold is None else self.hold.due
+
+    @property
+    def useful(self) -> Amounts:
+        """What else it could use beyond what it holds."""
+        return positive(self._request.useful) if self._wanted else {}
+
+    def look(self, others: Sequence[Tenant], bandwidth: Amounts, now: float = inf, passed: float = 0.0) -> Lease | None:
+        """Return what is not kept, and take what there is.
+
+        :param others: all other runs
+        :param bandwidth: of the storage
+        :param now: on the wall clock
+        :param passed: seconds, on a clock that never goes back
+        :return: what the run may use from now on; none: nothing has changed for it
+        """
+        request, last = self._request, 0 if self._lease is None else self._lease.number
+        self._untold = {number: given for number, given in self._untold.items() if number > request.seen}
+        untold: dict[Way, int] = {}
+        for given in self._untold.values():
+            untold = plus(untold, given)
+        self._held = plus(request.kept, untold)
+        is_held_back = self.hold is not None and now < self.hold.until
+        lacks = {} if is_held_back else positive(request.lacks)
+        self._wanted = {way: lacked for way, lacked in lacks.items() if way not in untold}
+        if not self._wanted:
+            self._ticket = 0
+        elif self._ticket == 0:
+            self._ticket = min(LAST_TICKET, 1 + max((other.ticket for other in others), default=0))
+        self._tenant = None
+        self._patience.look(self.tenant, others, bandwidth, request.seconds, passed)
+        if given := decide(self.tenant, others, bandwidth, {} if untold else request.useful, self.overstayed):
+            self._tenant = None
+            self._held = plus(self._held, given)
+            self._wanted = {way: lacked for way, lacked in self._wanted.items() if way not in given}
+            self._ticket = self._ticket if self._wanted else 0
+            self._untold[last + 1] = given
+        return self._tell(Lease(last + 1, given, total(others), bandwidth, contended(others)))
+
+    def leave(self) -> bool:
+        """Return all, if nothing is requested any more: for that nobody needs to know what others hold.
+
+        What the run was given since it requested is still its own; then it has to look.
+        """
+        if not self._request.is_empty or self.watches or any(number > self._request.seen for number in self._untold):
+            return False
+        self._untold.clear()
+        self._held, self._wanted, self._ticket, self._tenant = {}, {}, 0, None
+        return True
+
+    def _tell(self, lease: Lease) -> Lease | None:
+        last = self._lease
+        if not lease.given and last is not None and self._is_known(last, lease):
+            return None
+        self._lease = lease
+        return lease
+
+    def _is_known(self, last: Lease, lease: Lease) -> bool:
+        has_changed = self.watches and positive(last.others) != positive(lease.others)
+        return not has_changed and _situation(last) == _situation(lease)
+
+
+def _situation(lease: Lease) -> tuple[Amounts, frozenset[Way], frozenset[Way]]:
+    """What of others a run is told at once: how much they hold is said with the next lease."""
+    return lease.bandwidth, lease.contended, frozenset(positive(lease.others))

@@ -1,0 +1,279 @@
+"""Adapter: keeps the jobs of I/O tasks, and those with a storageBW, back until their storage has room for them.
+
+Decides nothing: `admission/` does. Translates StreamFlow's jobs, targets and locations, and wakes those who wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import Target
+from streamflow.core.scheduling import AvailableLocation
+from streamflow.core.workflow import Status
+
+from streamflow_io.adapters.jobs import JobState, Listener
+from streamflow_io.hints.config import SchedulerConfig, StorageConfig
+from streamflow_io.hints.models import Way
+from streamflow_io.records.records import Record
+from streamflow_io.runtime.locations import node_name
+
+from .admission.admission import Admission
+from .admission.demand import READ_SESSIONS, Capacity, Demand, Grant, Queued, Request, StoragePlace
+from .admission.observations import Observation
+from .admission_log import AdmissionLog
+from .demands import Demands, RequiredJobs, pool_of
+from .learned_limits import RememberedLimits
+from .shared_storages import Meeting, SharedStorages
+from .storages import Storages
+
+
+class StorageAdmission(Listener):
+    """The jobs of annotated steps on their way to StreamFlow's scheduler.
+
+    :param storages: that the config has
+    :param remembered: the limits of earlier runs
+    :param more_jobs: whether a step may get further jobs
+    :param arrived: how many jobs of a step have all their input
+    :param wake: lets StreamFlow ask again for the jobs that wait there
+    :param record: keeps a record for telemetry
+    :param required: knows jobs that take no bandwidth
+    :param meeting: of the runs that use the same storages; none: they are this run's alone
+    """
+
+    def __init__(
+        self,
+        context: StreamFlowContext,
+        config: SchedulerConfig,
+        storages: Storages,
+        remembered: RememberedLimits,
+        more_jobs: Callable[[str], bool],
+        arrived: Callable[[str], int],
+        wake: Callable[[], None],
+        record: Callable[[Record], None],
+        required: RequiredJobs | None = None,
+        meeting: Meeting | None = None,
+    ) -> None:
+        self._required = required
+        self._by_name = {storage.name: storage for storage in config.storages}
+        self._remembered = remembered
+        self._more_jobs = more_jobs
+        self._arrived = arrived
+        self._wake = wake
+        self._submitted: dict[str, int] = {}
+        self._log = AdmissionLog(remembered, record)
+        self._admission = Admission(config.io_executors, remembered.make_learner)
+        self._demands = Demands(context, storages, self._admission, required)
+        #: Makes the locations of a target known; see :meth:`.demands.Demands.locate`.
+        self.locate = self._demands.locate
+        self._shared = SharedStorages(meeting, self._admission.leases, self._queued, self._look_again, record)
+        # The jobs that wait for the storages or use them, by name.
+        self._jobs: dict[str, JobState] = {}
+        self._waiting: dict[str, asyncio.Future[None]] = {}
+        # What I/O tasks were granted, until StreamFlow has a place for them.
+        self._granted: dict[str, Grant] = {}
+        # Jobs that lacked bandwidth where StreamFlow has a place for them.
+        self._lacking: set[str] = set()
+        # Of chunks of read sessions, who is told when they may be read.
+        self._readers: dict[str, Callable[[Grant], None]] = {}
+        self._deciding = False
+
+    async def run_closed(self) -> None:
+        """Learn from the chunks that were read last, and return what this run holds of storages."""
+        self.decide()
+        await self._shared.close()
+
+    async def admit(self, job: JobState, targets: Sequence[Target]) -> Sequence[Target]:
+        """Let a job wait for its turn, if the job is an I/O task.
+
+        :return: where the job may run, first where a grant lets the job run
+        """
+        for target in {pool_of(target): target for target in targets}.values():
+            await self.locate(target)
+        assert job.hints is not None, f"{job.name} needs nothing of storages"
+        demand = self._demands.of(job, job.hints, targets)
+        preferred = await self._demands.preferred(job) if self._demands.has_choice(targets) else ()
+        demand = await self._remembered.load(demand, job.job)
+        self._jobs[job.name] = job
+        for placement in demand.placements if demand.constraint is not None else ():
+            self.share(placement.storage)
+        self._watch(job, demand)
+        due = None if self._required is None or demand.constraint is None else self._required.due(job)
+        # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
+        self._submitted[demand.step] = self._submitted.get(demand.step, 0) + 1
+        self._admission.submit(Request(job.name, demand, preferred, due), time.time(), self.behind(demand.step))
+        if not demand.io_task:
+            return targets
+        self._waiting[job.name] = asyncio.get_running_loop().create_future()
+        try:
+            self.decide()
+            await self._waiting[job.name]
+        finally:
+            del self._waiting[job.name]
+        placement = self._granted[job.name].placement
+        return sorted(targets, key=lambda target: self._demands.placement(job.step, target) != placement)
+
+    def may_start(self, job: JobState, target: Target, location: AvailableLocation) -> bool:
+        """Whether a job for which StreamFlow has a free location may start there."""
+        if self._jobs.get(job.name) is not job:
+            return False
+        if job.name in self._granted:
+            return self._is_granted(job, target, location)
+        could = self._admission.could_start(job.name, node_name(location), self._demands.placement(job.step, target))
+        if not could and job.name not in self._lacking:
+            self._lacking.add(job.name)
+            # What it needs of a storage that is shared has to be asked for.
+            self._decide_soon()
+        return could
+
+    def stand_down(self, job: JobState, target: Target, location: AvailableLocation) -> None:
+        """StreamFlow has no place for a job on a location: the bandwidth that the job holds there is for others."""
+        if self._jobs.get(job.name) is not job:
+            return
+        if job.name not in self._granted:
+            self._lacking.discard(job.name)
+            if self._admission.stand_down(job.name, node_name(location), self._demands.placement(job.step, target)):
+                self.decide()
+        elif self._is_granted(job, target, location):
+            del self._granted[job.name]
+            self._admission.give_back(job.name, time.time())
+            self._shared.returned_by(job.name)
+            self.decide()
+            # There may be a place for it on another location, or others may wait for what it held.
+            self._wake()
+
+    def placed(self, job: JobState) -> None:
+        if not job.concerns_storage:
+            return
+        now = time.time()
+        self._lacking.discard(job.name)
+        if (grant := self._granted.pop(job.name, None)) is None:
+            nodes = list(dict.fromkeys(map(node_name, job.places)))
+            grant = self._admission.start(job.name, nodes, now, self._demands.placement(job.step, job.target))
+            self._shared.started(grant, now)
+        job.keep(grant)
+        self._log.admitted(grant, now)
+        self.decide()
+
+    def ended(self, job: JobState) -> None:
+        if self._jobs.get(job.name) is job:
+            del self._jobs[job.name]
+            self._granted.pop(job.name, None)
+            self._lacking.discard(job.name)
+            no_more = not self._more_jobs(job.step)
+            self._release(job.name, _observation(job), no_more, self.behind(job.step))
+            self.decide()
+
+    def submit_reader(self, request: Request, granted: Callable[[Grant], None]) -> None:
+        """Let a chunk of a read session wait for its turn: an I/O task that needs no place of StreamFlow.
+
+        Must be followed by :meth:`end_reader` at some time. Its placement has been located (:meth:`locate`).
+
+        :param granted: called when it may be read, and not before this returns
+        """
+        self._readers[request.job] = granted
+        self._admission.submit(request, time.time())
+        self._decide_soon()
+
+    def end_reader(self, job: str) -> None:
+        """A chunk has arrived, or is not to be read."""
+        if self._readers.pop(job, None) is not None:
+            self._release(job, None)
+            self._decide_soon()
+            if self._lacking:
+                # No job of StreamFlow has ended, so that nobody else tells them.
+                self._wake()
+
+    def decide(self) -> None:
+        """Wake those who may start."""
+        now = time.time()
+        self._shared.returned()
+        for grant in self._admission.decide(now):
+            self._shared.started(grant, now)
+            if grant.job in self._jobs:
+                self._granted[grant.job] = grant
+                # It is missing if the job was cancelled just now: it will be released.
+                if (future := self._waiting.get(grant.job)) is not None and not future.done():
+                    future.set_result(None)
+            elif (granted := self._readers.get(grant.job)) is not None:
+                granted(grant)
+        for event in self._admission.drain():
+            self._log.told(event, now)
+        self._shared.settle(now)
+
+    def _look_again(self) -> None:
+        """What this run has of a storage has changed."""
+        self.decide()
+        if self._lacking:
+            self._wake()
+
+    def _release(
+        self, job: str, observation: Observation | None, no_more: bool = False, ready: int | None = None
+    ) -> None:
+        now = time.time()
+        if self._shared.ended(job, now) and observation is not None:
+            observation = replace(observation, is_disturbed=True)
+        self._admission.release(job, now, observation, no_more, ready)
+
+    def _decide_soon(self) -> None:
+        """When all that is submitted now is there: a learner sees then how many there are."""
+        if not self._deciding:
+            self._deciding = True
+            asyncio.get_running_loop().call_soon(self._decide_now)
+
+    def _decide_now(self) -> None:
+        self._deciding = False
+        self.decide()
+
+    def _is_granted(self, job: JobState, target: Target, location: AvailableLocation) -> bool:
+        """Whether a location is one where an I/O task was granted to start."""
+        grant = self._granted[job.name]
+        return node_name(location) in grant.locations and grant.placement == self._demands.placement(job.step, target)
+
+    # What a job needs
+
+    def behind(self, step: str) -> int:
+        """How many jobs have all their input, and wait until StreamFlow has started the one before them."""
+        return max(0, self._arrived(step) - self._submitted.get(step, 0))
+
+    def capacity(self, place: StoragePlace, way: Way) -> Capacity | None:
+        """What a storage, and a location, has for those that hold nothing of it; None: there is no storage."""
+        storage = self._by_name.get(place.storage or "")
+        return None if storage is None else self._admission.capacity(storage, way, place.location)
+
+    def told(self, record: Record) -> None:
+        """Something was recorded of a job."""
+        self._shared.told(record)
+
+    def share(self, storage: StorageConfig | None) -> None:
+        """Jobs, or chunks of a read session, are about to ask for bandwidth of a storage."""
+        if storage is not None:
+            self._shared.use(storage)
+
+    def _watch(self, job: JobState, demand: Demand) -> None:
+        """Jobs of which bandwidth is required share what others leave, also those of other runs."""
+        if job.hints is not None and job.hints.required is not None:
+            for placement in demand.placements:
+                if placement.storage is not None:
+                    self._shared.watch(placement.storage)
+
+    def _queued(self, storage: StorageConfig) -> Iterator[Queued]:
+        """The jobs that wait for a storage, and those that StreamFlow will submit when these have started."""
+        for queued in self._admission.queued(storage):
+            yield replace(queued, jobs=queued.jobs + (self.behind(queued.step) if queued.step != READ_SESSIONS else 0))
+
+
+def _observation(job: JobState) -> Observation | None:
+    """What a learner sees of a job; None: nothing, because the job has failed, or its I/O was not measured."""
+    usage, hints = job.usage, job.hints
+    if job.status is not Status.COMPLETED or hints is None:
+        return None
+    if usage is None:
+        began = job.submitted if job.started is None else job.started
+        return None if job.sources or job.ended is None else Observation(job.ended - began)
+    # The time in which a job waits for its stream, or at the gate, is no time in I/O.
+    seconds = usage.io_seconds if job.sources else usage.ended - usage.started
+    return None if seconds is None else Observation(seconds, usage.moved(hints.direction))

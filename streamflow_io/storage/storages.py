@@ -1,0 +1,89 @@
+"""Adapter: the storages of the StreamFlow file, and which one holds what a job writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from streamflow.core.deployment import Target
+
+from streamflow_io.adapters.deployment_sites import Sites, deployment_name
+from streamflow_io.graph.sites import LOCAL, SiteKind
+from streamflow_io.hints.config import StorageConfig
+
+from .admission.storages import storage_of
+
+
+class Storages:
+    """Those that the scheduler's config has.
+
+    A path in a container is one of its host, as far as a bind says so: what the user has written for the host, or for
+    all deployments, holds for it there.
+    """
+
+    def __init__(self, storages: Sequence[StorageConfig], sites: Sites) -> None:
+        self._storages = storages
+        self._sites = sites
+
+    def of(self, name: str | None, target: Target, directory: str) -> StorageConfig | None:
+        """The storage that jobs use: the one that is named, if it is there, or that which holds their output directory.
+
+        :param directory: as the jobs see it
+        """
+        deployment, place = str(target.deployment.name), self._sites.deployment(target)
+        if name is not None:
+            there = self._on((deployment, *sorted(self.host_names(target))))
+            return next((storage for storage in there if storage.name == name), None)
+        if place.kind is not SiteKind.CONTAINERS:
+            there = self._on((deployment, *sorted(self.host_names(target))))
+            return _holding(there, directory, is_here=place.node == LOCAL)
+        own = [storage for storage in self._storages if storage.deployment == deployment]
+        if (found := _holding(own, directory)) is not None:
+            return found
+        if (outside := place.on_host(directory)) is not None:
+            return _holding(self._on(sorted(self.host_names(target))), outside, is_here=place.node == LOCAL)
+        return _holding(self._on(()), directory)
+
+    def missing(self, name: str | None, target: Target, directory: str) -> tuple[str, str]:
+        """Where there is no storage for jobs, and why, for people."""
+        place = self._sites.deployment(target)
+        where = "the driver's node" if place.kind is SiteKind.LOCAL else deployment_name(target.deployment)
+        if name is not None:
+            return where, f"the scheduler's config has no storage {name!r} there"
+        if place.kind is SiteKind.CONTAINERS and (outside := place.on_host(directory)) is not None:
+            return str(place.host), _none_holds(outside)
+        return where, _none_holds(directory)
+
+    def host_names(self, target: Target) -> frozenset[str]:
+        """What entries may call the host of a target's containers, or the driver's node; of others nothing more."""
+        node = self._sites.deployment(target).node
+        return frozenset() if node is None else self._sites.named(node)
+
+    def is_here(self, target: Target, directory: str) -> bool:
+        """Whether a directory of a target is on the driver's node, also if it has another path in its containers."""
+        place = self._sites.deployment(target)
+        return place.node == LOCAL and place.on_host(directory) is not None
+
+    def _on(self, deployments: Sequence[str]) -> list[StorageConfig]:
+        """The entries for some deployments, those first that name the first of them, last those for all."""
+        order = [*deployments, None]
+        there = (storage for storage in self._storages if storage.deployment in order)
+        return sorted(there, key=lambda storage: order.index(storage.deployment))
+
+
+def _none_holds(directory: str) -> str:
+    return f"no storage of the scheduler's config holds {directory} there"
+
+
+def _holding(storages: Iterable[StorageConfig], path: str, is_here: bool = False) -> StorageConfig | None:
+    """The storage that holds a path; of several, the one with the longest path, and the first of these.
+
+    :param is_here: both are on the driver's node, where links can be followed
+    """
+    real = os.path.realpath if is_here else str
+    # Of which deployments they are has been looked at.
+    anywhere = {
+        storage.model_copy(update={"path": real(storage.path), "deployment": None}): storage for storage in storages
+    }
+    found = storage_of(anywhere, "", real(path))
+    return None if found is None else anywhere[found]

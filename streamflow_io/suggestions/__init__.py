@@ -1,1 +1,0 @@
-"""Hints that a finished run gives reasons for. Pure, but for the command."""
