@@ -50,8 +50,8 @@ def test_a_directory_that_a_page_names_is_there(page: str, directory: str) -> No
 
 
 def test_the_layout_has_all_packages() -> None:
-    layout = (REPOSITORY / "docs" / "development.md").read_text().split("```")[1]
-    drawn = set(re.findall(r"^  (\w+)/", layout, re.MULTILINE)) | set(re.findall(r"(\w+)/ ", layout))
+    layout = "".join((REPOSITORY / "docs" / "development.md").read_text().split("```")[1:4:2])
+    drawn = set(re.findall(r"^ *(\w+)/", layout, re.MULTILINE)) | set(re.findall(r"(\w+)/ ", layout))
     packages = {path.parent.name for path in (REPOSITORY / "streamflow_io").glob("*/__init__.py")}
     assert packages <= drawn
 
