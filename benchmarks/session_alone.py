@@ -31,7 +31,7 @@ from streamflow_io.x.workload import Outcome
 
 from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
-from streamflow_io.parts.read_session import ReadSession
+from streamflow_io.parts.read_session import ReadAheadSession
 from streamflow_io.parts.reader_tasks import ReaderTaskMaker
 from streamflow_io.parts.session_starter import SessionStarter
 from streamflow_io.records.files import SessionEndRecord
@@ -160,7 +160,7 @@ class _Slots:
                 process.kill()
             await process.wait()
 
-    async def consume(self, session: ReadSession | None) -> tuple[float, str]:
+    async def consume(self, session: ReadAheadSession | None) -> tuple[float, str]:
         """Let all consume.
 
         :return: seconds, and a digest of what each has read

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from streamflow_io.storage.admission.admission import Admission
-from streamflow_io.storage.admission.demand import Demand, Grant, Request
+from streamflow_io.storage.admission.demand import AdmissionRequest, Demand, Grant
 from streamflow_io.storage.admission.epochs import EpochEnded
 from streamflow_io.storage.admission.learners import LearningEvent
 from streamflow_io.storage.admission.observations import Observation
@@ -104,7 +104,7 @@ def simulate(
         task = ready[step].popleft()
         left[step] -= 1
         preferred = () if task.home is None else (task.home,)
-        admission.submit(Request(task.name, task.demand, preferred), now, len(ready[step]) if in_turn else 0)
+        admission.submit(AdmissionRequest(task.name, task.demand, preferred), now, len(ready[step]) if in_turn else 0)
 
     def decide() -> None:
         while grants := admission.decide(now):

@@ -11,7 +11,7 @@ from .expectations import Learned
 from .phases import is_exposed
 
 
-class Source(NamedTuple):
+class GrowingFile(NamedTuple):
     """A file that is read while it is written: of which job and output, and its path."""
 
     job: str
@@ -27,7 +27,7 @@ class StreamName(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Burst:
+class StreamBurst:
     """What a file has grown by at once.
 
     :ivar start: when its first byte was there
@@ -48,7 +48,7 @@ class Growth:
     :ivar output: what it is learned for; None: nobody who reads it is limited
     """
 
-    bursts: list[Burst] = field(default_factory=list)
+    bursts: list[StreamBurst] = field(default_factory=list)
     committed: float | None = None
     readers: dict[StreamName, None] = field(default_factory=dict)
     output: str | None = None
@@ -64,7 +64,7 @@ class Growths:
         # By output, the windows and bytes of the first bursts of its files.
         self._firsts: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
 
-    def read(self, source: Source, is_complete: bool, now: float) -> Growth:
+    def read(self, source: GrowingFile, is_complete: bool, now: float) -> Growth:
         """Somebody begins to read a file.
 
         :param is_complete: it does not grow any more
@@ -78,7 +78,7 @@ class Growths:
             growth.committed = now
         return growth
 
-    def burst(self, source: Source, burst: Burst) -> Growth:
+    def burst(self, source: GrowingFile, burst: StreamBurst) -> Growth:
         """A burst of a file has ended."""
         growth = self._of_jobs[source.job].setdefault((source.port, source.path), Growth())
         growth.bursts.append(burst)
@@ -89,7 +89,7 @@ class Growths:
                 self._firsts[growth.output].append((window, first.bytes))
         return growth
 
-    def committed(self, source: Source, now: float) -> Growth | None:
+    def committed(self, source: GrowingFile, now: float) -> Growth | None:
         """A file is complete.
 
         :return: None: nobody reads it, and nobody has to be told who begins to
@@ -113,6 +113,6 @@ class Growths:
             for output, firsts in self._firsts.items()
         }
 
-    def _known(self, source: Source) -> Growth | None:
+    def _known(self, source: GrowingFile) -> Growth | None:
         files = self._of_jobs.get(source.job)
         return None if files is None else files.get((source.port, source.path))

@@ -34,7 +34,7 @@ class Rhythm:
 
 
 @dataclass(frozen=True)
-class Burst:
+class ForetoldPhase:
     """The next phase of a channel, as far as can be foretold.
 
     :ivar time: when it is ready, +- `tolerance`
@@ -57,12 +57,12 @@ def rhythm(starts: Iterable[float]) -> Rhythm | None:
     return Rhythm(period, _NORMAL * median(abs(one - period) for one in periods))
 
 
-def next_burst(phases: Sequence[Phase]) -> Burst | None:
+def next_burst(phases: Sequence[Phase]) -> ForetoldPhase | None:
     """The next phase after those of one channel; None: they have no rhythm."""
     found = rhythm(phase.ready for phase in phases)
     if found is None or not found.is_regular:
         return None
-    return Burst(
+    return ForetoldPhase(
         max(phase.ready for phase in phases) + found.period,
         2 * found.deviation,
         round(median(phase.bytes for phase in phases)),

@@ -35,7 +35,7 @@ from streamflow_io.runtime.protocol import (
 )
 from streamflow_io.storage.learned_limits import input_bytes
 
-from .growths import Burst, Source, StreamName
+from .growths import GrowingFile, StreamBurst, StreamName
 from .learned_windows import RememberedWindows
 from .request_records import request_record
 from .streams import Streams
@@ -85,7 +85,7 @@ class StreamRates(Listener):
         names = {id(token): name for name, value in inputs.items() for token in stream_tokens(value)}
         step, now = job.step, time.time()
         for stream, (token, attempt) in read.items():
-            source = Source(token.source.job, token.source.port, str(written_to(token, attempt)))
+            source = GrowingFile(token.source.job, token.source.port, str(written_to(token, attempt)))
             bandwidth = stream_bw(token)
             required = bandwidth if self._is_on and isinstance(bandwidth, RequiredConstraint) else None
             output = posixpath.join(get_job_step_name(source.job), source.port)
@@ -114,10 +114,10 @@ class StreamRates(Listener):
         later = now - event.time
         match event:
             case PhaseEvent(port=str(port), path=str(path)):
-                burst = Burst(event.start + later, event.bytes, event.end)
-                self._streams.burst(Source(job.name, port, path), burst)
+                burst = StreamBurst(event.start + later, event.bytes, event.end)
+                self._streams.burst(GrowingFile(job.name, port, path), burst)
             case CommittedEvent():
-                self._streams.committed(Source(job.name, event.port, event.path), now)
+                self._streams.committed(GrowingFile(job.name, event.port, event.path), now)
             case DrainedEvent():
                 self._streams.drained(StreamName(job.name, event.name), event.bytes, event.last + later)
             case _:

@@ -20,7 +20,7 @@ from streamflow_io.hints.bandwidth import RequiredConstraint
 from streamflow_io.hints.reasons import StreamReason
 
 from .expectations import Learned
-from .growths import Burst, Growth, Growths, Source, StreamName
+from .growths import GrowingFile, Growth, Growths, StreamBurst, StreamName
 from .phases import Request, is_exposed
 from .strategies import Limited, next_limit
 
@@ -120,7 +120,7 @@ class Streams:
         name: StreamName,
         step: str,
         input_name: str,
-        source: Source,
+        source: GrowingFile,
         limit: RequiredConstraint | None,
         now: float,
         output: str = "",
@@ -156,14 +156,14 @@ class Streams:
             # They were there before it began, and it begins with this.
             stream.limits = [_rate(stream, stream.limited, now)[0]] * len(growth.bursts)
 
-    def burst(self, source: Source, burst: Burst) -> None:
+    def burst(self, source: GrowingFile, burst: StreamBurst) -> None:
         """A burst of a file has ended."""
         growth = self._growths.burst(source, burst)
         for name in growth.readers:
             self._take(self._streams[name], len(growth.bursts) - 1)
         self._told |= growth.readers
 
-    def committed(self, source: Source, now: float) -> None:
+    def committed(self, source: GrowingFile, now: float) -> None:
         """A file is complete."""
         if (growth := self._growths.committed(source, now)) is not None:
             self._told |= growth.readers

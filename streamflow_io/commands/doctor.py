@@ -24,7 +24,7 @@ from streamflow_io.records.runs import data_directory
 from streamflow_io.runtime.embedded import EmbeddedRuntime, find_sfio_node
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.self_test import self_test
-from streamflow_io.runtime.tried_location import Finding, ThisMachine
+from streamflow_io.runtime.tried_location import LocationFinding, ThisMachine
 from streamflow_io.storage.sharing.directory import locks_keep_out
 
 from .console import PlainResult, table
@@ -36,7 +36,7 @@ _INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 _WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
 
 
-def answer(subject: str, findings: Sequence[Finding]) -> PlainResult:
+def answer(subject: str, findings: Sequence[LocationFinding]) -> PlainResult:
     """All findings about a subject; all is well unless one of them says no."""
     words = {True: Text("yes"), False: Text("no", "bold red"), None: Text("no", "yellow")}
     rows = []
@@ -99,26 +99,28 @@ def run(arguments: argparse.Namespace) -> PlainResult:
     return answer("this machine", (*findings, _inotify(), _data_directory(), _database(), _locks(), _javascript()))
 
 
-def _plugin() -> Finding:
+def _plugin() -> LocationFinding:
     version = importlib.metadata.version("streamflow")
     found = importlib.metadata.entry_points(group="unito.streamflow.plugin")
     if any(point.value.startswith("streamflow_io.") for point in found):
-        return Finding("plugin", True, f"StreamFlow {version} finds it")
-    return Finding("plugin", False, f"StreamFlow {version} does not find it", "install streamflow-io beside StreamFlow")
+        return LocationFinding("plugin", True, f"StreamFlow {version} finds it")
+    return LocationFinding(
+        "plugin", False, f"StreamFlow {version} does not find it", "install streamflow-io beside StreamFlow"
+    )
 
 
-def _runtime() -> Finding:
+def _runtime() -> LocationFinding:
     name, otherwise = "node runtime", "everything is as with plain StreamFlow"
     try:
         EmbeddedRuntime.check_this_node()
         binary = find_sfio_node()
         version = subprocess.run([binary, "--version"], check=True, capture_output=True, text=True).stdout.strip()
     except (NodeRuntimeError, OSError, subprocess.SubprocessError) as error:
-        return Finding(name, False, str(error), otherwise)
-    return Finding(name, True, f"{version} on {platform.system()} {platform.release()}: {binary}")
+        return LocationFinding(name, False, str(error), otherwise)
+    return LocationFinding(name, True, f"{version} on {platform.system()} {platform.release()}: {binary}")
 
 
-async def _try_here(workdir: str) -> list[Finding]:
+async def _try_here(workdir: str) -> list[LocationFinding]:
     try:
         with tempfile.TemporaryDirectory(prefix="streamflow-io-doctor-", dir=workdir) as directory:
             runtime = await EmbeddedRuntime.start()
@@ -129,60 +131,64 @@ async def _try_here(workdir: str) -> list[Finding]:
             finally:
                 await runtime.close()
     except (OSError, NodeRuntimeError) as error:
-        return [Finding("jobs", False, f"{workdir}: {error}", "name a directory that you can write to: --workdir")]
+        return [
+            LocationFinding("jobs", False, f"{workdir}: {error}", "name a directory that you can write to: --workdir")
+        ]
 
 
-def _work_directory(directory: Path) -> Finding:
+def _work_directory(directory: Path) -> LocationFinding:
     """Whether streams are safe there, and where StreamFlow has jobs that have no `workdir`."""
     name, otherwise = "work directory", "nothing streams there: `streamflow-io explain SFIO-S026`"
     places = [directory, directory / "streamflow"] if directory == Path(tempfile.gettempdir()) else [directory]
     try:
         whys = [stranger(place, trusts_groups=True) for place in places if place.exists()]
     except OSError as error:
-        return Finding(name, None, f"{directory}: {error.strerror}")
+        return LocationFinding(name, None, f"{directory}: {error.strerror}")
     found = [why for why in whys if why is not None]
     if found:
-        return Finding(name, False, found[0], otherwise)
-    return Finding(name, True, f"nobody else can replace what is in {directory}")
+        return LocationFinding(name, False, found[0], otherwise)
+    return LocationFinding(name, True, f"nobody else can replace what is in {directory}")
 
 
-def _links(directory: Path) -> Finding:
+def _links(directory: Path) -> LocationFinding:
     name, otherwise = "hard links", "files of a gated Directory are copied"
     try:
         (directory / "one").touch()
         os.link(directory / "one", directory / "other")
     except OSError as error:
-        return Finding(name, None, f"{directory.parent}: {error.strerror}", otherwise)
-    return Finding(name, True, f"on {directory.parent}")
+        return LocationFinding(name, None, f"{directory.parent}: {error.strerror}", otherwise)
+    return LocationFinding(name, True, f"on {directory.parent}")
 
 
-def _inotify() -> Finding:
+def _inotify() -> LocationFinding:
     try:
         instances, watches = int(_INSTANCES.read_text()), int(_WATCHES.read_text())
     except (OSError, ValueError) as error:
-        return Finding("inotify", False, str(error), "files are committed when their job ends")
+        return LocationFinding("inotify", False, str(error), "files are committed when their job ends")
     detail = f"{instances} instances, {watches} watches for each user; a job that streams takes one instance"
     few = instances < 4 * (os.cpu_count() or 1)
-    return Finding(
+    return LocationFinding(
         "inotify", not few, detail, "files are committed when their job ends; raise fs.inotify.max_user_instances"
     )
 
 
-def _database() -> Finding:
+def _database() -> LocationFinding:
     if locked_now({}, Path.cwd()) is None:
-        return Finding("database", True, f"{DEFAULT_SQLITE_CONNECTION}: runs of this user can use it at the same time")
+        return LocationFinding(
+            "database", True, f"{DEFAULT_SQLITE_CONNECTION}: runs of this user can use it at the same time"
+        )
     detail = f"{DEFAULT_SQLITE_CONNECTION} is locked by another program, as by a run of plain StreamFlow"
-    return Finding("database", None, detail, f"a run waits until it ends: {WHAT_TO_DO}")
+    return LocationFinding("database", None, detail, f"a run waits until it ends: {WHAT_TO_DO}")
 
 
-def _data_directory() -> Finding:
+def _data_directory() -> LocationFinding:
     directory, otherwise = data_directory(), "set XDG_DATA_HOME to a directory that you can write to"
     existing = next(path for path in (directory, *directory.parents) if path.exists())
     works = os.access(existing, os.W_OK | os.X_OK)
-    return Finding("data directory", works, f"{directory}: learned limits and telemetry", otherwise)
+    return LocationFinding("data directory", works, f"{directory}: learned limits and telemetry", otherwise)
 
 
-def _locks() -> Finding:
+def _locks() -> LocationFinding:
     """Whether runs can share a storage: where they meet, a lock of one process keeps out another."""
     name, otherwise = "shared storages", "each run has all of the bandwidth of a storage for itself"
     directory = data_directory()
@@ -191,14 +197,14 @@ def _locks() -> Finding:
         with tempfile.TemporaryDirectory(prefix="streamflow-io-doctor-", dir=existing) as tried:
             works = locks_keep_out(Path(tried) / "lock")
     except (OSError, subprocess.SubprocessError) as error:
-        return Finding(name, None, f"{existing}: {error}", otherwise)
+        return LocationFinding(name, None, f"{existing}: {error}", otherwise)
     detail = f"on {existing} a lock of one process {'keeps' if works else 'does not keep'} out another"
-    return Finding(name, True if works else None, detail, otherwise)
+    return LocationFinding(name, True if works else None, detail, otherwise)
 
 
-def _javascript() -> Finding:
+def _javascript() -> LocationFinding:
     engine = find_engine()
     if engine is not None:
-        return Finding("JavaScript", True, f"{engine} evaluates expressions of CWL")
+        return LocationFinding("JavaScript", True, f"{engine} evaluates expressions of CWL")
     otherwise = "workflows with JavaScript fail, with plain StreamFlow, too: install Node.js"
-    return Finding("JavaScript", None, "no Node.js on PATH", otherwise)
+    return LocationFinding("JavaScript", None, "no Node.js on PATH", otherwise)

@@ -26,7 +26,7 @@ from streamflow_io.hints.errors import HintErrors
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.self_test import contained_test, pair_test, self_test
-from streamflow_io.runtime.tried_location import Finding
+from streamflow_io.runtime.tried_location import LocationFinding
 
 from .doctor_location import tried
 from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
@@ -35,7 +35,7 @@ _SECONDS = 60.0
 _PLAIN = "everything is as with plain StreamFlow in these containers"
 
 
-def try_image(path: Path | None, image: str) -> tuple[str, list[Finding]]:
+def try_image(path: Path | None, image: str) -> tuple[str, list[LocationFinding]]:
     """Deploy two containers, try what works in them and between them, and undeploy them.
 
     :param path: the StreamFlow file that says how; its first CWL workflow counts. None: they are deployed by default
@@ -47,7 +47,7 @@ def try_image(path: Path | None, image: str) -> tuple[str, list[Finding]]:
         return asyncio.run(_look(config, path or Path("streamflow.yml"), image))
 
 
-async def _look(config: dict[str, Any], path: Path, image: str) -> tuple[str, list[Finding]]:
+async def _look(config: dict[str, Any], path: Path, image: str) -> tuple[str, list[LocationFinding]]:
     context = forgetful_context(config, path)
     try:
         workflows = [WorkflowConfig(name, config) for name in config["workflows"]]
@@ -56,7 +56,7 @@ async def _look(config: dict[str, Any], path: Path, image: str) -> tuple[str, li
         site = Sites(config.get("deployments", {})).deployment(targets[0])
         if not site.is_contained:
             detail = f"by the StreamFlow file, tools with a DockerRequirement run {Site((site,)).where}"
-            return image, [Finding("containers", None, detail, "no other containers are looked at")]
+            return image, [LocationFinding("containers", None, detail, "no other containers are looked at")]
         where = f"{site.type}, on {site.host}" if site.host is not None else site.type
         return f"containers of {image} ({where})", await _try_image(context, targets, site.kind is SiteKind.PODS)
     finally:
@@ -84,19 +84,19 @@ def _target(workflow: WorkflowConfig | None, context: StreamFlowContext, image: 
     return translator.get_target(image=image, output_directory=None, network_access=False, target=target)
 
 
-async def _try_image(context: StreamFlowContext, targets: Sequence[Target], in_pods: bool) -> list[Finding]:
+async def _try_image(context: StreamFlowContext, targets: Sequence[Target], in_pods: bool) -> list[LocationFinding]:
     begin = time.monotonic()
     try:
         locations = [await _deploy(context, target) for target in targets]
     except Exception as error:  # Each connector has its own.
-        return [Finding("containers", False, said(error), "steps with this image cannot run at all")]
+        return [LocationFinding("containers", False, said(error), "steps with this image cannot run at all")]
     seconds = (time.monotonic() - begin) / len(targets)
     runtimes = NodeRuntimes(context)
     try:
         found = await _try_both(context, runtimes, locations, targets[0].workdir, in_pods)
     finally:
         await runtimes.close()
-    return [Finding("containers", True, f"two; each was there after {seconds:.1f} s"), *found]
+    return [LocationFinding("containers", True, f"two; each was there after {seconds:.1f} s"), *found]
 
 
 async def _deploy(context: StreamFlowContext, target: Target) -> ExecutionLocation:
@@ -112,23 +112,25 @@ async def _try_both(
     locations: Sequence[ExecutionLocation],
     workdir: str,
     in_pods: bool,
-) -> list[Finding]:
+) -> list[LocationFinding]:
     begin = time.monotonic()
     try:
         started = [await runtimes.at(location, workdir) for location in locations]
     except NodeRuntimeError as error:
-        return [Finding("node runtime", False, str(error), _PLAIN)]
+        return [LocationFinding("node runtime", False, str(error), _PLAIN)]
     seconds = (time.monotonic() - begin) / len(started)
     writer, reader = (tried(context, *each, workdir, _SECONDS) for each in zip(started, locations, strict=True))
     async with writer as one, reader as other:
         user, _ = await one.access.run("id -u")
-        delivery = Finding("node runtime", True, f"{one.runtime.binary}, as user {user.strip()}, after {seconds:.2f} s")
+        delivery = LocationFinding(
+            "node runtime", True, f"{one.runtime.binary}, as user {user.strip()}, after {seconds:.2f} s"
+        )
         between = [await _try_link(*started)] if in_pods else await pair_test(one, other)
         return [delivery, *await self_test(one), *await contained_test(one), *between]
 
 
-async def _try_link(one: NodeRuntime, other: NodeRuntime) -> Finding:
+async def _try_link(one: NodeRuntime, other: NodeRuntime) -> LocationFinding:
     """Pods that StreamFlow makes have no volume in common."""
     why = await one.obstacle(other)
     otherwise = "" if why is None else "tools with NetworkAccess have a network; others get files at their commit"
-    return Finding("byte streams between two", why is None or None, why or f"by {other.address}", otherwise)
+    return LocationFinding("byte streams between two", why is None or None, why or f"by {other.address}", otherwise)

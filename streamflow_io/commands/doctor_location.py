@@ -27,7 +27,7 @@ from streamflow_io.runtime.links import LinkedRuntime
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.self_test import self_test
-from streamflow_io.runtime.tried_location import DeployedLocation, Finding
+from streamflow_io.runtime.tried_location import DeployedLocation, LocationFinding
 
 from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
 
@@ -40,7 +40,7 @@ class NotDeployedError(Exception):
     """A deployment cannot be deployed, or reached; says why."""
 
 
-def try_deployment(path: Path, deployment: str) -> tuple[str, list[Finding]]:
+def try_deployment(path: Path, deployment: str) -> tuple[str, list[LocationFinding]]:
     """Deploy it, try what works at each of its locations, and undeploy it.
 
     :return: what was looked at, and what was found
@@ -66,7 +66,7 @@ def _read(path: Path, deployment: str) -> dict[str, Any]:
     return config
 
 
-async def _look(path: Path, config: dict[str, Any], deployment: str) -> list[Finding]:
+async def _look(path: Path, config: dict[str, Any], deployment: str) -> list[LocationFinding]:
     try:
         async with deployed(path, config, deployment) as (context, locations):
             runtimes = NodeRuntimes(context, _wants_tls(context))
@@ -75,8 +75,8 @@ async def _look(path: Path, config: dict[str, Any], deployment: str) -> list[Fin
             finally:
                 await runtimes.close()
     except NotDeployedError as error:
-        return [Finding("connection", False, str(error), "jobs cannot run there at all")]
-    return [Finding("connection", True, ", ".join(location.name for location in locations)), *found]
+        return [LocationFinding("connection", False, str(error), "jobs cannot run there at all")]
+    return [LocationFinding("connection", True, ", ".join(location.name for location in locations)), *found]
 
 
 @contextlib.asynccontextmanager
@@ -143,17 +143,17 @@ def _workdir(entries: Mapping[str, Mapping[str, Any]], entry: Mapping[str, Any])
 
 async def _try_locations(
     context: StreamFlowContext, runtimes: NodeRuntimes, locations: Sequence[ExecutionLocation]
-) -> list[Finding]:
-    findings: list[Finding] = []
+) -> list[LocationFinding]:
+    findings: list[LocationFinding] = []
     started: dict[str, NodeRuntime] = {}
     for location in locations:
         suffix = "" if len(locations) == 1 else f", {location.name}"
         try:
             runtime = started[location.name] = await runtimes.at(location)
         except NodeRuntimeError as error:
-            findings.append(Finding(f"delivery{suffix}", False, str(error), _PLAIN))
+            findings.append(LocationFinding(f"delivery{suffix}", False, str(error), _PLAIN))
             continue
-        findings.append(Finding(f"delivery{suffix}", True, runtime.binary))
+        findings.append(LocationFinding(f"delivery{suffix}", True, runtime.binary))
         seconds = _QUEUE_SECONDS if runtime.wrapper == "run" else _HOST_SECONDS
         async with tried(context, runtime, location, Deployments(context).workdir(location), seconds) as there:
             findings += [replace(found, name=f"{found.name}{suffix}") for found in await self_test(there)]
@@ -178,20 +178,20 @@ async def tried(
             await access.run(f"rm -rf {shlex.quote(str(directory))}")
 
 
-async def _try_links(runtimes: Mapping[str, NodeRuntime]) -> list[Finding]:
+async def _try_links(runtimes: Mapping[str, NodeRuntime]) -> list[LocationFinding]:
     """Where streams are read from elsewhere, and whether the others reach that."""
-    findings: list[Finding] = []
+    findings: list[LocationFinding] = []
     for name, runtime in runtimes.items():
         label, otherwise = "link" if len(runtimes) == 1 else f"link, {name}", "consumers elsewhere start at commit"
         if runtime.address is not None:
             others = [other for other in runtimes.values() if other is not runtime]
             reasons = [reason for other in others if (reason := await other.obstacle(runtime)) is not None]
             address = f"{runtime.address}, inside TLS" if runtime.tls else runtime.address
-            findings.append(Finding(label, not reasons, "; ".join(reasons) or address, otherwise))
+            findings.append(LocationFinding(label, not reasons, "; ".join(reasons) or address, otherwise))
         elif runtime.wrapper == "run":
-            findings.append(Finding(label, True, "jobs read each other's streams from the work directory"))
+            findings.append(LocationFinding(label, True, "jobs read each other's streams from the work directory"))
         else:
             reason = runtime.unreachable if isinstance(runtime, LinkedRuntime) else None
             detail = reason or "streams are read inside this location only"
-            findings.append(Finding(label, False if reason else None, detail, otherwise))
+            findings.append(LocationFinding(label, False if reason else None, detail, otherwise))
     return findings

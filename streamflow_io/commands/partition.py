@@ -50,7 +50,7 @@ class _UnknownError(Exception):
 
 
 @dataclass(frozen=True)
-class Split:
+class ShownSplit:
     """What was found out of one job that splits.
 
     :ivar job: its name
@@ -104,10 +104,10 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Splits:
+class ShownSplits:
     """The result."""
 
-    splits: Sequence[Split]
+    splits: Sequence[ShownSplit]
 
     @property
     def ok(self) -> bool:
@@ -134,7 +134,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--against", metavar="DIRECTORY", help="compare with the files that the tool has written there")
 
 
-def run(arguments: argparse.Namespace) -> Splits:
+def run(arguments: argparse.Namespace) -> ShownSplits:
     """:raises HintErrors: if the file, a workflow or a hint has mistakes, or has no declared split"""
     path = Path(arguments.streamflow_file)
     plan = plan_workflow(path, arguments.workflow)
@@ -144,7 +144,7 @@ def run(arguments: argparse.Namespace) -> Splits:
         message = f"no cuts are declared of {arguments.step}" if arguments.step else "no cuts are declared"
         raise HintErrors.one(path, "--step", message, f"a step with `records` in a rule of sfio:ReadSession: {known}")
     command = _Command(plan, path, arguments.against, arguments.verify)
-    return Splits([command.split(split) for split in splits])
+    return ShownSplits([command.split(split) for split in splits])
 
 
 class _Command:
@@ -155,10 +155,10 @@ class _Command:
         config = read_scheduler_config(streamflow_file) or SchedulerConfig()
         self._learned = learned_path(config, streamflow_file)
 
-    def split(self, split: KnownSplit) -> Split:
+    def split(self, split: KnownSplit) -> ShownSplit:
         partition = split.partition
         job = f"{partition.step}/{split.tag}" if split.tag is not None else partition.step
-        found = Split(job, partition.name, partition.real)
+        found = ShownSplit(job, partition.name, partition.real)
         try:
             path, rule = _known(split)
             found = replace(found, of=path)

@@ -27,7 +27,7 @@ from streamflow_io._streamflow import cwl_files
 from streamflow_io.engine.locked_database import held, locked_now
 from streamflow_io.engine.plan import Plan
 from streamflow_io.engine.planning import InvalidHintsException, unavailable_here
-from streamflow_io.engine.runtimes import Forecast, runtime_module
+from streamflow_io.engine.runtimes import RuntimeForecast, runtime_module
 from streamflow_io.engine.translator import IOAwareTranslator
 from streamflow_io.errors import is_ours, said
 from streamflow_io.features import runtimes
@@ -72,7 +72,7 @@ class WorkflowPlans:
     inactive: str | None
     plans: Mapping[str, Plan]
     warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    forecasts: Mapping[str, Mapping[str, Forecast]] = field(default_factory=dict)
+    forecasts: Mapping[str, Mapping[str, RuntimeForecast]] = field(default_factory=dict)
     shared: Mapping[str, SharedStatus] = field(default_factory=dict)
     locked: str | None = None
 
@@ -211,21 +211,21 @@ def _inactive(scheduler: SchedulerConfig | None) -> str | None:
     return unavailable_here()
 
 
-def _forecasts(scheduler: SchedulerConfig | None, plans: Mapping[str, Plan]) -> dict[str, dict[str, Forecast]]:
-    found: dict[str, dict[str, Forecast]] = {runtime: {} for runtime in runtimes()}
+def _forecasts(scheduler: SchedulerConfig | None, plans: Mapping[str, Plan]) -> dict[str, dict[str, RuntimeForecast]]:
+    found: dict[str, dict[str, RuntimeForecast]] = {runtime: {} for runtime in runtimes()}
     if scheduler is not None and (module := runtime_module(scheduler.runtime)) is not None:
         found[scheduler.runtime] = {name: module.forecast(plan.workflow, plan.edges) for name, plan in plans.items()}
     return found
 
 
-def _forecast_to_json(forecast: Forecast) -> dict[str, Any]:
+def _forecast_to_json(forecast: RuntimeForecast) -> dict[str, Any]:
     return {
         "served": [edge.name for edge in forecast.served],
         "refused": {edge.name: reason for edge, reason in forecast.refused.items()},
     }
 
 
-def _show_forecast(console: Console, forecast: Forecast) -> None:
+def _show_forecast(console: Console, forecast: RuntimeForecast) -> None:
     served = ", ".join(edge.name for edge in forecast.served)
     say(console, f"{forecast.name} serves, {forecast.condition}: {served or 'nothing'}")
     for edge, reason in forecast.refused.items():

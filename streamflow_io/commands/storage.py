@@ -20,8 +20,8 @@ from streamflow_io.hints.annotations_text import scalar
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.probe.evaluation import (
     Measurement,
+    ProbeTransfer,
     Sample,
-    Transfer,
     entry_fields,
     meaning,
     parse_size,
@@ -184,7 +184,7 @@ def _sample_to_json(sample: Sample) -> dict[str, Any]:
     return {**_moved(sample), "perWriter": list(map(_moved, sample.transfers))}
 
 
-def _moved(what: Sample | Transfer) -> dict[str, Any]:
+def _moved(what: Sample | ProbeTransfer) -> dict[str, Any]:
     return {"bytes": what.bytes, "seconds": what.seconds, "bandwidth": what.bandwidth}
 
 

@@ -27,7 +27,7 @@ class RuntimeChoice:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class RuntimeForecast:
     """What a node runtime would serve, as `streamflow-io plan` says.
 
     :ivar name: of the runtime, for people
@@ -48,7 +48,7 @@ class RuntimeModule(Protocol):
     def choose(self, workflow: Workflow, edges: Sequence[StreamEdge]) -> RuntimeChoice:
         """Decide what the runtime serves in a run, and warn of each early edge that the runtime does not serve."""
 
-    def forecast(self, workflow: Workflow, edges: Sequence[StreamEdge]) -> Forecast:
+    def forecast(self, workflow: Workflow, edges: Sequence[StreamEdge]) -> RuntimeForecast:
         """Say what the runtime would serve. Start nothing."""
 
 

@@ -20,7 +20,7 @@ from schema_salad.utils import CacheType
 from streamflow_io.nested import parts
 
 from .errors import HintError, HintErrors, Level, Loc, Located, Source
-from .inheritance import Parameter, Scope, Step
+from .inheritance import HintedStep, Parameter, Scope
 from .models import HINT_CLASSES, Hint
 from .parsing import looks_ours, parse_hint
 from .yaml_files import line_in, plain, source_of
@@ -47,7 +47,7 @@ class Walk:
     :ivar sources: by step path, where something in this tool or workflow is written, as in `("inputs", "reads")`
     """
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[HintedStep] = field(default_factory=list)
     workflows: dict[str, CWLObject] = field(default_factory=dict)
     tools: dict[str, CWLObject] = field(default_factory=dict)
     errors: list[HintError] = field(default_factory=list)
@@ -171,7 +171,7 @@ class _Walker:
             scopes += self.scope(process, path, Level.TOOL, position)
             inputs = {p.name: p for p in self.parameters(process, "inputs", position)}
             outputs = {p.name: p for p in self.parameters(process, "outputs", position)}
-            self.found.steps.append(Step(path, scopes, inputs, outputs))
+            self.found.steps.append(HintedStep(path, scopes, inputs, outputs))
             self.found.tools[path] = process
             return
         self.found.workflows[path] = process

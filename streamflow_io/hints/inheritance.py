@@ -71,7 +71,7 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Step:
+class HintedStep:
     """A tool that runs in a workflow, with the elements whose hints it inherits, the farthest first."""
 
     path: str
@@ -170,13 +170,13 @@ def within(path: str, scope: str) -> bool:
     return path == scope or scope == "/" or path.startswith(f"{scope}/")
 
 
-def scopes_of(step: Step, annotations: Annotations) -> list[Scope]:
+def scopes_of(step: HintedStep, annotations: Annotations) -> list[Scope]:
     """The elements whose hints a step inherits, the nearest first."""
     annotated = [scope for scope in annotations.scopes if within(step.path, scope.path)]
     return [*sorted(annotated, key=lambda scope: -len(scope.path)), *reversed(step.scopes)]
 
 
-def annotate(step: Step, annotations: Annotations) -> StepAnnotations:
+def annotate(step: HintedStep, annotations: Annotations) -> StepAnnotations:
     """The hints that hold for one step. What cannot hold is left out: `resolve_steps` has the errors."""
     scopes = scopes_of(step, annotations)
     streaming = {name: _rules(parameter, scopes) for name, parameter in step.outputs.items()}
@@ -228,7 +228,7 @@ def _rules(parameter: Parameter, scopes: Sequence[Scope]) -> tuple[Located[Strea
     return ()
 
 
-def _sessions(step: Step, scopes: Sequence[Scope]) -> Iterator[Located[SessionRule]]:
+def _sessions(step: HintedStep, scopes: Sequence[Scope]) -> Iterator[Located[SessionRule]]:
     found = set[tuple[str, str]]()
     for scope in scopes:
         rules = [rule for rule in scope.session_rules() if fits(step, rule.value) and key_of(rule.value) not in found]
@@ -236,7 +236,7 @@ def _sessions(step: Step, scopes: Sequence[Scope]) -> Iterator[Located[SessionRu
         yield from rules
 
 
-def fits(step: Step, rule: SessionRule) -> bool:
+def fits(step: HintedStep, rule: SessionRule) -> bool:
     """Whether a step has the input and the output of a rule."""
     return rule.of in step.inputs and (rule.port is None or rule.port in step.outputs)
 
@@ -258,6 +258,6 @@ def _streamable(step: str, parameters: Mapping[str, Parameter], annotations: Ann
     return found
 
 
-def _proven(step: Step, annotations: Annotations) -> Iterator[ProvenInput]:
+def _proven(step: HintedStep, annotations: Annotations) -> Iterator[ProvenInput]:
     names = {port_path(step.path, name) for name in step.inputs}
     return (entry.value for entry in annotations.proven if entry.value.input in names)

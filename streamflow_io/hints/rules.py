@@ -15,9 +15,9 @@ from .globs import is_pattern, overlap
 from .inheritance import (
     SEVERAL_FILES,
     Annotations,
+    HintedStep,
     Parameter,
     Scope,
-    Step,
     StepAnnotations,
     annotate,
     can_stream,
@@ -33,7 +33,7 @@ ToolEdge = tuple[tuple[str, str], tuple[str, str]]
 
 
 def resolve_steps(
-    steps: Sequence[Step], workflows: Collection[str], annotations: Annotations
+    steps: Sequence[HintedStep], workflows: Collection[str], annotations: Annotations
 ) -> tuple[dict[str, StepAnnotations], list[HintError]]:
     """The hints that hold for each step, and all mistakes in them.
 
@@ -138,9 +138,9 @@ def _most(hint: StorageBandwidth) -> float:
             return 0
 
 
-def _scopes(steps: Sequence[Step], annotations: Annotations) -> list[tuple[Scope, list[Step]]]:
+def _scopes(steps: Sequence[HintedStep], annotations: Annotations) -> list[tuple[Scope, list[HintedStep]]]:
     """All elements with hints, and the steps that inherit from each."""
-    heirs: dict[tuple[str, Level], tuple[Scope, list[Step]]] = {}
+    heirs: dict[tuple[str, Level], tuple[Scope, list[HintedStep]]] = {}
     for step in steps:
         for scope in scopes_of(step, annotations):
             heirs.setdefault((scope.path, scope.level), (scope, []))[1].append(step)
@@ -148,7 +148,7 @@ def _scopes(steps: Sequence[Step], annotations: Annotations) -> list[tuple[Scope
 
 
 def _check_addresses(
-    steps: Sequence[Step], workflows: Collection[str], annotations: Annotations
+    steps: Sequence[HintedStep], workflows: Collection[str], annotations: Annotations
 ) -> Iterator[HintError]:
     """Steps and ports that the annotations file names."""
     paths = {step.path for step in steps} | set(workflows)
@@ -190,7 +190,7 @@ def _check_same_files(scope: Scope) -> Iterator[HintError]:
             yield second.error(message, "one rule for each file", "files")
 
 
-def _check_ports(scope: Scope, heirs: Sequence[Step]) -> Iterator[HintError]:
+def _check_ports(scope: Scope, heirs: Sequence[HintedStep]) -> Iterator[HintError]:
     """Rules of a workflow hold for those of its steps that have the output: at least one must."""
     for rule in scope.rules():
         port = rule.value.port
@@ -202,7 +202,7 @@ def _check_ports(scope: Scope, heirs: Sequence[Step]) -> Iterator[HintError]:
         yield rule.error(message, f"outputs with files: {listed(outputs)}", "port")
 
 
-def _check_types(step: Step, rule: Rule) -> Iterator[HintError]:
+def _check_types(step: HintedStep, rule: Rule) -> Iterator[HintError]:
     port = rule.value.port
     if not SEVERAL_FILES.isdisjoint(step.outputs[port].types):
         return
@@ -211,7 +211,7 @@ def _check_types(step: Step, rule: Rule) -> Iterator[HintError]:
             yield rule.error(f"output {port!r} is a single file", f"{field} with a Directory or File[] only", field)
 
 
-def _check_deps(step: Step, rule: Rule) -> Iterator[HintError]:
+def _check_deps(step: HintedStep, rule: Rule) -> Iterator[HintError]:
     outputs = [name for name, output in step.outputs.items() if can_stream(output)]
     for index, dep in enumerate(rule.value.file_deps):
         if dep not in outputs and not is_pattern(dep) and not {".", "/"} & set(dep):
@@ -235,7 +235,7 @@ def _check_home_node(rule: Rule, steps: Collection[str]) -> Iterator[HintError]:
         yield rule.error(f"unknown step {rule.value.home_node!r}", listed(steps), "homeNode")
 
 
-def _check_cycles(step: Step, rules: Sequence[Rule]) -> list[HintError]:
+def _check_cycles(step: HintedStep, rules: Sequence[Rule]) -> list[HintError]:
     cycle = find_cycle(step.outputs, [rule.value for rule in rules])
     if cycle is None:
         return []

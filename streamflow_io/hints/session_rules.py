@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from .errors import HintError, Located, listed
-from .inheritance import Parameter, Scope, Step, StepAnnotations, fits, key_of
+from .inheritance import HintedStep, Parameter, Scope, StepAnnotations, fits, key_of
 from .sessions import SessionRule
 
 _FILE = frozenset({"File", "Any"})
 _FILES = frozenset({"File[]", "Any"})
 _VALUE = frozenset({"other", "Any"})
 
-Parameters = Callable[[Step], Mapping[str, Parameter]]
+Parameters = Callable[[HintedStep], Mapping[str, Parameter]]
 
 
-def check_sessions(scope: Scope, heirs: Sequence[Step]) -> Iterator[HintError]:
+def check_sessions(scope: Scope, heirs: Sequence[HintedStep]) -> Iterator[HintError]:
     """The mistakes in the ReadSession rules of one element.
 
     :param heirs: the steps that inherit from it: a rule holds for those that have its input and its output
@@ -36,7 +36,7 @@ def check_partitions(step: StepAnnotations) -> Iterator[HintError]:
             yield rule.error(message, "one of both: a part is complete when its place in the file is known", "port")
 
 
-def _check_names(rule: Located[SessionRule], heirs: Sequence[Step]) -> Iterator[HintError]:
+def _check_names(rule: Located[SessionRule], heirs: Sequence[HintedStep]) -> Iterator[HintError]:
     value = rule.value
     if value.port is not None:
         yield from _check(rule, "port", heirs, _outputs, _FILES, "File[]")
@@ -52,18 +52,18 @@ def _check_names(rule: Located[SessionRule], heirs: Sequence[Step]) -> Iterator[
         yield from _check(rule, "count", heirs, _outputs, _VALUE, "value")
 
 
-def _inputs(step: Step) -> Mapping[str, Parameter]:
+def _inputs(step: HintedStep) -> Mapping[str, Parameter]:
     return step.inputs
 
 
-def _outputs(step: Step) -> Mapping[str, Parameter]:
+def _outputs(step: HintedStep) -> Mapping[str, Parameter]:
     return step.outputs
 
 
 def _check(
     rule: Located[SessionRule],
     field: str,
-    heirs: Sequence[Step],
+    heirs: Sequence[HintedStep],
     parameters: Parameters,
     types: frozenset[str],
     kind: str,

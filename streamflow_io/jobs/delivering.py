@@ -53,6 +53,7 @@ from .delivery import (
     Begun,
     Collect,
     CommitEvent,
+    DeliverySource,
     Effect,
     Instruction,
     JobDelivery,
@@ -60,7 +61,6 @@ from .delivery import (
     Put,
     PutOrder,
     Settle,
-    Source,
     Succeeded,
 )
 from .delivery import Event as DeliveryEvent
@@ -82,7 +82,7 @@ class Deliverer:
         self._outputs = {output.port: output for output in step.early_outputs}
         self._delivery = JobDelivery(step.early_outputs)
         self._attempt: Attempt | None = None
-        self._tokens: dict[Source, Token] = {}
+        self._tokens: dict[DeliverySource, Token] = {}
 
     @property
     def has_streamed(self) -> bool:
@@ -181,7 +181,7 @@ class Deliverer:
                 unchanged |= await list_with_parts(self._step, self._job, port, output, self._connectors, parts)
         return await self._step.collect(self._job, output, self._connectors, unchanged)
 
-    async def _is_unchanged(self, source: Source, token: Token) -> bool:
+    async def _is_unchanged(self, source: DeliverySource, token: Token) -> bool:
         path = job_path(self._step.workflow.context, self._job, f"{self._job.output_directory}/{source.path}")
         return (
             not is_pattern(str(source.path))
@@ -201,9 +201,9 @@ class Deliverer:
         for port, output in found.items():
             value = self._value(output)
             values[port] = await self._with_checksums(value) if port in self._delivery.summed else value
-            self._tokens[Source(port, stage="final")] = output
+            self._tokens[DeliverySource(port, stage="final")] = output
             for item, token in zip(value.items, file_tokens(output), strict=True):
-                self._tokens.setdefault(Source(port, item.path, "final"), token)
+                self._tokens.setdefault(DeliverySource(port, item.path, "final"), token)
         await self._handle(Succeeded(values))
         await self._step.deliver_regular(self._job, tokens)
         await self._handle("published")
@@ -224,7 +224,7 @@ class Deliverer:
 
         :param path: that other file, relative to the output directory of the job
         """
-        return self._tokens[Source(port, stage="final")] if self._delivery.is_replaced(port, path) else None
+        return self._tokens[DeliverySource(port, stage="final")] if self._delivery.is_replaced(port, path) else None
 
     async def final(self, port: str, path: str) -> Token:
         """The token of a file or directory that is final, for a reader that cannot have it before.
@@ -279,7 +279,7 @@ class Deliverer:
             token = token.retag(f"{self._tag}.{put.number}")
             await self._step.deliver(self._job, element_port(put.delivery, source.port), token)
 
-    def _stream_token(self, source: Source, delivery: Delivery, value: Mapping[str, Any]) -> StreamToken:
+    def _stream_token(self, source: DeliverySource, delivery: Delivery, value: Mapping[str, Any]) -> StreamToken:
         output = self._outputs[source.port]
         is_directory = output.kind is OutputKind.DIRECTORY
         gate: Literal["file", "directory"] | None = None
@@ -292,7 +292,7 @@ class Deliverer:
         origin = StreamSource(self._job.name, source.port, str(source.path), gate, mode, bandwidth)
         return StreamToken(value, origin, self._tag)
 
-    async def _collect(self, source: Source) -> Value | None:
+    async def _collect(self, source: DeliverySource) -> Value | None:
         if source.stage == "early":
             return self._describe(source)
         if source.stage == "said":
@@ -311,7 +311,7 @@ class Deliverer:
         self._tokens[source] = token
         return value
 
-    def _describe(self, source: Source) -> Value | None:
+    def _describe(self, source: DeliverySource) -> Value | None:
         """What is known of something that is not committed yet. None: its format cannot be told, now or ever."""
         path = f"{self._job.output_directory}/{source.path}"
         try:
@@ -324,7 +324,7 @@ class Deliverer:
         self._tokens[source] = Token(value)
         return Value((Item(str(source.path), value),))
 
-    def _describe_part(self, source: Source) -> Value | None:
+    def _describe_part(self, source: DeliverySource) -> Value | None:
         """As :meth:`_describe`."""
         try:
             token = self._tokens[source] = self._part_token(source.port, str(source.path))
@@ -342,7 +342,7 @@ class Deliverer:
         said_by = SaidBy(self._job.name, run, said.job, said.number)
         return PartToken(value, said.part, port, said_by, self._tag)
 
-    async def _process(self, source: Source) -> Token:
+    async def _process(self, source: DeliverySource) -> Token:
         """The token of one file, or of an output as a whole, made as StreamFlow makes it at the end of the job."""
         processor = output_processor(self._step, source.port)
         if source.path is not None:
@@ -357,7 +357,7 @@ class Deliverer:
         )
         return token
 
-    async def _checksum_of(self, source: Source) -> Value | None:
+    async def _checksum_of(self, source: DeliverySource) -> Value | None:
         """Of a file that the attempt has committed which has failed."""
         assert self._attempt is not None
         path = str(self._attempt.output_directory / str(source.path))

@@ -75,7 +75,7 @@ class Succeeded:
 
 
 @dataclass(frozen=True)
-class Source:
+class DeliverySource:
     """A file of an output, or, without a path, the output as a whole.
 
     :ivar stage: as it is when it is not committed, when it is, when its attempt has failed, or when the job has ended;
@@ -96,7 +96,7 @@ class Collect:
     :ivar deliveries: in which ways it is delivered then
     """
 
-    source: Source
+    source: DeliverySource
     deliveries: tuple[Delivery, ...] = ()
 
 
@@ -112,7 +112,7 @@ class Answer:
 class Put:
     """Deliver something: an element of a list with its number, of a list perhaps only some files."""
 
-    source: Source
+    source: DeliverySource
     delivery: Delivery
     number: int | None = None
     only: frozenset[str] | None = None
@@ -198,7 +198,7 @@ class JobDelivery:
             case "failed":
                 for port, delivered in self._outputs.items():
                     for path in delivered.to_keep(self._files(port)):
-                        yield Collect(Source(port, path, "failed"))
+                        yield Collect(DeliverySource(port, path, "failed"))
             case Succeeded(values):
                 self._values = values
                 yield from self._compare()
@@ -207,24 +207,26 @@ class JobDelivery:
                 for port, final in self._final.items():
                     output = self._outputs[port].output
                     for item in final.items if final.is_list and output.elements else ():
-                        yield from self._collected(Source(port, item.path, "final"), output.elements, Value((item,)))
-                    yield from self._collected(Source(port, stage="final"), output.deliveries, final)
+                        yield from self._collected(
+                            DeliverySource(port, item.path, "final"), output.elements, Value((item,))
+                        )
+                    yield from self._collected(DeliverySource(port, stage="final"), output.deliveries, final)
 
     def parts(self, port: str) -> Mapping[str, PartEvent]:
         """What the program has said in this attempt of the parts of an output, by name."""
         return self._outputs[port].parts.said
 
-    def source(self, port: str, path: str) -> Source | None:
+    def source(self, port: str, path: str) -> DeliverySource | None:
         """Where a file or Directory is that is final, for a reader that cannot have it before.
 
         It may be the output that has taken its place. None: the job has succeeded without it.
         """
         if (final := self._final.get(port)) is None:
             is_directory = self._outputs[port].output.kind is OutputKind.DIRECTORY
-            return Source(port, None if is_directory else path)
+            return DeliverySource(port, None if is_directory else path)
         if self.is_replaced(port, path):
-            return Source(port, stage="final")
-        return Source(port, path, "final") if path in final.all else None
+            return DeliverySource(port, stage="final")
+        return DeliverySource(port, path, "final") if path in final.all else None
 
     def is_replaced(self, port: str, path: str) -> bool:
         """Whether the job has ended, and an output is another file than this, which others have begun to read."""
@@ -236,13 +238,13 @@ class JobDelivery:
         directories = {port: delivered.directory for port, delivered in self._outputs.items()}
         return {port for port, value in directories.items() if value is not None and value.checksums is not None}
 
-    def unchanged(self) -> list[Source]:
+    def unchanged(self) -> list[DeliverySource]:
         """The outputs that are one committed file whose glob is its name: if it is still the same, it is what they are.
 
         For small jobs it is much cheaper than to collect them again, which would make equal tokens.
         """
         return [
-            Source(port, delivered.globs[0])
+            DeliverySource(port, delivered.globs[0])
             for port, delivered in self._outputs.items()
             if delivered.output.kind is OutputKind.FILE
             and len(delivered.checksums) == 1
@@ -258,7 +260,7 @@ class JobDelivery:
         if (kept_back := self._kept_back.get(port)) is not None:
             kept_back[path] = (*kept_back.get(path, ()), *deliveries)
         elif waiting := self._outputs[port].waiting(path, *deliveries):
-            yield Collect(Source(port, path, "early"), waiting)
+            yield Collect(DeliverySource(port, path, "early"), waiting)
 
     def _opened(self, event: OpenedEvent) -> Iterator[Collect]:
         if (delivered := self._outputs.get(event.port)) is None:
@@ -277,7 +279,7 @@ class JobDelivery:
         # Others are no elements of the list, as files that no glob finds.
         waiting = delivered.waiting(event.name, Delivery.PART)
         if waiting and is_found(delivered.globs, event.name):
-            yield Collect(Source(event.port, event.name, "said"), waiting)
+            yield Collect(DeliverySource(event.port, event.name, "said"), waiting)
 
     def _commit(self, event: CommitEvent) -> Iterator[Instruction]:
         if (delivered := self._outputs.get(event.port)) is None:
@@ -305,7 +307,7 @@ class JobDelivery:
         if path not in whole:
             yield Settle(output.port, path)
         for file in whole:
-            yield Collect(Source(output.port, file), delivered.waiting(file, Delivery.COMMIT))
+            yield Collect(DeliverySource(output.port, file), delivered.waiting(file, Delivery.COMMIT))
 
     def _complete(self, delivered: DeliveredOutput) -> Iterator[Collect | Settle]:
         output = delivered.output
@@ -315,11 +317,11 @@ class JobDelivery:
             self.committed.add((output.port, None))
         waiting = delivered.waiting(None, Delivery.COMMIT)
         if waiting or (Delivery.GATE in output.deliveries and delivered.directory is None):
-            yield Collect(Source(output.port), waiting)
+            yield Collect(DeliverySource(output.port), waiting)
         elif output.kind is OutputKind.DIRECTORY:
             yield Settle(output.port)
 
-    def _collected(self, source: Source, deliveries: Iterable[Delivery], value: Value) -> Iterator[Effect]:
+    def _collected(self, source: DeliverySource, deliveries: Iterable[Delivery], value: Value) -> Iterator[Effect]:
         delivered, only = self._outputs[source.port], None
         is_committed = source.stage == "committed"
         if source.stage == "failed" or (is_committed and source.path is not None):

@@ -58,7 +58,7 @@ _NOTICE_SECONDS = 2.0
 _PATIENCE_SECONDS = 60.0
 
 
-class Splits(Protocol):
+class SplitReader(Protocol):
     """What reads ahead the parts that jobs say."""
 
     async def split(self, job: JobState, split: Split, runtime: NodeRuntime) -> None: ...
@@ -115,7 +115,7 @@ class StreamingRun(Protocol):
     @property
     def part_ways(self) -> PartWays: ...
     @property
-    def sessions(self) -> Splits: ...
+    def sessions(self) -> SplitReader: ...
 
 
 class Execution:

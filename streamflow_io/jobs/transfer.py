@@ -35,7 +35,7 @@ class Proofs(Protocol):
     awaited: AwaitedStreams
 
 
-class Streams(Protocol):
+class TransferringRun(Protocol):
     """What a transfer asks of its run."""
 
     jobs: Jobs
@@ -113,8 +113,8 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
         return any((each.deployment, each.name) == (location.deployment, location.name) for each in found)
 
     @property
-    def _streams(self) -> Streams:
-        return cast(Streams, self.workflow.context.scheduler.run)
+    def _streams(self) -> TransferringRun:
+        return cast(TransferringRun, self.workflow.context.scheduler.run)
 
     async def _is_read_early(self, job: Job, token: StreamToken) -> bool:
         if self._streams.proofs.awaited.comes_late(job.name, token):

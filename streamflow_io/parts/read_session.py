@@ -45,7 +45,7 @@ from .reader_tasks import ReaderTasks
 PATIENCE_SECONDS = 10.0
 
 
-class ReadSession:
+class ReadAheadSession:
     """One file, and the jobs that read parts of it.
 
     :param facts: what it is

@@ -32,7 +32,7 @@ from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.storage.storages import Storages
 
 from .part_ways import PartReaders, PartWays
-from .read_session import ReadSession
+from .read_session import ReadAheadSession
 from .reader_tasks import ReaderTaskMaker
 from .selected_parts import Begin, SelectedParts
 from .session_starter import SessionStarter, WorthReading
@@ -43,7 +43,7 @@ from .splitting import Split
 class _Reads:
     """The parts of virtual splits that a job reads, each with its session."""
 
-    parts: Sequence[tuple[ReadSession, int]]
+    parts: Sequence[tuple[ReadAheadSession, int]]
 
 
 class ReadSessions(Listener):
@@ -53,7 +53,7 @@ class ReadSessions(Listener):
     a file is read ahead of that.
 
     Nothing depends on it: it only fills the page cache. A job waits for its part before it gets a core, and at most as
-    long as :class:`ReadSession` says.
+    long as :class:`ReadAheadSession` says.
 
     :param hints: of the steps of the workflow, by path
     :param partitions: what is made of each rule
@@ -87,8 +87,8 @@ class ReadSessions(Listener):
         self._runtimes = runtimes
         self._ways = ways
         self._starter = SessionStarter(config, storages, readers, record)
-        self._of_splits: dict[str, ReadSession] = {}
-        self._parts: dict[FilePart, tuple[ReadSession, int]] = {}
+        self._of_splits: dict[str, ReadAheadSession] = {}
+        self._parts: dict[FilePart, tuple[ReadAheadSession, int]] = {}
         # By step, the inputs of which its jobs read parts.
         self._ahead = grouped((each for each in partitions if each.is_read_ahead), lambda each: each.step)
         self._read_first = read_first
@@ -188,7 +188,7 @@ class ReadSessions(Listener):
                 await self._starter.begin_whole(step, file, runtime)
 
     def _begin_at(self, step: str, target: Target) -> Begin:
-        async def begin(path: str, consumers: int) -> dict[str, ReadSession]:
+        async def begin(path: str, consumers: int) -> dict[str, ReadAheadSession]:
             locations = await self._locations(target)
             # Of several, who needs all of a file, and where, is not known.
             if len(locations) > 1 and consumers == 0:
@@ -205,7 +205,7 @@ class ReadSessions(Listener):
 
     async def _begin_on(
         self, home: AvailableLocation, is_one_of_several: bool, step: str, target: Target, path: str, consumers: int
-    ) -> ReadSession | None:
+    ) -> ReadAheadSession | None:
         try:
             runtime = await self._runtimes.at(home.location, target.workdir)
             if isinstance(runtime, EmbeddedRuntime):

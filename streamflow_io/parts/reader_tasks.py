@@ -11,7 +11,7 @@ from streamflow.core.deployment import Target
 
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.storage.admission.demand import READ_SESSIONS, Demand, Grant, Placement, Request
+from streamflow_io.storage.admission.demand import READ_SESSIONS, AdmissionRequest, Demand, Grant, Placement
 from streamflow_io.storage.admission.storages import BYTES_PER_MEGABYTE, bytes_per_second
 
 # Where the user has given no number.
@@ -42,7 +42,7 @@ def readers_of(storage: StorageConfig | None) -> ReaderLimit:
 class ReaderAdmission(Protocol):
     """What admits chunks."""
 
-    def submit_reader(self, request: Request, granted: Callable[[Grant], None]) -> None: ...
+    def submit_reader(self, request: AdmissionRequest, granted: Callable[[Grant], None]) -> None: ...
     def end_reader(self, job: str) -> None: ...
 
 
@@ -103,7 +103,7 @@ class ReaderTasks:
             granted(chunk)
 
         task = self._tasks[chunk] = _Task(f"{self._demand.step}/{self._session}.{chunk}", time.time())
-        self._admission.submit_reader(Request(task.job, self._demand), told)
+        self._admission.submit_reader(AdmissionRequest(task.job, self._demand), told)
 
     def admitted(self, chunk: int) -> Admitted | None:
         """How a chunk that is being read was admitted."""

@@ -18,11 +18,11 @@ from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.messages import Code, coded
 from streamflow_io.runtime.extents import Span
 
-from .read_session import ReadSession
+from .read_session import ReadAheadSession
 from .selected import selected
 
 #: Begins the sessions of a file, with the number of jobs that consume each part: by the name of their location.
-Begin = Callable[[str, int], Awaitable[Mapping[str, ReadSession]]]
+Begin = Callable[[str, int], Awaitable[Mapping[str, ReadAheadSession]]]
 
 
 class SelectedParts:
@@ -43,13 +43,13 @@ class SelectedParts:
         self._needed = len(ports)
         # By tag, what has come for one job.
         self._found: dict[str, dict[str, Token]] = {}
-        self._files: dict[str, Mapping[str, ReadSession]] = {}
+        self._files: dict[str, Mapping[str, ReadAheadSession]] = {}
         # By job, what it reads, and where that is read ahead; the jobs that have ended before that was known.
-        self._reads: dict[str, tuple[str, ReadSession, int]] = {}
+        self._reads: dict[str, tuple[str, ReadAheadSession, int]] = {}
         self._early: set[str] = set()
         # Where jobs run; what those will read of which that is not known, and who may read it ahead.
         self._places: dict[str, str] = {}
-        self._unplaced: dict[str, tuple[Mapping[str, ReadSession], Span]] = {}
+        self._unplaced: dict[str, tuple[Mapping[str, ReadAheadSession], Span]] = {}
         self._all_known = False
         self._warned = False
         # One after the other: parts are announced in the order of the list.
@@ -78,7 +78,7 @@ class SelectedParts:
         else:
             self._early.add(job_name)
 
-    def _read_at(self, location: str, job_name: str, file: Mapping[str, ReadSession], span: Span) -> None:
+    def _read_at(self, location: str, job_name: str, file: Mapping[str, ReadAheadSession], span: Span) -> None:
         if (session := file.get(location)) is not None:
             self._reads[job_name] = location, session, session.announce([span])
 

@@ -25,7 +25,7 @@ from streamflow_io.storage.storages import Storages
 from .chunks import chunk_size
 from .director import Director
 from .memory import default_window
-from .read_session import ReadSession
+from .read_session import ReadAheadSession
 from .reader_tasks import ReaderTaskMaker
 
 _MB = 1_000_000
@@ -63,7 +63,7 @@ class SessionStarter:
     def __init__(
         self, config: SchedulerConfig, storages: Storages, readers: ReaderTaskMaker, record: Callable[[Record], None]
     ) -> None:
-        self.sessions: list[ReadSession] = []
+        self.sessions: list[ReadAheadSession] = []
         self._readers = readers
         self._count = 0
         self._record = record
@@ -112,7 +112,7 @@ class SessionStarter:
 
     async def begin(
         self, step: str, file: WorthReading, runtime: EmbeddedRuntime | RemoteRuntime, consumers: int, form: SessionForm
-    ) -> ReadSession | None:
+    ) -> ReadAheadSession | None:
         """Begin one; None: it cannot, and that was said, or all is needed of a file that has no room.
 
         :param consumers: how many jobs tell that they have consumed a part; 0: none does
@@ -145,6 +145,6 @@ class SessionStarter:
             chunk=file.chunk,
             window=window,
         )
-        session = ReadSession(facts, director, tasks, job, self._record)
+        session = ReadAheadSession(facts, director, tasks, job, self._record)
         self.sessions.append(session)
         return session

@@ -24,7 +24,7 @@ from .same_outputs import Places
 
 
 @dataclass(frozen=True)
-class Result:
+class JobResult:
     """How a job has ended well.
 
     :ivar outputs: as StreamFlow has made them
@@ -60,14 +60,14 @@ class Performance:
     inputs: Mapping[str, Token]
     hardware: Hardware
     connector: Connector
-    result: asyncio.Future[Result] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    result: asyncio.Future[JobResult] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property
     def has_ended(self) -> bool:
         """Well."""
         return self.result.done()
 
-    async def ended(self) -> Result:
+    async def ended(self) -> JobResult:
         """Wait until it has, well; for ever, if it does not."""
         return await asyncio.shield(self.result)
 

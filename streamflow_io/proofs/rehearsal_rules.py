@@ -54,7 +54,7 @@ _CALLS = {
 
 
 @dataclass(frozen=True)
-class Room:
+class FreeRoom:
     """What nobody holds of a location, or of what that runs on.
 
     :ivar memory: in MiB
@@ -136,7 +136,7 @@ def unknown(reason: str) -> Finding:
     return Finding(None, reason, is_known=False)
 
 
-def may_start(rooms: Sequence[Room], memory: float) -> bool:
+def may_start(rooms: Sequence[FreeRoom], memory: float) -> bool:
     """Whether a rehearsal may run where this is free.
 
     :param rooms: of the location, and of all that it runs on, as far as that is known; at least one

@@ -50,9 +50,9 @@ from streamflow_io.runtime.protocol import ExitEvent
 from streamflow_io.wording import counted, size_text
 
 from .comparison import Comparison
-from .performance import Performance, Result, span_of
+from .performance import JobResult, Performance, span_of
 from .rehearsal import Rehearsal, rehearsing
-from .rehearsal_rules import Finding, Room, may_start, obstacle_of_work_dir, unknown
+from .rehearsal_rules import Finding, FreeRoom, may_start, obstacle_of_work_dir, unknown
 from .repeated_job import NotApartError
 
 # What becomes ready because a job has ended does so meanwhile.
@@ -287,7 +287,7 @@ class Rehearsals(Listener):
         self._places.pop(job.name, None)
         if (performance := self._performances.pop(job.name, None)) is not None:
             span = span_of(exit_event)
-            performance.result.set_result(Result(outputs, span[1] - span[0], exit_event.usage.cpu, span))
+            performance.result.set_result(JobResult(outputs, span[1] - span[0], exit_event.usage.cpu, span))
             if (reading := self._reading.pop(job.name, None)) is not None:
                 self._start_adding(reading())
 
@@ -414,7 +414,7 @@ class Rehearsals(Listener):
 
     def _able(self, host: str) -> Iterator[tuple[Rehearsal, AvailableLocation]]:
         """Those that may start. Each job that gets a place asks for them: so the room of a place is found once."""
-        rooms: dict[str, list[Room]] = {}
+        rooms: dict[str, list[FreeRoom]] = {}
         for rehearsal, place in self._waiting[host]:
             if (found := rooms.get(place.name)) is None:
                 found = rooms[place.name] = self._rooms(place)
@@ -558,16 +558,16 @@ class Rehearsals(Listener):
             return "it has read parts"
         return obstacle_of_work_dir(command.initial_work_dir, command.absolute_initial_workdir_allowed)
 
-    def _may_start(self, rehearsal: Rehearsal, rooms: Sequence[Room]) -> bool:
+    def _may_start(self, rehearsal: Rehearsal, rooms: Sequence[FreeRoom]) -> bool:
         performance = rehearsal.performance
         if not performance.has_ended and (rehearsal.waits_for_its_job or performance.runtime in self._open):
             return False
         return may_start(rooms, float(performance.hardware.memory))
 
-    def _rooms(self, place: AvailableLocation) -> list[Room]:
+    def _rooms(self, place: AvailableLocation) -> list[FreeRoom]:
         """What is free at a place, and at all that it is on."""
         return [
-            Room(float(hardware.cores - used.cores), float(hardware.memory - used.memory))
+            FreeRoom(float(hardware.cores - used.cores), float(hardware.memory - used.memory))
             for each in _stack(place)
             if (hardware := each.hardware) is not None
             for used in [self._used.get(each.name, Hardware())]

@@ -145,7 +145,7 @@ class Access:
         except Exception as error:
             raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
 
-    async def start(self, script: str) -> Output:
+    async def start(self, script: str) -> PrintedLines:
         """Start a program whose output is read.
 
         :raises NodeRuntimeError: if it cannot be started
@@ -156,7 +156,7 @@ class Access:
             stream = await stack.enter_async_context(manager)
         except Exception as error:
             raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
-        return Output(stack, stream)
+        return PrintedLines(stack, stream)
 
     def abandon(self) -> None:
         """It does not answer: nobody waits for it any more."""
@@ -170,7 +170,7 @@ class Access:
         return ["sh", "-c", script if self._verbatim else shlex.quote(script)]
 
 
-class Output:
+class PrintedLines:
     """The lines that a program prints."""
 
     def __init__(self, stack: AsyncExitStack, stream: StreamWrapper) -> None:

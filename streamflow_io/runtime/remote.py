@@ -9,7 +9,7 @@ import os
 import shlex
 from pathlib import PurePosixPath
 
-from .access import Access, Output
+from .access import Access, PrintedLines
 from .binary import Binary, Neighbours, deliver
 from .conversation import MARK, follow, ready
 from .links import LinkedRuntime, Links
@@ -51,7 +51,7 @@ class RemoteRuntime(LinkedRuntime):
             self.wrapper = "run"
             self.stop_seconds = 30.0  # told by files, which are looked at now and then
         self._shared = shared
-        self._output: Output | None = None
+        self._output: PrintedLines | None = None
         self._process: int | None = None
         self._following: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None

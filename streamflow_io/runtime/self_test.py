@@ -19,7 +19,7 @@ from .protocol import (
     WarningEvent,
     WatchedOutput,
 )
-from .tried_location import BrokenError, Finding, TriedLocation
+from .tried_location import BrokenError, LocationFinding, TriedLocation
 
 _TEXT = "what a producer writes"
 _SLOWLY = f"(printf '%s' '{_TEXT[:7]}'; sleep 0.2; echo '{_TEXT[7:]}') > file"
@@ -40,7 +40,7 @@ INSTEAD = {
 }
 
 
-async def self_test(location: TriedLocation) -> list[Finding]:
+async def self_test(location: TriedLocation) -> list[LocationFinding]:
     """Try what jobs need of a node runtime."""
     jobs = _SelfTest(location)
     findings = [
@@ -55,7 +55,7 @@ async def self_test(location: TriedLocation) -> list[Finding]:
     return findings
 
 
-async def contained_test(location: TriedLocation) -> list[Finding]:
+async def contained_test(location: TriedLocation) -> list[LocationFinding]:
     """Try what containers are known to refuse, and what is done instead."""
     jobs = _SelfTest(location)
     fails = "a reader that opens its input twice may get a part of it: take `streamable` off such inputs"
@@ -66,7 +66,7 @@ async def contained_test(location: TriedLocation) -> list[Finding]:
     ]
 
 
-async def pair_test(location: TriedLocation, reader: TriedLocation) -> list[Finding]:
+async def pair_test(location: TriedLocation, reader: TriedLocation) -> list[LocationFinding]:
     """Try whether jobs at one location read of jobs at another, on the same host."""
     jobs = _SelfTest(location, reader)
     return [
@@ -75,29 +75,31 @@ async def pair_test(location: TriedLocation, reader: TriedLocation) -> list[Find
     ]
 
 
-async def _try_calls(runtime: NodeRuntime) -> Finding:
+async def _try_calls(runtime: NodeRuntime) -> LocationFinding:
     """What the profile of a container refuses of what helps `sfio-node`."""
     name = "system calls"
     try:
         said, code = await runtime.run([runtime.binary, "refused"], _CALL_SECONDS)
     except NodeRuntimeError as error:
-        return Finding(name, None, str(error))
+        return LocationFinding(name, None, str(error))
     if code != 0:
-        return Finding(name, None, said)
+        return LocationFinding(name, None, said)
     refused = said.split()
     if not refused:
-        return Finding(name, True, "none is refused that helps")
+        return LocationFinding(name, True, "none is refused that helps")
     otherwise = "; ".join(INSTEAD[call] for call in refused if call in INSTEAD)
-    return Finding(name, None, f"refused: {', '.join(refused)}", otherwise)
+    return LocationFinding(name, None, f"refused: {', '.join(refused)}", otherwise)
 
 
-async def _try(location: TriedLocation, name: str, attempt: Callable[[], Awaitable[str]], otherwise: str) -> Finding:
+async def _try(
+    location: TriedLocation, name: str, attempt: Callable[[], Awaitable[str]], otherwise: str
+) -> LocationFinding:
     try:
-        return Finding(name, True, await asyncio.wait_for(attempt(), location.seconds))
+        return LocationFinding(name, True, await asyncio.wait_for(attempt(), location.seconds))
     except asyncio.TimeoutError:
-        return Finding(name, False, f"nothing came within {location.seconds:.0f} s", otherwise)
+        return LocationFinding(name, False, f"nothing came within {location.seconds:.0f} s", otherwise)
     except (BrokenError, OSError, NodeRuntimeError) as error:
-        return Finding(name, False, str(error), otherwise)
+        return LocationFinding(name, False, str(error), otherwise)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Finding:
+class LocationFinding:
     """One thing that was looked at.
 
     :ivar works: None: it does not, and nothing is missed but what `otherwise` says

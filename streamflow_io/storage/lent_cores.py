@@ -22,7 +22,7 @@ from streamflow_io.runtime.locations import node_name
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import CoresEvent, Event, ExitEvent, JobSpec, StartedEvent
 
-from .admission.lending import Answer, Holder, Lending, Loan, Wish
+from .admission.lending import Holder, Lending, Loan, LoanAnswer, Wish
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class LentCores(Listener):
             return None
         return Wish(job.name, job.step, math.ceil(cores), capacities, lacking)
 
-    def _ask(self, wish: Wish) -> Answer:
+    def _ask(self, wish: Wish) -> LoanAnswer:
         now = time.time()
         answer = self._lending.ask(wish, now)
         if answer.again is not None:

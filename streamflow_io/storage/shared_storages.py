@@ -28,7 +28,7 @@ from .sharing.client import LeaseClient
 from .sharing.directory import SharedDirectory
 from .sharing.identity import shared_directories
 from .sharing.lease import Lease
-from .sharing.lease_holder import UNUSED_SECONDS, Burst, LeaseHolder
+from .sharing.lease_holder import UNUSED_SECONDS, LeaseBurst, LeaseHolder
 from .sharing.turns import BurstDelay, TurnPolicy
 
 _MB = 10**6
@@ -49,7 +49,7 @@ class _Shared:
     storage: StorageConfig
     client: LeaseClient
     holding: LeaseHolder = field(default_factory=LeaseHolder)
-    burst: Burst = field(default_factory=Burst)
+    burst: LeaseBurst = field(default_factory=LeaseBurst)
     others: Amounts = field(default_factory=dict)
     disturbed: float = float("-inf")
     told: dict[Way, tuple[int, ...]] = field(default_factory=dict)

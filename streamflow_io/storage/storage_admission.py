@@ -22,7 +22,7 @@ from streamflow_io.records.records import Record
 from streamflow_io.runtime.locations import node_name
 
 from .admission.admission import Admission
-from .admission.demand import READ_SESSIONS, Capacity, Demand, Grant, Queued, Request, StoragePlace
+from .admission.demand import READ_SESSIONS, AdmissionRequest, Capacity, Demand, Grant, Queued, StoragePlace
 from .admission.observations import Observation
 from .admission_log import AdmissionLog
 from .demands import Demands, RequiredJobs, pool_of
@@ -104,7 +104,9 @@ class StorageAdmission(Listener):
         due = None if self._required is None or demand.constraint is None else self._required.due(job)
         # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
         self._submitted[demand.step] = self._submitted.get(demand.step, 0) + 1
-        self._admission.submit(Request(job.name, demand, preferred, due), time.time(), self.behind(demand.step))
+        self._admission.submit(
+            AdmissionRequest(job.name, demand, preferred, due), time.time(), self.behind(demand.step)
+        )
         if not demand.io_task:
             return targets
         self._waiting[job.name] = asyncio.get_running_loop().create_future()
@@ -167,7 +169,7 @@ class StorageAdmission(Listener):
             self._release(job.name, _observation(job), no_more, self.behind(job.step))
             self.decide()
 
-    def submit_reader(self, request: Request, granted: Callable[[Grant], None]) -> None:
+    def submit_reader(self, request: AdmissionRequest, granted: Callable[[Grant], None]) -> None:
         """Let a chunk of a read session wait for its turn: an I/O task that needs no place of StreamFlow.
 
         Must be followed by :meth:`end_reader` at some time. Its placement has been located (:meth:`locate`).

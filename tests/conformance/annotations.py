@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, get_args
 
-from streamflow_io.hints.inheritance import Parameter, Step, can_stream, port_path
+from streamflow_io.hints.inheritance import HintedStep, Parameter, can_stream, port_path
 from tests.cwl import Document, streaming
 
 Kind = Literal["stream", "gate", "close", "closegate", "io-task", "storage", "required", "unhinted"]
@@ -31,7 +31,7 @@ LEARNING: Final = frozenset[Kind]({"unhinted"})
 STORAGES: Final[list[Document]] = [{"name": "disk", "path": "/", "scope": "shared", "write": 100, "read": 100}]
 
 
-def annotations_file(steps: Iterable[Step], kind: Kind) -> Document:
+def annotations_file(steps: Iterable[HintedStep], kind: Kind) -> Document:
     """The annotations file of a kind.
 
     :param steps: the tools, as `streamflow_io.hints.cwl.read_steps` finds them
@@ -53,12 +53,12 @@ def config(kind: Kind) -> Document:
     return {"storages": STORAGES} if kind in ("storage", "required") else {}
 
 
-def _hints(step: Step, kind: Kind) -> list[Document]:
+def _hints(step: HintedStep, kind: Kind) -> list[Document]:
     if kind in _HINTS:
         return _HINTS[kind]
     rules = [{"port": name, **_RULES[kind]} for name, output in step.outputs.items() if can_stream(output)]
     return [streaming(*rules)] if rules else []
 
 
-def _ports(step: Step, parameters: Mapping[str, Parameter]) -> list[str]:
+def _ports(step: HintedStep, parameters: Mapping[str, Parameter]) -> list[str]:
     return [port_path(step.path, name) for name, parameter in parameters.items() if can_stream(parameter)]

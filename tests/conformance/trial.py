@@ -14,7 +14,7 @@ from streamflow_io.x.annotations import LEARNING, Kind, annotations_file, config
 from streamflow_io.x.suite import Case
 
 from streamflow_io.hints.cwl import load, read_steps
-from streamflow_io.hints.inheritance import Step
+from streamflow_io.hints.inheritance import HintedStep
 from tests.cwl import Bench, Document, Run
 from tests.random_workflows.trial import Trial, judge, leftovers
 from tests.template_support import NO_CONTAINERS
@@ -78,7 +78,7 @@ def _with_own_mistakes(trial: Trial, ours: Run | None) -> Trial:
     return replace(trial, outcome="fails", detail=f"in our code: {', '.join(found)}") if found else trial
 
 
-def _steps(case: Case) -> Sequence[Step]:
+def _steps(case: Case) -> Sequence[HintedStep]:
     try:
         return read_steps(load(case.tool)).steps
     except Exception:  # Whatever is raised for what should not be loaded: the run tells.

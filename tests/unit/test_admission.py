@@ -14,7 +14,7 @@ from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstrai
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
 from streamflow_io.storage.admission.admission import Admission
-from streamflow_io.storage.admission.demand import Capacity, Demand, Grant, Placement, Request
+from streamflow_io.storage.admission.demand import AdmissionRequest, Capacity, Demand, Grant, Placement
 from streamflow_io.storage.admission.epochs import EpochEnded
 from streamflow_io.storage.admission.observations import Observation
 
@@ -52,7 +52,7 @@ class Driver:
         """Jobs `/step/1`, `/step/2`, ... arrive."""
         names = self._names.setdefault(demand.step, count(1))
         for _ in range(jobs):
-            self.admission.submit(Request(f"{demand.step}/{next(names)}", demand, tuple(preferred), due), 0.0)
+            self.admission.submit(AdmissionRequest(f"{demand.step}/{next(names)}", demand, tuple(preferred), due), 0.0)
         return self.admission.decide(0.0)
 
     def end(self, *jobs: str, seconds: float = 1.0) -> list[Grant]:
@@ -143,7 +143,7 @@ def test_a_location_has_no_more_executors_than_it_takes_jobs(io_executors: int |
     admission = Admission(io_executors)
     admission.set_locations("hpc", {"queue": 3.0}, {"queue": 3})
     for number in range(20):
-        admission.submit(Request(f"/move/{number}", step("move")), 0.0)
+        admission.submit(AdmissionRequest(f"/move/{number}", step("move")), 0.0)
     assert len(admission.decide(0.0)) == min(io_executors or 3, 3)
 
 
@@ -162,7 +162,7 @@ def test_a_job_that_will_not_start_gives_back_all(granted: bool) -> None:
 
 def test_a_job_may_come_again_when_it_has_ended() -> None:
     driver = Driver()
-    request = Request("/write/1", step("write", 100))
+    request = AdmissionRequest("/write/1", step("write", 100))
     driver.admission.submit(request, 0.0)
     with pytest.raises(ValueError, match="/write/1 has been submitted already"):
         driver.admission.submit(request, 0.0)
@@ -528,7 +528,7 @@ def test_nobody_is_placed_where_an_epoch_is_full() -> None:
 def test_a_step_learns_where_the_fewest_run() -> None:
     driver = Driver(("n1", "n2"))
     driver.submit(step("plain"), preferred=("n1",))
-    driver.admission.submit(Request("/learns/1", step("learns", SHORT)), 0.0, ready=1)
+    driver.admission.submit(AdmissionRequest("/learns/1", step("learns", SHORT)), 0.0, ready=1)
     assert places(driver.admission.decide(0.0)) == ["n2"]
 
 
@@ -556,7 +556,7 @@ def test_as_long_as_all_fit_at_once_jobs_go_to_all_locations(jobs: int) -> None:
 def test_epochs_of_several_constraints_are_on_at_the_same_time() -> None:
     locations = [f"n{number}" for number in range(12)]
     driver = Driver(locations, io_executors=8)
-    driver.admission.submit(Request("/learns/0", step("learns", AUTO)), 0.0, ready=100)
+    driver.admission.submit(AdmissionRequest("/learns/0", step("learns", AUTO)), 0.0, ready=100)
     grants = driver.admission.decide(0.0) + driver.submit(step("learns", AUTO), jobs=100)
     by_location = {where: [grant for grant in grants if grant.locations[0] == where] for where in locations}
     # 8, 4, 2 and 1 at once; what is known before the first of them has ended is waited for.
@@ -635,7 +635,7 @@ def test_a_step_whose_further_jobs_do_not_come_keeps_nobody_out() -> None:
     driver.submit(step("plain"))
     demand = step("learns", SHORT)
     # The epoch is full with those that are about to come.
-    driver.admission.submit(Request("/learns/1", demand), 0.0, ready=3)
+    driver.admission.submit(AdmissionRequest("/learns/1", demand), 0.0, ready=3)
     assert driver.admission.decide(0.0) == []
     assert driver.submit(step("plain")) == []
     driver.admission.release("/learns/1", 0.0, no_more=True)

@@ -10,7 +10,7 @@ from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstrai
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
 from streamflow_io.storage.admission.admission import Admission
-from streamflow_io.storage.admission.demand import Demand, Placement, Queued, Request
+from streamflow_io.storage.admission.demand import AdmissionRequest, Demand, Placement, Queued
 from streamflow_io.storage.admission.leases import Need
 from streamflow_io.storage.admission.observations import Observation
 
@@ -35,7 +35,7 @@ class Driver:
 
     def submit(self, demand: Demand, jobs: int = 1) -> None:
         for number in range(jobs):
-            self.admission.submit(Request(f"{demand.step}/{number}", demand), 0.0, jobs - number - 1)
+            self.admission.submit(AdmissionRequest(f"{demand.step}/{number}", demand), 0.0, jobs - number - 1)
 
     def give(self, write: int, read: int = 0) -> list[str]:
         """Let the run hold so many MB/s."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
-from streamflow_io.storage.admission.demand import Demand, Placement, Request
+from streamflow_io.storage.admission.demand import AdmissionRequest, Demand, Placement
 from streamflow_io.storage.admission.observations import Observation
 
 JOBS = 200
@@ -24,7 +24,7 @@ def test_an_ended_job_leaves_nothing() -> None:
     try:
         for number in range(JOBS):
             # A demand of its own for each job, as the adapter makes it.
-            admission.submit(Request(f"/step/0.{number}", replace(demand)), 0.0)
+            admission.submit(AdmissionRequest(f"/step/0.{number}", replace(demand)), 0.0)
         waiting, _ = tracemalloc.get_traced_memory()
         assert len(admission.decide(0.0)) == JOBS
         for number in range(JOBS):

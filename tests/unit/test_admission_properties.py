@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
-from streamflow_io.storage.admission.demand import Demand, Grant, Placement, Request
+from streamflow_io.storage.admission.demand import AdmissionRequest, Demand, Grant, Placement
 from streamflow_io.storage.admission.epochs import Epoch
 from streamflow_io.storage.admission.learner import Learner
 from streamflow_io.storage.admission.learners import Subject, make_learner
@@ -129,9 +129,9 @@ class AdmissionMachine(RuleBasedStateMachine):
         self.arrivals += 1
         job = Job(f"{demand.step}/{self.arrivals}", demand, self.arrivals, asks=not demand.io_task)
         self.jobs[job.name] = job
-        self.admission.submit(Request(job.name, demand, preferred), self.now, self.ready[demand.step])
+        self.admission.submit(AdmissionRequest(job.name, demand, preferred), self.now, self.ready[demand.step])
         with pytest.raises(ValueError, match=job.name):
-            self.admission.submit(Request(job.name, demand), self.now)
+            self.admission.submit(AdmissionRequest(job.name, demand), self.now)
         self.settle()
 
     @precondition(lambda self: self.compute())
@@ -360,7 +360,7 @@ def probe(admission: Admission) -> list[tuple[str, tuple[str, ...], float | None
             constraint = None if storage is None else StaticConstraint(5.0)
             demand = Demand(f"/probe/{pool}/{storage}", True, constraint, "both", (Placement(pool, storage),))
             for number in range(30):
-                admission.submit(Request(f"{demand.step}/{number}", demand), 0.0)
+                admission.submit(AdmissionRequest(f"{demand.step}/{number}", demand), 0.0)
     return [(grant.job, grant.locations, grant.allocated, grant.running) for grant in admission.decide(0.0)]
 
 

@@ -15,7 +15,7 @@ import pytest
 from streamflow_io.hints.bandwidth import AutoConstraint, StaticConstraint
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
-from streamflow_io.storage.admission.demand import Demand, Placement, Request
+from streamflow_io.storage.admission.demand import AdmissionRequest, Demand, Placement
 from streamflow_io.storage.admission.epochs import Epoch
 from streamflow_io.storage.admission.ledger import Ledger
 from streamflow_io.storage.admission.observations import Observation
@@ -55,7 +55,7 @@ class Cluster:
         self.submitted += 1
         demand = self.demands[self.submitted % STEPS]
         job = f"{demand.step}/{self.submitted}"
-        self.admission.submit(Request(job, demand), 0.0)
+        self.admission.submit(AdmissionRequest(job, demand), 0.0)
         if not demand.io_task:
             self.asking.append((job, self.locations[self.submitted % len(self.locations)]))
             self.ask()
@@ -136,7 +136,7 @@ def test_a_decision_does_not_look_at_all_locations(large: Cluster) -> None:
 def test_what_earlier_jobs_keep_is_found_once_for_all_locations(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(waiting=100, locations=50)
     demand = Demand("/merge", False, StaticConstraint(450.0), "write", (Placement("hpc", SSD),))
-    cluster.admission.submit(Request("/merge/1", demand), 0.0)
+    cluster.admission.submit(AdmissionRequest("/merge/1", demand), 0.0)
     looked = 0
     find_first = Admission._find_first
 

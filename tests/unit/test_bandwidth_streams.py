@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamflow_io.bandwidth.expectations import Learned
-from streamflow_io.bandwidth.growths import Burst, Source, StreamName
+from streamflow_io.bandwidth.growths import GrowingFile, StreamBurst, StreamName
 from streamflow_io.bandwidth.phases import phases
 from streamflow_io.bandwidth.streams import StreamRate, Streams
 from streamflow_io.hints.bandwidth import RequiredConstraint, Strategy
 
 MB = 10**6
-SOURCE = Source("/a/0", "out", "/a/out.bin")
+SOURCE = GrowingFile("/a/0", "out", "/a/out.bin")
 READER = StreamName("/b/0", "0")
 DIRECT = RequiredConstraint("direct", 1.0)
 
@@ -32,7 +32,7 @@ def told(rates: list[StreamRate]) -> list[tuple[float | None, str]]:
 
 
 def burst(streams: Streams, number: int, every: float = 10.0, size: int = 20 * MB) -> None:
-    streams.burst(SOURCE, Burst(number * every, size, (number + 1) * size))
+    streams.burst(SOURCE, StreamBurst(number * every, size, (number + 1) * size))
 
 
 def test_the_window_of_a_burst_is_the_limit_of_the_next() -> None:
@@ -57,7 +57,7 @@ def test_who_is_behind_gets_what_it_needs_and_who_is_late_all() -> None:
         burst(streams, number)
         streams.drained(READER, (number + 1) * 20 * MB, number * 10 + 0.5)
     streams.rates(10.5)
-    streams.burst(SOURCE, Burst(20.0, 20 * MB, 60 * MB))
+    streams.burst(SOURCE, StreamBurst(20.0, 20 * MB, 60 * MB))
     assert streams.rates(20.6) == []
     # What it was given since is an estimate; that all of it has come is told.
     streams.drained(READER, 40 * MB, 25.0)
@@ -83,7 +83,7 @@ def test_at_the_commit_a_limit_ends() -> None:
 def test_strategies(strategy: Strategy, limits: list[float]) -> None:
     streams, found = opened(RequiredConstraint(strategy, 1.0)), list[float | None]()
     for start, end in ((0.0, 20), (2.0, 40), (6.0, 60)):
-        streams.burst(SOURCE, Burst(start, 20 * MB, end * MB))
+        streams.burst(SOURCE, StreamBurst(start, 20 * MB, end * MB))
         streams.drained(READER, end * MB, start + 0.1)
         found += [one.rate for one in streams.rates(start + 0.1)]
     assert found == [limit * MB for limit in dict.fromkeys(limits)]
@@ -159,7 +159,7 @@ def test_the_first_burst_is_limited_by_what_an_earlier_run_has_learned() -> None
     streams.opened(READER, "/b", "file", SOURCE, DIRECT, 0.0, "/a/out", Learned(4.0, None, 3, 20 * MB))
     assert told(streams.rates(0.0)) == [(5 * MB, "strategy")]
     assert streams.rate(READER) == 5 * MB
-    streams.burst(SOURCE, Burst(1.0, 40 * MB, 40 * MB))
+    streams.burst(SOURCE, StreamBurst(1.0, 40 * MB, 40 * MB))
     # Twice as much as it had then; some of it was given since it has begun.
     assert told(streams.rates(2.0)) == [(pytest.approx(35 / 3 * MB), "need")]
     streams.committed(SOURCE, 3.0)
@@ -178,16 +178,16 @@ def test_a_file_that_is_complete_is_not_limited_by_what_was_learned() -> None:
 def test_what_is_learned_is_the_first_window_of_each_file() -> None:
     streams = Streams()
     for number, every in enumerate((2.0, 4.0, 10.0)):
-        source = Source(f"/a/{number}", "out", "/a/out.bin")
+        source = GrowingFile(f"/a/{number}", "out", "/a/out.bin")
         streams.opened(StreamName(f"/b/{number}", "0"), "/b", "file", source, DIRECT, 0.0, "/a/out")
         for start, size in ((0.0, 20), (every, 30), (every + 1, 40)):
-            streams.burst(source, Burst(start, size * MB, 0))
+            streams.burst(source, StreamBurst(start, size * MB, 0))
     # Nothing follows its first burst; nobody is limited who reads the second one; and one that is small is none.
     for number, limit, bursts in ((3, DIRECT, 1), (4, None, 2)):
-        source = Source(f"/a/{number}", "out", "/a/out.bin")
+        source = GrowingFile(f"/a/{number}", "out", "/a/out.bin")
         streams.opened(StreamName(f"/b/{number}", "0"), "/b", "file", source, limit, 0.0, "/a/out")
         for start in range(bursts):
-            streams.burst(source, Burst(start, 20 * MB, 0))
+            streams.burst(source, StreamBurst(start, 20 * MB, 0))
     assert streams.learned == {"/a/out": Learned(4.0, None, 3, 20 * MB)}
 
 
@@ -205,7 +205,7 @@ def test_time_between_bursts_is_no_time_in_which_it_was_fed() -> None:
 
 def test_a_reader_that_begins_again_reads_another_file() -> None:
     streams = opened()
-    again = Source("/a/0", "out", "/a-2/out.bin")
+    again = GrowingFile("/a/0", "out", "/a-2/out.bin")
     streams.opened(READER, "/b", "file", again, DIRECT, 1.0)
     burst(streams, 0)
     streams.drained(READER, 20 * MB, 5.0)
@@ -217,17 +217,17 @@ def test_thousands_of_files_that_nobody_streams_cost_nothing() -> None:
     """Beside streams that nothing is told of: neither time, nor memory."""
     streams = Streams()
     for number in range(1_000):
-        name, source = StreamName(f"/b/{number}", "0"), Source("/a/0", "out", f"/a/{number}")
+        name, source = StreamName(f"/b/{number}", "0"), GrowingFile("/a/0", "out", f"/a/{number}")
         streams.opened(name, "/b", "file", source, DIRECT, 0.0)
         for start in (0.0, 10.0):
-            streams.burst(source, Burst(start, 20 * MB, 20 * MB))
+            streams.burst(source, StreamBurst(start, 20 * MB, 20 * MB))
         streams.drained(name, 20 * MB, 10.5)
     assert len(streams.rates(10.5)) == 1_000
     tracemalloc.start()
     began = time.process_time()
     try:
         for number in range(100_000):
-            streams.committed(Source("/c/0", "files", f"/c/{number}"), 11.0)
+            streams.committed(GrowingFile("/c/0", "files", f"/c/{number}"), 11.0)
             assert streams.rates(11.0) == []
         seconds, (left, _) = time.process_time() - began, tracemalloc.get_traced_memory()
     finally:
@@ -242,10 +242,10 @@ def test_nothing_is_kept_of_jobs_that_have_ended() -> None:
     tracemalloc.start()
     try:
         for number in range(2_000):
-            source = Source(f"/a/{number}", "out", "/a")
+            source = GrowingFile(f"/a/{number}", "out", "/a")
             streams.opened(StreamName(f"/b/{number}", "0"), "/b", "file", source, DIRECT, 0.0)
             for start in range(20):
-                streams.burst(source, Burst(float(start), 20 * MB, start * 20 * MB))
+                streams.burst(source, StreamBurst(float(start), 20 * MB, start * 20 * MB))
             streams.committed(source, 30.0)
             streams.rates(30.0)
             for job in (f"/a/{number}", f"/b/{number}"):
@@ -277,7 +277,7 @@ def test_a_reader_that_takes_what_it_may_is_never_later_than_the_next_burst_but_
         there = sizes[sum(start <= now for start in starts) - 1]
         fed = min(there, fed + (rate if rate != float("inf") else there) * 0.05)
         while told_of < len(bursts) and now >= starts[told_of] + 0.25:
-            streams.burst(SOURCE, Burst(starts[told_of], bursts[told_of][1] * MB, sizes[told_of]))
+            streams.burst(SOURCE, StreamBurst(starts[told_of], bursts[told_of][1] * MB, sizes[told_of]))
             told_of += 1
         if fed == there and drained != there:
             streams.drained(READER, int(fed), now)

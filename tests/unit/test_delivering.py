@@ -20,7 +20,7 @@ from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.models import StreamingRule
 from streamflow_io.jobs import delivering
 from streamflow_io.jobs.delivering import Deliverer
-from streamflow_io.jobs.delivery import Source
+from streamflow_io.jobs.delivery import DeliverySource
 from streamflow_io.runtime.protocol import OpenedEvent
 from tests.streaming_fakes import FakeRuntime
 
@@ -70,7 +70,7 @@ class Delivered(Deliverer):
         for port, token in tokens.items():
             await self._deliver(job, port, token)
 
-    async def _process(self, source: Source) -> Token:
+    async def _process(self, source: DeliverySource) -> Token:
         self.made.append(source.path)
         self.asked.set()
         await self.ready.wait()

@@ -22,6 +22,7 @@ from streamflow_io.jobs.delivery import (
     Answer,
     Begun,
     Collect,
+    DeliverySource,
     Event,
     Instruction,
     JobDelivery,
@@ -29,7 +30,6 @@ from streamflow_io.jobs.delivery import (
     Put,
     PutOrder,
     Settle,
-    Source,
     Succeeded,
 )
 from streamflow_io.runtime.protocol import EVENT
@@ -159,7 +159,7 @@ class Played:
             if isinstance(instruction, Collect):
                 self.handle(Answer(instruction, self.answer(instruction.source)))
 
-    def answer(self, source: Source) -> Value | None:
+    def answer(self, source: DeliverySource) -> Value | None:
         output = self.outputs[source.port]
         if source.stage == "early":
             made = directory_value if output.kind is DIRECTORY else file_value
@@ -487,7 +487,7 @@ def test_another_file_takes_the_place_of_one_that_others_have_begun_to_read(deli
     job.handle("published")
     assert job.tested.is_replaced("out", "file.tmp")
     assert not job.tested.is_replaced("out", "file")
-    assert job.tested.source("out", "file.tmp") == Source("out", stage="final")
+    assert job.tested.source("out", "file.tmp") == DeliverySource("out", stage="final")
     assert job.said == [f"{delivery.value}:file.tmp"]
 
 
@@ -545,12 +545,12 @@ def test_a_list_has_rules_for_some_of_its_files() -> None:
 def test_where_a_reader_finds_what_is_final() -> None:
     job = Played(output(FILES, STREAM), output(DIRECTORY, GATE, port="dir"))
     job.play("begin lift")
-    assert job.tested.source("out", "a") == Source("out", "a")
-    assert job.tested.source("dir", "d") == Source("dir")
+    assert job.tested.source("out", "a") == DeliverySource("out", "a")
+    assert job.tested.source("dir", "d") == DeliverySource("dir")
     job.play("end:a,b")
-    assert job.tested.source("out", "b") == Source("out", "b", "final")
+    assert job.tested.source("out", "b") == DeliverySource("out", "b", "final")
     assert job.tested.source("out", "z") is None
-    assert job.tested.source("dir", "d") == Source("dir")
+    assert job.tested.source("dir", "d") == DeliverySource("dir")
 
 
 @pytest.mark.parametrize(
@@ -609,7 +609,7 @@ def indexed(path: str, *beside: str) -> Item:
 )
 def test_what_is_compared_of_what_was_delivered(early: Item, final: Item, expected: str | None) -> None:
     tested = JobDelivery([output(FILE, COMMIT)])
-    tested.handle(Answer(Collect(Source("out", early.path), (COMMIT,)), Value((early,))))
+    tested.handle(Answer(Collect(DeliverySource("out", early.path), (COMMIT,)), Value((early,))))
     found = [each.message for each in tested.handle(Succeeded({"out": Value((final,))})) if isinstance(each, Fail)]
     assert (expected is None) == (found == [])
     assert not found or found[0].startswith(f"of the output `out`, {expected}")
@@ -748,7 +748,7 @@ def processor_times_of(count: int) -> tuple[float, float]:
     assert job.handle(Succeeded({"out": final})) == []
     _, order = job.handle("published")
     assert order == PutOrder("out", tuple(reversed(range(count))))
-    assert all(job.source("out", name) == Source("out", name, "final") for name in names)
+    assert all(job.source("out", name) == DeliverySource("out", name, "final") for name in names)
     return (ended - begun) / count, (time.process_time() - ended) / count
 
 

@@ -20,7 +20,7 @@ from streamflow_io.adapters.paths import NoChecksumsError, checksums_below, job_
 from streamflow_io.graph.io_graph import OutputKind
 from streamflow_io.hints.models import StreamingRule
 from streamflow_io.jobs import delivering
-from streamflow_io.jobs.delivery import Source
+from streamflow_io.jobs.delivery import DeliverySource
 
 NAMES = (
     "a",
@@ -111,7 +111,7 @@ async def test_what_cannot_be_compared_is_said(
         "f": Token({"class": "File", "path": "/out/f", "basename": "f", "checksum": "sha1$sh: 1: sha1sum: not found"}),
     }
 
-    async def process(_: delivering.Deliverer, source: Source) -> Token:
+    async def process(_: delivering.Deliverer, source: DeliverySource) -> Token:
         return tokens[source.port]
 
     async def deliver_regular(*_: object) -> None:

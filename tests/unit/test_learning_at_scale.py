@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streamflow_io.hints.bandwidth import AutoConstraint, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
-from streamflow_io.storage.admission.demand import Demand, Placement, Request
+from streamflow_io.storage.admission.demand import AdmissionRequest, Demand, Placement
 from streamflow_io.storage.admission.learner import Learner
 from streamflow_io.storage.admission.observations import Observation
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
@@ -164,7 +164,7 @@ def test_where_no_location_has_executors_jobs_wait() -> None:
     admission = Admission()
     admission.set_locations("hpc", {"n0": 4.0}, {"n0": 0})
     demand = Demand("/s0", True, AUTO, "write", (Placement("hpc", SSD),))
-    admission.submit(Request("/s0/0", demand), 0.0, ready=20)
+    admission.submit(AdmissionRequest("/s0/0", demand), 0.0, ready=20)
     assert admission.decide(0.0) == []
     assert admission.release("/s0/0", 1.0, no_more=True)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.storage.admission.lending import IDLE, Answer, Holder, Lending, Loan, Wish
+from streamflow_io.storage.admission.lending import IDLE, Holder, Lending, Loan, LoanAnswer, Wish
 
 NODE = "node"
 
@@ -38,13 +38,13 @@ def two_cores(longest: float | None = 1.0) -> Lending:
 
 def test_who_waits_lends() -> None:
     lending = two_cores()
-    assert lending.ask(wish(), 100.0) == Answer()
+    assert lending.ask(wish(), 100.0) == LoanAnswer()
     lending.needs("/wait/0", 0, 100.0)
     answer = lending.ask(wish(), 100.0)
     assert answer.loans == [Loan("/wait/0", "/work/9", 1)]
     lending.started(holder("/work/9", held=0), answer.loans)
     assert lending.borrowed("/work/9") == 1
-    assert lending.ask(wish("/work/10"), 100.0) == Answer()
+    assert lending.ask(wish("/work/10"), 100.0) == LoanAnswer()
     lending.ended("/work/9", 0.5)
     assert lending.loans == ()
     assert lending.ask(wish("/work/10"), 100.0).loans
@@ -57,7 +57,7 @@ def test_who_needs_its_core_again_gets_it_by_the_next_that_is_free() -> None:
     assert list(lending.due()) == []
     lending.needs("/wait/0", 1, 101.0)
     assert list(lending.due()) == [("/work/9", 1)]
-    assert lending.ask(wish("/work/10"), 200.0) == Answer()
+    assert lending.ask(wish("/work/10"), 200.0) == LoanAnswer()
     lending.ended("/work/1", 1.0)
     lending.repay("/work/9", 1)
     assert (list(lending.due()), lending.loans, lending.borrowed("/work/9")) == ([], (), 0)
@@ -76,14 +76,14 @@ def test_what_one_that_has_ended_has_lent_is_due() -> None:
 def test_nobody_borrows_for_longer_than_the_lender_has_waited() -> None:
     lending = two_cores(longest=60.0)
     lending.needs("/wait/0", 0, 100.0)
-    assert lending.ask(wish(), 100.0) == Answer(again=100.0 - IDLE + 60.0)
+    assert lending.ask(wish(), 100.0) == LoanAnswer(again=100.0 - IDLE + 60.0)
     assert lending.ask(wish(), 157.0).loans
 
 
 def test_one_of_which_nobody_knows_how_long_it_takes_leaves_a_core_idle() -> None:
     lending = two_cores(longest=None)
     lending.needs("/wait/0", 0, 100.0)
-    assert lending.ask(wish(), 1000.0) == Answer()
+    assert lending.ask(wish(), 1000.0) == LoanAnswer()
     # Two that wait: the second core stays.
     lending = Lending()
     for job in ("/wait/0", "/look/0"):
@@ -92,14 +92,14 @@ def test_one_of_which_nobody_knows_how_long_it_takes_leaves_a_core_idle() -> Non
     answer = lending.ask(wish(), 100.0)
     assert [loan.lender for loan in answer.loans] == ["/wait/0"]
     lending.started(holder("/work/9", held=0), answer.loans)
-    assert lending.ask(wish("/work/10"), 100.0) == Answer()
+    assert lending.ask(wish("/work/10"), 100.0) == LoanAnswer()
 
 
 def test_jobs_of_one_step_lend_each_other_nothing() -> None:
     # Cores may be what keeps a thousand of them from running at once.
     lending = two_cores()
     lending.needs("/work/1", 0, 100.0)
-    assert lending.ask(wish("/work/9"), 100.0) == Answer()
+    assert lending.ask(wish("/work/9"), 100.0) == LoanAnswer()
     lending.ended("/wait/0", 1.0)
     lending.started(holder("/work/2"))
     assert lending.ask(wish("/wait/9"), 100.0).loans == [Loan("/work/1", "/wait/9", 1)]
@@ -113,7 +113,7 @@ def test_what_is_borrowed_is_not_lent() -> None:
     lending.needs("/work/1", 1, 100.0)
     lending.started(holder("/other/0"))
     lending.ended("/other/0", 1.0)
-    assert lending.ask(wish("/other/1"), 100.0) == Answer()
+    assert lending.ask(wish("/other/1"), 100.0) == LoanAnswer()
 
 
 def test_who_may_not_lend_does_not() -> None:
@@ -122,7 +122,7 @@ def test_who_may_not_lend_does_not() -> None:
     lending.ended("/work/0", 1.0)
     lending.started(holder("/wait/0", lends=False))
     lending.needs("/wait/0", 0, 100.0)
-    assert lending.ask(wish(), 200.0) == Answer()
+    assert lending.ask(wish(), 200.0) == LoanAnswer()
 
 
 def test_those_that_hold_no_core_but_use_one_count() -> None:
@@ -130,7 +130,7 @@ def test_those_that_hold_no_core_but_use_one_count() -> None:
     lending = two_cores()
     lending.started(holder("/read/0", held=0))
     lending.needs("/wait/0", 0, 100.0)
-    assert lending.ask(wish(), 200.0) == Answer()
+    assert lending.ask(wish(), 200.0) == LoanAnswer()
     lending.needs("/read/0", 0, 200.0)
     assert lending.ask(wish(), 200.0).loans
 
@@ -143,7 +143,7 @@ def test_a_container_has_to_lend_what_is_lacking_in_it() -> None:
     lending.needs("/wait/0", 0, 100.0)
     capacities = {"one": 1.0, "host": 1.0}
     assert lending.ask(Wish("/work/9", "/work", 1, capacities, {"host": 1}), 100.0).loans
-    assert lending.ask(Wish("/work/9", "/work", 1, capacities, {"host": 1, "one": 1}), 100.0) == Answer()
+    assert lending.ask(Wish("/work/9", "/work", 1, capacities, {"host": 1, "one": 1}), 100.0) == LoanAnswer()
 
 
 def test_several_lend_what_one_has_not() -> None:
@@ -155,7 +155,7 @@ def test_several_lend_what_one_has_not() -> None:
         lending.needs(f"/wait{number}/0", 1, 100.0 + number)
     answer = lending.ask(wish(cores=4, lacking=3, capacity=8.0), 110.0)
     assert answer.loans == [Loan("/wait0/0", "/work/9", 2), Loan("/wait1/0", "/work/9", 1)]
-    assert lending.ask(wish(cores=7, lacking=6, capacity=8.0), 110.0) == Answer()
+    assert lending.ask(wish(cores=7, lacking=6, capacity=8.0), 110.0) == LoanAnswer()
 
 
 class Node:

@@ -10,10 +10,10 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import Source
 from streamflow_io.hints.yaml_files import parse_scheduler_config
 from streamflow_io.storage.probe.evaluation import (
-    Level,
+    LoadLevel,
     Measurement,
+    ProbeTransfer,
     Sample,
-    Transfer,
     entry_fields,
     meaning,
     parse_size,
@@ -21,30 +21,30 @@ from streamflow_io.storage.probe.evaluation import (
     storage_entry,
     warnings,
 )
-from streamflow_io.storage.probe.mounts import Mount
+from streamflow_io.storage.probe.mounts import MountPoint
 
 MB = 10**6
-LOCAL = Mount("/scratch", "ext4")
+LOCAL = MountPoint("/scratch", "ext4")
 BANDWIDTHS = st.floats(1e-6, 1e9)
 
 
 def sample(writers: int, bandwidth: float, seconds: float = 1.0) -> Sample:
     share = round(bandwidth * MB * seconds / writers)
-    return Sample(tuple(Transfer(5.0, 5.0 + seconds, share) for _ in range(writers)))
+    return Sample(tuple(ProbeTransfer(5.0, 5.0 + seconds, share) for _ in range(writers)))
 
 
 def measurement(
-    writes: list[float], reads: list[float], mount: Mount = LOCAL, path: str = "/scratch/me", seconds: float = 1.0
+    writes: list[float], reads: list[float], mount: MountPoint = LOCAL, path: str = "/scratch/me", seconds: float = 1.0
 ) -> Measurement:
     levels = tuple(
-        Level(sample(2**n, write, seconds), sample(2**n, read, seconds))
+        LoadLevel(sample(2**n, write, seconds), sample(2**n, read, seconds))
         for n, (write, read) in enumerate(zip(writes, reads, strict=True))
     )
     return Measurement(path, mount, "direct", 10**12, 5.0, levels)
 
 
 def test_bandwidth_is_from_the_first_start_to_the_last_end() -> None:
-    both = Sample((Transfer(1.0, 2.0, 10 * MB), Transfer(1.5, 3.0, 30 * MB)))
+    both = Sample((ProbeTransfer(1.0, 2.0, 10 * MB), ProbeTransfer(1.5, 3.0, 30 * MB)))
     assert (both.bytes, both.seconds, both.bandwidth) == (40 * MB, 2.0, 20.0)
     assert [each.bandwidth for each in both.transfers] == [10.0, 20.0]
 
@@ -78,12 +78,12 @@ def test_congestion_does_not_lower_the_entry() -> None:
 @pytest.mark.parametrize(
     ("mount", "path", "name"),
     [
-        (Mount("/mnt/fast ssd", "xfs"), "/mnt/fast ssd/a", "fast ssd"),
-        (Mount("/", "ext4"), "/home/me/work", "work"),
-        (Mount("/", "ext4"), "/", "root"),
+        (MountPoint("/mnt/fast ssd", "xfs"), "/mnt/fast ssd/a", "fast ssd"),
+        (MountPoint("/", "ext4"), "/home/me/work", "work"),
+        (MountPoint("/", "ext4"), "/", "root"),
     ],
 )
-def test_name_is_that_of_the_mount_point_or_of_the_directory(mount: Mount, path: str, name: str) -> None:
+def test_name_is_that_of_the_mount_point_or_of_the_directory(mount: MountPoint, path: str, name: str) -> None:
     assert storage_entry(measurement([1], [1], mount, path)).name == name
 
 
@@ -95,7 +95,9 @@ def test_name_is_that_of_the_mount_point_or_of_the_directory(mount: Mount, path:
 @example(": a", [1.0], "ext4")
 @example("yes", [1.0], "ext4")
 def test_any_entry_can_be_pasted(name: str, bandwidths: list[float], file_system: str) -> None:
-    entry = storage_entry(measurement(bandwidths, bandwidths, Mount(f"/mnt/{name}", file_system), f"/mnt/{name}/x"))
+    entry = storage_entry(
+        measurement(bandwidths, bandwidths, MountPoint(f"/mnt/{name}", file_system), f"/mnt/{name}/x")
+    )
     text = entry_yaml(entry)
     pasted = YAML(typ="safe").load(text)
     assert pasted == {"storages": [entry_fields(entry)]}
@@ -108,7 +110,7 @@ def test_entry_is_one_line() -> None:
         "storages:\n  - {name: scratch, path: /scratch/me, scope: node, write: 450, read: 470}\n"
     )
     assert "450 MB/s of writing and 470 MB/s of reading on each location" in meaning(entry)
-    shared = storage_entry(measurement([7.89], [7], Mount("/scratch", "lustre")))
+    shared = storage_entry(measurement([7.89], [7], MountPoint("/scratch", "lustre")))
     assert "write: 7.8, read: 7}" in entry_yaml(shared)
     assert "on all locations together" in meaning(shared)
 
@@ -116,8 +118,8 @@ def test_entry_is_one_line() -> None:
 def test_a_burst_does_not_count() -> None:
     """The time was over after 0.3 MB: that they are read back at 500 MB/s says nothing of the storage."""
     levels = (
-        Level(sample(1, 0.3), sample(1, 500, 0.0006)),
-        Level(sample(2, 0.3), sample(2, 5, 0.06)),
+        LoadLevel(sample(1, 0.3), sample(1, 500, 0.0006)),
+        LoadLevel(sample(2, 0.3), sample(2, 5, 0.06)),
     )
     measured = Measurement("/slow", LOCAL, "direct", 256 * MB, 1.0, levels)
     assert measured.best_read.bandwidth == pytest.approx(5)
@@ -125,7 +127,7 @@ def test_a_burst_does_not_count() -> None:
 
 
 def test_a_short_sample_with_all_bytes_counts() -> None:
-    level = Level(sample(1, 5000, 0.05), sample(1, 1000, 0.25))
+    level = LoadLevel(sample(1, 5000, 0.05), sample(1, 1000, 0.25))
     measured = Measurement("/fast", LOCAL, "direct", 256 * MB, 5.0, (level,))
     assert measured.best_write is level.write
     assert [text for text in warnings(measured) if "--bytes" in text] == [
@@ -136,8 +138,8 @@ def test_a_short_sample_with_all_bytes_counts() -> None:
 @pytest.mark.parametrize(
     ("measured", "words"),
     [
-        (measurement([9], [9], Mount("/dev/shm", "tmpfs"), "/dev/shm"), "is memory (tmpfs)"),
-        (measurement([9], [9], Mount("/gpfs", "gpfs")), "Measured from this node only"),
+        (measurement([9], [9], MountPoint("/dev/shm", "tmpfs"), "/dev/shm"), "is memory (tmpfs)"),
+        (measurement([9], [9], MountPoint("/gpfs", "gpfs")), "Measured from this node only"),
         (measurement([5, 9], [9, 9]), "Write bandwidth still rises with 2 writers"),
         (Measurement("/x", LOCAL, "buffered", MB, 5.0, measurement([9], [9]).levels), "no direct I/O"),
     ],

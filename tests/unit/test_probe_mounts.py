@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamflow_io.storage.probe.mounts import Mount, find_mount
+from streamflow_io.storage.probe.mounts import MountPoint, find_mount
 
 MOUNTINFO = r"""
 22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
@@ -19,35 +19,35 @@ not a line of this file
 @pytest.mark.parametrize(
     ("path", "mount"),
     [
-        ("/", Mount("/", "ext4", "254:0", "/dev/vda")),
-        ("/srv/data", Mount("/", "ext4", "254:0", "/dev/vda")),
-        ("/home/me", Mount("/home", "nfs4", "0:22", "server:/home")),
-        ("/homes", Mount("/", "ext4", "254:0", "/dev/vda")),
-        ("/mnt/fast ssd", Mount("/mnt/fast ssd", "xfs", "8:1", "/dev/sda1")),
-        ("/mnt/fast ssd/a", Mount("/mnt/fast ssd", "xfs", "8:1", "/dev/sda1")),
-        ("/mnt/fast ssd/tmp/a", Mount("/mnt/fast ssd/tmp", "tmpfs", "0:30", "tmpfs")),
-        ("/scratch", Mount("/scratch", "lustre", "0:31", "mgs@tcp:/scratch")),
+        ("/", MountPoint("/", "ext4", "254:0", "/dev/vda")),
+        ("/srv/data", MountPoint("/", "ext4", "254:0", "/dev/vda")),
+        ("/home/me", MountPoint("/home", "nfs4", "0:22", "server:/home")),
+        ("/homes", MountPoint("/", "ext4", "254:0", "/dev/vda")),
+        ("/mnt/fast ssd", MountPoint("/mnt/fast ssd", "xfs", "8:1", "/dev/sda1")),
+        ("/mnt/fast ssd/a", MountPoint("/mnt/fast ssd", "xfs", "8:1", "/dev/sda1")),
+        ("/mnt/fast ssd/tmp/a", MountPoint("/mnt/fast ssd/tmp", "tmpfs", "0:30", "tmpfs")),
+        ("/scratch", MountPoint("/scratch", "lustre", "0:31", "mgs@tcp:/scratch")),
     ],
 )
-def test_mount_of_a_path(path: str, mount: Mount) -> None:
+def test_mount_of_a_path(path: str, mount: MountPoint) -> None:
     assert find_mount(path, MOUNTINFO) == mount
 
 
 def test_no_mounts() -> None:
-    assert find_mount("/x", []) == Mount("/", "unknown")
+    assert find_mount("/x", []) == MountPoint("/", "unknown")
 
 
 @pytest.mark.parametrize(
     "kind", ["nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "fuse.sshfs", "fuse.glusterfs"]
 )
 def test_network_file_systems_are_shared(kind: str) -> None:
-    assert Mount("/x", kind).scope == "shared"
+    assert MountPoint("/x", kind).scope == "shared"
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "fuseblk", "fuse.fuse-overlayfs"])
 def test_other_file_systems_are_of_a_node(kind: str) -> None:
-    assert Mount("/x", kind).scope == "node"
+    assert MountPoint("/x", kind).scope == "node"
 
 
 def test_memory() -> None:
-    assert [kind for kind in ("tmpfs", "ramfs", "ext4") if Mount("/x", kind).in_memory] == ["tmpfs", "ramfs"]
+    assert [kind for kind in ("tmpfs", "ramfs", "ext4") if MountPoint("/x", kind).in_memory] == ["tmpfs", "ramfs"]

@@ -12,7 +12,7 @@ import pytest
 
 from streamflow_io.parts import read_session
 from streamflow_io.parts.director import Director
-from streamflow_io.parts.read_session import ReadSession
+from streamflow_io.parts.read_session import ReadAheadSession
 from streamflow_io.parts.reader_tasks import ReaderLimit, ReaderTasks
 from streamflow_io.parts.selected import selected
 from streamflow_io.records.files import ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
@@ -21,7 +21,7 @@ from streamflow_io.runtime.extents import Span
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import ChunkEvent, Event, ExitEvent, StartedEvent
 from streamflow_io.runtime.session_job import SessionJob
-from streamflow_io.storage.admission.demand import READ_SESSIONS, Demand, Grant, Placement, Request
+from streamflow_io.storage.admission.demand import READ_SESSIONS, AdmissionRequest, Demand, Grant, Placement
 
 CHUNK = 100
 
@@ -78,7 +78,7 @@ class Storage:
         self._waiting: dict[str, Callable[[Grant], None]] = {}
         self._granted: set[str] = set()
 
-    def submit_reader(self, request: Request, granted: Callable[[Grant], None]) -> None:
+    def submit_reader(self, request: AdmissionRequest, granted: Callable[[Grant], None]) -> None:
         self._waiting[request.job] = granted
         asyncio.get_running_loop().call_soon(self.grant)
 
@@ -101,13 +101,15 @@ PLACEMENT = Placement("local", None)
 
 def session(
     reader: Reader, records: list[Record], window: int = 1000, storage: Storage | None = None, readers: int = 1
-) -> ReadSession:
+) -> ReadAheadSession:
     facts = SessionRecord(
         time=time.time(), session=1, step="/s", file="/f", size=400, form="said", readers=1, chunk=CHUNK, window=window
     )
     demand = Demand(READ_SESSIONS, True, None, "read", (PLACEMENT,))
     tasks = ReaderTasks(1, ReaderLimit(readers, None), demand, storage or Storage(readers))
-    return ReadSession(facts, Director(400, CHUNK, window, readers), tasks, cast(SessionJob, reader), records.append)
+    return ReadAheadSession(
+        facts, Director(400, CHUNK, window, readers), tasks, cast(SessionJob, reader), records.append
+    )
 
 
 def ends(records: list[Record]) -> list[str]:

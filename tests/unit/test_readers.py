@@ -27,7 +27,7 @@ from streamflow_io.parts.director import (
 )
 from streamflow_io.parts.reader_tasks import ReaderLimit, readers_of
 from streamflow_io.storage.admission.admission import Admission
-from streamflow_io.storage.admission.demand import READ_SESSIONS, Demand, Placement, Request
+from streamflow_io.storage.admission.demand import READ_SESSIONS, AdmissionRequest, Demand, Placement
 from streamflow_io.storage.admission.observations import Observation
 
 MB = 1_000_000
@@ -115,7 +115,7 @@ class Session:
             match instruction:
                 case Submit(chunk):
                     self.submitted[chunk] = f"{self.number}.{chunk}"
-                    self.admission.submit(Request(self.submitted[chunk], self.demand), self.now)
+                    self.admission.submit(AdmissionRequest(self.submitted[chunk], self.demand), self.now)
                 case Withdraw(chunk):
                     self.admission.release(self.submitted.pop(chunk), self.now)
                 case Read(chunk, spans):
@@ -158,7 +158,7 @@ class Session:
             _, seconds = self.tasks.pop(0)
             job = f"/save/0.{len(self.task_seconds)}"
             self.task_seconds[job] = seconds
-            self.admission.submit(Request(job, replace(self.demand, step="/save", constraint=AUTO)), self.now)
+            self.admission.submit(AdmissionRequest(job, replace(self.demand, step="/save", constraint=AUTO)), self.now)
 
 
 @given(

@@ -13,9 +13,9 @@ from streamflow_io.proofs.rehearsal_rules import (
     SHORT,
     SMALL,
     Finding,
+    FreeRoom,
     Manner,
     Ran,
-    Room,
     disk_beside,
     disk_for,
     is_worthless,
@@ -275,11 +275,11 @@ def test_the_reason_says_what_the_program_does(call: str, reason: str) -> None:
 
 
 def test_one_begins_only_where_a_core_and_the_memory_of_the_job_are_free() -> None:
-    free = Room(1, 500)
+    free = FreeRoom(1, 500)
     assert may_start([free], 500)
-    assert may_start([free, Room(4, 9000)], 0)
+    assert may_start([free, FreeRoom(4, 9000)], 0)
     assert not may_start([], 0), "nobody knows"
-    for rooms, memory in [([Room(0.5, 500)], 0), ([free], 501), ([free, Room(0, 9000)], 0)]:
+    for rooms, memory in [([FreeRoom(0.5, 500)], 0), ([free], 501), ([free, FreeRoom(0, 9000)], 0)]:
         assert not may_start(rooms, memory)
 
 

@@ -19,7 +19,7 @@ from streamflow.core.data import StreamWrapper
 from streamflow.core.deployment import ExecutionLocation
 
 from streamflow_io.runtime import remote
-from streamflow_io.runtime.access import Access, Output
+from streamflow_io.runtime.access import Access, PrintedLines
 from streamflow_io.runtime.binary import Binary, Neighbours, check_workdir, deliver
 from streamflow_io.runtime.certificate import Certificate
 from streamflow_io.runtime.deployments import Manner
@@ -488,7 +488,7 @@ class _Chunks(StreamWrapper):  # type: ignore[misc]
 @given(st.lists(st.binary(min_size=1, max_size=5).map(lambda chunk: chunk.replace(b"x", b"\n"))))
 def test_lines_do_not_depend_on_how_they_come(chunks: list[bytes]) -> None:
     async def read() -> list[bytes]:
-        output, lines = Output(AsyncExitStack(), _Chunks(iter(chunks))), []
+        output, lines = PrintedLines(AsyncExitStack(), _Chunks(iter(chunks))), []
         while (line := await output.line()) is not None:
             lines.append(line)
         return lines

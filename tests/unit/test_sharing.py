@@ -18,7 +18,7 @@ from streamflow_io.storage.admission.storages import Amounts
 from streamflow_io.storage.sharing.allocation import Tenant, contended, decide, due, total
 from streamflow_io.storage.sharing.entries import ENTRY_BYTES, Entry, LedgerFile, shortened
 from streamflow_io.storage.sharing.lease import Lease, LeaseRequest, amount, plus
-from streamflow_io.storage.sharing.lease_holder import Burst, LeaseHolder
+from streamflow_io.storage.sharing.lease_holder import LeaseBurst, LeaseHolder
 from streamflow_io.storage.sharing.participant import Participant
 from streamflow_io.storage.sharing.session import Silence
 
@@ -111,7 +111,7 @@ def test_a_lease_that_is_kept_through_a_pause_does_not_make_the_next_burst_due_e
 
 
 def test_a_burst_begins_anew_when_nothing_is_used_or_lacked() -> None:
-    burst = Burst()
+    burst = LeaseBurst()
     assert burst.began(False, 1.0) == 0
     assert [burst.began(True, now) for now in (2.0, 3.0)] == [2.0, 2.0]
     burst.started("job", "step", 5, 4.0)

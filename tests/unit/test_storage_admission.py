@@ -17,11 +17,11 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
 from streamflow_io.storage.admission.demand import (
     READ_SESSIONS,
+    AdmissionRequest,
     Capacity,
     Demand,
     Grant,
     Placement,
-    Request,
     StoragePlace,
 )
 from streamflow_io.storage.storage_admission import StorageAdmission
@@ -123,7 +123,9 @@ async def test_chunks_of_read_sessions_share_executors_with_io_tasks() -> None:
     granted: list[str] = []
 
     def submit(chunk: int) -> None:
-        admission.submit_reader(Request(f"{READ_SESSIONS}/1.{chunk}", demand), lambda grant: granted.append(grant.job))
+        admission.submit_reader(
+            AdmissionRequest(f"{READ_SESSIONS}/1.{chunk}", demand), lambda grant: granted.append(grant.job)
+        )
 
     for chunk in range(EXECUTORS + 2):
         submit(chunk)
@@ -154,7 +156,7 @@ async def test_a_chunk_that_ends_wakes_jobs_that_lacked_its_bandwidth() -> None:
     demand = Demand(READ_SESSIONS, True, StaticConstraint(1000), "write", (Placement(pool, storage),))
     granted: list[Grant] = []
     for chunk in range(2):
-        admission.submit_reader(Request(f"{READ_SESSIONS}/1.{chunk}", demand), granted.append)
+        admission.submit_reader(AdmissionRequest(f"{READ_SESSIONS}/1.{chunk}", demand), granted.append)
     await asyncio.sleep(0)
     admission.end_reader(f"{READ_SESSIONS}/1.1")
     assert (len(granted), woken) == (1, [])

@@ -17,7 +17,7 @@ from random import Random
 
 from benchmarks.model import Comparison, Sample
 from benchmarks.workload import Outcome, Variant, Workload
-from streamflow_io.features.schedules.burst_profile import BurstProfile, SeenRate
+from streamflow_io.features.schedules.burst_profile import BurstProfile, PublishedRate
 from streamflow_io.features.schedules.curve import StorageCurve
 from streamflow_io.features.schedules.jobs import PeriodicRun, alone, play
 from streamflow_io.features.schedules.plan_program import PlanRequest, application_set, find_pattern, judge
@@ -87,7 +87,7 @@ def _profile(jobs: int, megabytes: float, work: float) -> BurstProfile:
         work=work,
         error=_KNOWN,
         moved=jobs * megabytes,
-        seen=(SeenRate(jobs=at_once, rate=rate, seconds=1.0),),
+        seen=(PublishedRate(jobs=at_once, rate=rate, seconds=1.0),),
     )
 
 

@@ -17,7 +17,7 @@ from streamflow.log_handler import logger
 
 from streamflow_io.adapters.output_globs import file_processor
 from streamflow_io.adapters.outputs import is_early_port
-from streamflow_io.engine.runtimes import Forecast, RuntimeChoice
+from streamflow_io.engine.runtimes import RuntimeChoice, RuntimeForecast
 from streamflow_io.graph.io_graph import StreamEdge
 from streamflow_io.hints.globs import is_pattern
 from streamflow_io.messages import Code, coded
@@ -29,10 +29,10 @@ from .runtime.supported import CapioMapping, CapioOutput, CapioStep, map_to_capi
 from .runtime.trial import check_capio
 
 
-def forecast(workflow: Workflow, edges: Sequence[StreamEdge]) -> Forecast:
+def forecast(workflow: Workflow, edges: Sequence[StreamEdge]) -> RuntimeForecast:
     """Say which early edges of a workflow CAPIO would serve. Start nothing."""
     mapping = capio_mapping(workflow, edges)
-    return Forecast("CAPIO", "if it is installed and passes its trial", mapping.served, mapping.refused)
+    return RuntimeForecast("CAPIO", "if it is installed and passes its trial", mapping.served, mapping.refused)
 
 
 def choose(workflow: Workflow, edges: Sequence[StreamEdge]) -> RuntimeChoice:

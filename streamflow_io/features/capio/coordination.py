@@ -17,7 +17,7 @@ from streamflow_io.commands.output import write_output
 from streamflow_io.engine.plan import Plan
 from streamflow_io.hints.errors import HintErrors
 
-from .language.comparison import Finding, compare
+from .language.comparison import Difference, compare
 from .language.launcher import write_launcher
 from .loading import load_capio_cl
 
@@ -30,7 +30,7 @@ class Check:
 
     file: str
     workflow: str
-    findings: tuple[Finding, ...]
+    findings: tuple[Difference, ...]
 
     @property
     def ok(self) -> bool:
@@ -86,7 +86,7 @@ def check(plan: Plan, file: Path) -> Check:
     return Check(os.path.abspath(file), ours.name, compare(ours, load_capio_cl(file), plan.steps))
 
 
-def _row(finding: Finding) -> tuple[Text, ...]:
+def _row(finding: Difference) -> tuple[Text, ...]:
     colour = "red" if finding.severity == "error" else "yellow"
     what = f"{finding.kind}\n{finding.subject}{_paths(finding.paths)}"
     sides = f"workflow: {finding.workflow}\nfile: {finding.file}\n{finding.consequence}"

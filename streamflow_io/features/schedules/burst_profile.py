@@ -13,7 +13,7 @@ _Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 _AtLeast0 = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 
 
-class SeenRate(BaseModel):
+class PublishedRate(BaseModel):
     """How fast the storage was with so many jobs of a run at once, while no other used it, as far as it knew.
 
     :ivar rate: of all together, MB/s
@@ -53,7 +53,7 @@ class BurstProfile(BaseModel):
     error: _AtLeast0
     moved: _Positive | None = None
     latency: _AtLeast0 = 0.0
-    seen: Annotated[tuple[SeenRate, ...], Field(max_length=8)] = ()
+    seen: Annotated[tuple[PublishedRate, ...], Field(max_length=8)] = ()
 
 
 def profile_of(entry: Entry) -> BurstProfile | None:

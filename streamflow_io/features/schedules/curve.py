@@ -14,7 +14,7 @@ from typing import Protocol
 _MOST_OFF = 1.5
 
 
-class SeenRate(Protocol):
+class CurveRate(Protocol):
     """How fast a storage was: jobs that moved at once, MB/s of all together, for how many seconds; all above 0."""
 
     @property
@@ -64,11 +64,11 @@ class StorageCurve:
         (left, low), (right, high) = self.points[index - 1], self.points[index]
         return low + (high - low) * (count - left) / (right - left)
 
-    def explains(self, seen: SeenRate) -> bool:
+    def explains(self, seen: CurveRate) -> bool:
         """Whether a rate that was seen may be that of this storage, in another state or under another use."""
         return 1 / _MOST_OFF <= seen.rate / self.total(seen.jobs) <= _MOST_OFF
 
-    def corrected(self, seen: Iterable[SeenRate]) -> StorageCurve:
+    def corrected(self, seen: Iterable[CurveRate]) -> StorageCurve:
         """The curve through what was seen, as far as it explains it.
 
         It is as many times as fast as it was with the numbers of jobs that were seen; between them by linear

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from .model import ApplicationSet
-from .play import WARM_UP, Event, Noise, Outcome, Perturbation, Policy, State
+from .play import WARM_UP, Event, Noise, Perturbation, PlayedOutcome, Policy, State
 
 # Of the bandwidth of the storage: less is nothing, it is what sums of floats leave.
 _LEAST_SHARE = 1e-12
@@ -29,7 +29,7 @@ def simulate(
     noise: Noise | None = None,
     perturbations: Iterable[Perturbation] = (),
     log: list[Event] | None = None,
-) -> Outcome:
+) -> PlayedOutcome:
     """Play a policy. All applications begin to compute at 0, but those that arrive later.
 
     O((applications that transfer at once + log all) x events), if the policy neither `moves` nor `shares`; else
@@ -86,7 +86,7 @@ class _Simulation:
         self._before = [_Progress(0, 0, 0)] * count
         self._after: list[_Progress | None] = [None] * count
 
-    def run(self) -> Outcome:
+    def run(self) -> PlayedOutcome:
         heap, state = self._heap, self._state
         heapq.heappush(heap, (WARM_UP * self._end, _MEASURE, 0, 0))
         for number, one in enumerate(self._perturbations):
@@ -262,7 +262,7 @@ class _Simulation:
         part = done / (work + self._volume[index] / peak)
         return _Progress(ended + part, worked + part * work, alone + done)
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> PlayedOutcome:
         efficiency, rates, dilations, moved = 0.0, list[float](), list[float](), list[float]()
         for index, before in enumerate(self._before):
             after = self._after[index] or self._progress(index, self._end)
@@ -274,4 +274,4 @@ class _Simulation:
             left = 0.0 if self._began[index] is None else self._volume[index] - self._remaining(index, self._end)
             moved.append(self._moved[index] + left)
         efficiency /= self._set.platform.nodes * (1 - WARM_UP) * self._end
-        return Outcome(efficiency, tuple(dilations), tuple(rates), tuple(moved), tuple(self._state.ended))
+        return PlayedOutcome(efficiency, tuple(dilations), tuple(rates), tuple(moved), tuple(self._state.ended))

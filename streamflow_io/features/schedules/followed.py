@@ -126,7 +126,7 @@ class FollowedSchedule:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FollowedPlan:
     """A schedule for just the runs that are there.
 
     :ivar slots: of this run; none: the schedule is not followed
@@ -142,7 +142,7 @@ class Plan:
 class Plans(Protocol):
     """The schedules of a shared directory; whoever needs one that is not there makes it, for all."""
 
-    def of(self, name: str, profiles: Mapping[str, BurstProfile], own: str) -> Plan | None:
+    def of(self, name: str, profiles: Mapping[str, BurstProfile], own: str) -> FollowedPlan | None:
         """The schedule with a name; none: there is none yet, or it cannot be kept.
 
         :param own: the run whose slots are asked for

@@ -45,7 +45,7 @@ class Application:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ScheduleBounds:
     """What no schedule can exceed.
 
     :ivar efficiency: the largest, given the bandwidth of the storage
@@ -116,11 +116,11 @@ class ApplicationSet:
         return sum(one.volume * rate for one, rate in zip(self.applications, rates, strict=True))
 
     @cached_property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> ScheduleBounds:
         """What no schedule can exceed."""
         alone = [1 / own for own in self.durations]
         dilation = max(1.0, self.load(alone) / self.platform.bandwidth)
-        return Bounds(self.efficiency(self.best_rates()), self.efficiency(alone), dilation)
+        return ScheduleBounds(self.efficiency(self.best_rates()), self.efficiency(alone), dilation)
 
     def fair_rates(self) -> list[float]:
         """The rates of the smallest dilation: all are equally slow."""
@@ -211,7 +211,7 @@ class Figures:
     dilation: float
     work_shares: tuple[float, ...]
     dilations: tuple[float, ...]
-    bounds: Bounds
+    bounds: ScheduleBounds
 
 
 def figures(applications: ApplicationSet, pattern: Pattern) -> Figures:

@@ -16,7 +16,7 @@ _SAME_TIME = 1e-10
 _ROUNDS = 5
 
 
-class Turn(NamedTuple):
+class PhaseChange(NamedTuple):
     """A transfer of an application may begin, its compute has ended; or it has ended, and the next compute begins."""
 
     application: int
@@ -24,20 +24,20 @@ class Turn(NamedTuple):
 
 
 # Cyclic: after the last comes the first. The turns of an application alternate.
-Order = Sequence[Turn]
+Order = Sequence[PhaseChange]
 
 
 class _Timed(NamedTuple):
     time: float
-    turn: Turn
+    turn: PhaseChange
 
 
-def order_of(pattern: Pattern) -> list[Turn]:
+def order_of(pattern: Pattern) -> list[PhaseChange]:
     """The order of a pattern; of what happens at the same time beginnings go first, which leaves most freedom."""
     rows = []
     for index, instances in enumerate(pattern.instances):
         turns = [
-            _Timed(time, Turn(index, is_end))
+            _Timed(time, PhaseChange(index, is_end))
             for one in instances
             for time, is_end in ((one.work[1], False), (one.transfers[-1].end, True))
         ]
@@ -46,7 +46,9 @@ def order_of(pattern: Pattern) -> list[Turn]:
     return _merged(rows, _SAME_TIME * pattern.period)
 
 
-def paced_order(applications: ApplicationSet, counts: Sequence[int], *, alternate: bool = True) -> list[Turn] | None:
+def paced_order(
+    applications: ApplicationSet, counts: Sequence[int], *, alternate: bool = True
+) -> list[PhaseChange] | None:
     """The order of a simulation in which all applications keep pace with these counts.
 
     Who is due first transfers first. Of the simulation it is a part that has just these counts, or nearly.
@@ -59,7 +61,7 @@ def paced_order(applications: ApplicationSet, counts: Sequence[int], *, alternat
     rates = [count / period for count in counts]
     policy = paced(applications, rates) if alternate else Paced(rates)
     simulate(applications, policy, _ROUNDS * period, log=log)
-    turns = [_Timed(event.time, Turn(event.application, event.is_end)) for event in log]
+    turns = [_Timed(event.time, PhaseChange(event.application, event.is_end)) for event in log]
     part = _part(turns, counts)
     if part is None:
         return None
@@ -88,7 +90,7 @@ def _part(turns: Sequence[_Timed], counts: Sequence[int]) -> Sequence[_Timed] | 
     return None if best is None else turns[best[2] : best[2] + size]
 
 
-def _merged(rows: Iterable[Iterable[_Timed]], near: float) -> list[Turn]:
+def _merged(rows: Iterable[Iterable[_Timed]], near: float) -> list[PhaseChange]:
     return [each.turn for each in merge(*rows, key=lambda one: (round(one.time / near), one.turn.is_end))]
 
 

@@ -18,7 +18,7 @@ _SAME_TIME = 1e-12
 _SAME_VOLUME = 1e-10
 
 
-class Usage:
+class SlotUsage:
     """The free bandwidth, a step function of the time, which repeats itself after the period.
 
     :ivar breakpoints: where it changes, in s; the first is 0
@@ -186,7 +186,7 @@ def pattern(applications: ApplicationSet, period: float) -> Pattern | None:
 
     :return: None if there is an application of which no instance fits
     """
-    usage = Usage(period, applications.platform.bandwidth)
+    usage = SlotUsage(period, applications.platform.bandwidth)
     rows = [_Row(applications, index, usage) for index in range(len(applications.applications))]
     open_rows = rows.copy()
     while open_rows:
@@ -201,7 +201,7 @@ def pattern(applications: ApplicationSet, period: float) -> Pattern | None:
 class _Row:
     """The instances of an application in a pattern that is being made."""
 
-    def __init__(self, applications: ApplicationSet, index: int, usage: Usage) -> None:
+    def __init__(self, applications: ApplicationSet, index: int, usage: SlotUsage) -> None:
         one = applications.applications[index]
         self._usage, self._work, self._volume, self._peak = usage, one.work, one.volume, applications.peaks[index]
         self._duration = applications.durations[index]

@@ -94,7 +94,7 @@ Left = Callable[[], float]
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlannedPattern:
     """:ivar algorithm: what has found the pattern"""
 
     pattern: Pattern
@@ -106,7 +106,7 @@ def most_instances(applications: ApplicationSet, least_period: float) -> float:
     return max(MOST_INSTANCES, _MORE_THAN_LEAST * least_period * sum(applications.fair_rates()))
 
 
-def plan(applications: ApplicationSet, goal: Goal, left: Left, sweep: Sweep) -> Plan | None:
+def plan(applications: ApplicationSet, goal: Goal, left: Left, sweep: Sweep) -> PlannedPattern | None:
     """The best pattern that is found.
 
     Asked for the time that is left before each period of PerSched and each linear program. Without end of the time the
@@ -127,12 +127,12 @@ class _Planner:
 
     def __init__(self, applications: ApplicationSet, goal: Goal, left: Left) -> None:
         self._set, self._goal, self._left = applications, goal, left
-        self.best: Plan | None = None
+        self.best: PlannedPattern | None = None
         self._open: list[Program] = []
 
     def _keep(self, pattern: Pattern | None, algorithm: str) -> None:
         if pattern is not None and self._is_better(pattern.rates):
-            self.best = Plan(pattern, algorithm)
+            self.best = PlannedPattern(pattern, algorithm)
 
     def _is_better(self, rates: Sequence[float]) -> bool:
         return self.best is None or better(self._goal, self._set, rates, self.best.pattern.rates)

@@ -21,7 +21,7 @@ from streamflow_io.hints.models import Way
 
 from .burst_profile import BurstProfile
 from .check import check
-from .followed import Plan
+from .followed import FollowedPlan
 from .plan_program import PlanRequest
 from .schedule_file import ScheduleFile
 from .slots import slots_of
@@ -48,9 +48,9 @@ class SharedPlans:
         self._mine = mine
         self._curve = curve or {}
         self._making: _Making | None = None
-        self._read: dict[str, Plan | None] = {}
+        self._read: dict[str, FollowedPlan | None] = {}
 
-    def of(self, name: str, profiles: Mapping[str, BurstProfile], own: str) -> Plan | None:
+    def of(self, name: str, profiles: Mapping[str, BurstProfile], own: str) -> FollowedPlan | None:
         """See :class:`streamflow_io.features.schedules.followed.Plans`."""
         if self._making is not None and self._making.is_over():
             if not self._making.has_made:
@@ -81,7 +81,7 @@ class SharedPlans:
             self._making.stop()
             self._making = None
 
-    def _plan(self, name: str, profiles: Mapping[str, BurstProfile], own: str) -> Plan | None:
+    def _plan(self, name: str, profiles: Mapping[str, BurstProfile], own: str) -> FollowedPlan | None:
         text = _text(self._plans / f"{name}.json")
         found = ScheduleFile.model_validate_json(text)
         schedule = found.to_schedule()
@@ -96,7 +96,7 @@ class SharedPlans:
         if schedule.pattern.period > _LONGEST_PERIOD * max(schedule.set.durations):
             raise ValueError("its period is too long")
         slots = slots_of(schedule.pattern)[names.index(own)] if found.followed else None
-        return Plan(slots, found.start, found.reason or "")
+        return FollowedPlan(slots, found.start, found.reason or "")
 
 
 class _Making:

@@ -83,7 +83,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PlayedOutcome:
     """What was reached after the warm-up, in fractions of instances at both ends. Sequences are by application.
 
     :ivar efficiency: the part of all nodes' time in which they compute

@@ -78,7 +78,7 @@ class Paced(Policy):
         return (state.ended[application] + 1 + self._phases[application]) / self._rates[application]
 
 
-class Slots(Policy):
+class SlotPolicy(Policy):
     """Those of a pattern: no transfer begins before its slot, and who is late goes first.
 
     The instances of an application have their slots one after the other: slots count, phases do not.
@@ -154,7 +154,7 @@ def policy(text: str, of: ApplicationSet, pattern: Pattern | None = None) -> Pol
     if whole:
         options.pop()
     if name == "slots" and pattern is not None and not options:
-        made: Policy = Slots(pattern)
+        made: Policy = SlotPolicy(pattern)
     elif name == "minmax" and len(options) == 1 and (threshold := _share(options[0])) is not None:
         made = MinMax(threshold)
     elif name in _BY_NAME and not options:

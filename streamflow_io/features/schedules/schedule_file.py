@@ -16,7 +16,7 @@ from streamflow_io.hints.parsing import parse_model
 from streamflow_io.hints.yaml_files import plain, read_yaml, source_of
 
 from .files import CamelModel, Number, Positive, SetFile, set_mistakes, set_to_json
-from .model import Algorithm, Bounds, Figures, Goal, Instance, Pattern, Schedule, Transfer
+from .model import Algorithm, Figures, Goal, Instance, Pattern, Schedule, ScheduleBounds, Transfer
 
 _WHAT = "schedule"
 # Characters of a file of which the lines are found within some seconds.
@@ -73,7 +73,7 @@ class ScheduleFile(CamelModel):
             self.dilation,
             tuple(row.efficiency for row in rows),
             tuple(row.dilation for row in rows),
-            Bounds(self.bounds.efficiency, applications.bounds.unlimited_efficiency, self.bounds.dilation),
+            ScheduleBounds(self.bounds.efficiency, applications.bounds.unlimited_efficiency, self.bounds.dilation),
         )
         instances = tuple(
             tuple(Instance(one.work, tuple(Transfer(*each) for each in one.transfers)) for one in row.instances)

@@ -12,7 +12,7 @@ from streamflow_io.storage.sharing.entries import Entry
 from streamflow_io.storage.sharing.turns import BurstDelay
 
 from .burst_profile import BurstProfile, profile_of
-from .followed import STILL_SECONDS, FollowedSchedule, Plan, Plans, are_steady, digest, is_another
+from .followed import STILL_SECONDS, FollowedPlan, FollowedSchedule, Plans, are_steady, digest, is_another
 
 # Bursts after which a run that did not fit its schedule any more says again what its bursts are like.
 _NEW_BURSTS = 4
@@ -123,7 +123,7 @@ class ScheduleTurns:
         if following is None:
             self.hold = None
 
-    def _decide(self, name: str, plan: Plan, apart: float, now: float) -> None:
+    def _decide(self, name: str, plan: FollowedPlan, apart: float, now: float) -> None:
         since, reason = None, plan.reason
         if plan.slots is not None:
             following = FollowedSchedule(plan.slots, plan.start)

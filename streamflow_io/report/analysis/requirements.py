@@ -13,7 +13,7 @@ from statistics import median
 from streamflow_io.bandwidth.exploitation import UseOfTime, exploitation, lifetimes, overlap, use_of_time
 from streamflow_io.bandwidth.phases import Phase, Request, direction_of, phases
 from streamflow_io.bandwidth.regions import Span, most, regions, required_spans, throughput_spans
-from streamflow_io.bandwidth.rhythm import Burst, next_burst
+from streamflow_io.bandwidth.rhythm import ForetoldPhase, next_burst
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Way
 from streamflow_io.records.history import History, Job
@@ -217,7 +217,7 @@ def _storage(history: History, name: str | None, way: Way, requests: Sequence[Re
     )
 
 
-def _burst(history: History, channel: str, burst: Burst) -> NextBurst:
+def _burst(history: History, channel: str, burst: ForetoldPhase) -> NextBurst:
     return NextBurst(**{**vars(burst), "channel": channel, "time": history.since_start(burst.time)})
 
 

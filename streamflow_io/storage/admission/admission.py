@@ -17,13 +17,13 @@ from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
 
-from .demand import Capacity, Demand, Grant, Placement, Queued, Request
+from .demand import AdmissionRequest, Capacity, Demand, Grant, Placement, Queued
 from .learners import LearnerFactory, Learners, LearningEvent, make_learner
 from .leases import Need
 from .observations import Observation
 from .resources import Resources
 from .storages import BYTES_PER_MEGABYTE, ONE_WAY, bytes_per_second
-from .workload import Turn
+from .workload import NextStart
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class _Fit:
     placement: Placement
     locations: tuple[str, ...]
     constraint: float | None
-    turn: Turn | None = None
+    turn: NextStart | None = None
 
 
 @dataclass
@@ -57,7 +57,7 @@ class _Job:
         waits for one resource, it must not lose another
     """
 
-    request: Request
+    request: AdmissionRequest
     arrival: int
     asks: bool
     fit: _Fit | None = None
@@ -102,7 +102,7 @@ class Admission:
         self._resources.set_locations(pool, cores, slots or {})
         self._learners.relocated()
 
-    def submit(self, request: Request, now: float, ready: int = 0) -> None:
+    def submit(self, request: AdmissionRequest, now: float, ready: int = 0) -> None:
         """A job arrives; its pools are known. It has to end with :meth:`release`.
 
         :param ready: how many jobs more of its step will be submitted when this one has started
@@ -310,7 +310,7 @@ class Admission:
                 needs += self._needed(demand, placement, *next_turn)
         return _Blocked(frozenset(kept), tuple(needs))
 
-    def _next_turn(self, job: _Job, placement: Placement) -> tuple[float | None, Turn | None] | None:
+    def _next_turn(self, job: _Job, placement: Placement) -> tuple[float | None, NextStart | None] | None:
         """How a job that asks may start that has all else on some location; none: it is kept out of too many.
 
         One that needs several locations, and waits for who learns on one of them, keeps nothing: who learns may wait
@@ -325,7 +325,7 @@ class Admission:
         return None
 
     def _needed(
-        self, demand: Demand, placement: Placement, constraint: float | None, turn: Turn | None
+        self, demand: Demand, placement: Placement, constraint: float | None, turn: NextStart | None
     ) -> list[tuple[StorageConfig, Need]]:
         """What a job needs of a storage, if that is leased."""
         storage = placement.storage
@@ -381,7 +381,7 @@ class Admission:
         job.lacked |= lacking
         return _Blocked(job.lacked, tuple(needs))
 
-    def _turns(self, demand: Demand, placement: Placement) -> Iterator[tuple[float | None, Turn | None]]:
+    def _turns(self, demand: Demand, placement: Placement) -> Iterator[tuple[float | None, NextStart | None]]:
         """The constraints under which the next job may start, the best first, and what learning says of it."""
         if demand.constraint is None or placement.storage is None:
             yield None, None
@@ -392,7 +392,7 @@ class Admission:
                 yield turn.constraint, turn
 
     def _locations(
-        self, job: _Job, placement: Placement, turn: Turn | None, amount: int, locations: Sequence[str]
+        self, job: _Job, placement: Placement, turn: NextStart | None, amount: int, locations: Sequence[str]
     ) -> Sequence[str] | None:
         """Where a job might start; none: it is kept out.
 

@@ -51,7 +51,7 @@ class Demand:
 
 
 @dataclass(frozen=True)
-class Request:
+class AdmissionRequest:
     """A job that is to be admitted.
 
     :ivar preferred: locations to take if they are free, best first

@@ -21,7 +21,7 @@ from .learning import Learning
 from .objective import best_constraint
 from .observations import Group, Observation
 from .registry import ConstraintRegistry
-from .workload import Chosen, Reason, Turn, Workload
+from .workload import Chosen, NextStart, Reason, Workload
 
 # Remembered times that are wrong by more than this factor are forgotten.
 CONTRADICTION = 2.0
@@ -31,7 +31,7 @@ DRIFT = 0.5
 _FIRST_JOBS, _LEAST_JOBS = 8, 3
 
 
-class Phase(Enum):
+class LearningPhase(Enum):
     """What a learner does; jobs run in each phase."""
 
     LEARNING = "epochs of growing constraints, with an empty registry"
@@ -42,13 +42,13 @@ class Phase(Enum):
 
 
 _Outcome = Literal["learned", "proved", "contradicted", "drifted"]
-_NEXT: dict[tuple[Phase, _Outcome], Phase] = {
-    (Phase.LEARNING, "learned"): Phase.WATCHING,
-    (Phase.CONTINUING, "learned"): Phase.PROVING,
-    (Phase.PROVING, "proved"): Phase.WATCHING,
-    (Phase.PROVING, "contradicted"): Phase.LEARNING,
-    (Phase.WATCHING, "drifted"): Phase.RELEARNING,
-    (Phase.RELEARNING, "learned"): Phase.WATCHING,
+_NEXT: dict[tuple[LearningPhase, _Outcome], LearningPhase] = {
+    (LearningPhase.LEARNING, "learned"): LearningPhase.WATCHING,
+    (LearningPhase.CONTINUING, "learned"): LearningPhase.PROVING,
+    (LearningPhase.PROVING, "proved"): LearningPhase.WATCHING,
+    (LearningPhase.PROVING, "contradicted"): LearningPhase.LEARNING,
+    (LearningPhase.WATCHING, "drifted"): LearningPhase.RELEARNING,
+    (LearningPhase.RELEARNING, "learned"): LearningPhase.WATCHING,
 }
 
 
@@ -85,11 +85,11 @@ class Learner:
         self._jobs.events.clear()
         registry = self._jobs.registry = self._usable(self._remembered)
         if not registry:
-            self._learn(Phase.LEARNING, "first")
+            self._learn(LearningPhase.LEARNING, "first")
         elif not registry.is_complete:
-            self._learn(Phase.CONTINUING, "remembered")
+            self._learn(LearningPhase.CONTINUING, "remembered")
         else:
-            self._phase = Phase.PROVING
+            self._phase = LearningPhase.PROVING
             self._jobs.choose(best_constraint(1, registry), "remembered")
 
     @property
@@ -114,11 +114,11 @@ class Learner:
     @property
     def constraint(self) -> float:
         """The storageBW of the next job, MB/s; if none may start now, that of the last one."""
-        return next(self.turns(), Turn(self._jobs.constraint)).constraint
+        return next(self.turns(), NextStart(self._jobs.constraint)).constraint
 
-    def turns(self) -> Iterator[Turn]:
+    def turns(self) -> Iterator[NextStart]:
         """How the next job may start, the best way first; there may be no way now."""
-        return iter((Turn(self._jobs.constraint),)) if self._learning is None else self._learning.turns()
+        return iter((NextStart(self._jobs.constraint),)) if self._learning is None else self._learning.turns()
 
     def unplaced(self) -> Iterator[Epoch]:
         """Full epochs that have no ground yet: somebody has to give them one, and to keep others away from it."""
@@ -166,13 +166,13 @@ class Learner:
         self._jobs.waiting -= 1
         self._settle(now)
 
-    def started(self, job: str, now: float, location: str = "", turn: Turn | None = None) -> None:
+    def started(self, job: str, now: float, location: str = "", turn: NextStart | None = None) -> None:
         """A job that waited has started.
 
         :param location: whose bandwidth it uses; of a storage that all locations share, always the same
         :param turn: how; none: by the first of the turns
         """
-        turn = turn or next(self.turns(), Turn(self._jobs.constraint))
+        turn = turn or next(self.turns(), NextStart(self._jobs.constraint))
         self._jobs.start(job, turn, location, now)
 
     def returned(self, job: str, now: float) -> None:
@@ -229,14 +229,14 @@ class Learner:
             self._jobs.registry = replace(self.registry, is_complete=True)
             self._jobs.choose(best_constraint(self._jobs.share, self.registry), "learned")
 
-    def _learn(self, phase: Phase, reason: Reason) -> None:
+    def _learn(self, phase: LearningPhase, reason: Reason) -> None:
         """Begin with the epochs of a phase."""
         self._phase = phase
         grid, number = self._jobs.grid, 0
         climb: Sequence[float] = ()
-        if phase is Phase.RELEARNING:
+        if phase is LearningPhase.RELEARNING:
             plan: Iterable[float] = grid.neighbours(self._jobs.constraint)
-        elif phase is Phase.CONTINUING:
+        elif phase is LearningPhase.CONTINUING:
             lowest, *others = self.registry.entries
             if not others:
                 climb = [constraint for constraint in grid.climb() if constraint < lowest.constraint]
@@ -250,7 +250,7 @@ class Learner:
                 grid.growing(above=max(climb, default=0.0)),
                 ConstraintRegistry(is_complete=False),
             )
-        tries_all = phase is Phase.RELEARNING or grid.bounds is not None
+        tries_all = phase is LearningPhase.RELEARNING or grid.bounds is not None
         self._learning = Learning(self._jobs, plan, climb, number, tries_all)
         if not self._learning.begin(reason):
             self._go("learned")
@@ -263,7 +263,7 @@ class Learner:
         """Compare the jobs that have ended with what is registered of them, when they are a group."""
         jobs, entry = self._jobs, self.registry.get(self._jobs.constraint)
         assert entry is not None, "without an epoch the constraint is a registered one"
-        proving = self._phase is Phase.PROVING
+        proving = self._phase is LearningPhase.PROVING
         if len(jobs.group) < max(min(entry.concurrency, _FIRST_JOBS) if proving else entry.concurrency, _LEAST_JOBS):
             return
         if jobs.group.is_brief:

@@ -15,7 +15,7 @@ from .learner import Learner
 from .observations import Observation
 from .registry import ConstraintRegistry
 from .resources import Resources
-from .workload import Chosen, Turn
+from .workload import Chosen, NextStart
 
 
 @dataclass(frozen=True)
@@ -132,14 +132,14 @@ class Learners:
         self._events: list[LearningEvent] = []
         self._by_step: dict[str, tuple[Demand, Sequence[_Learning]]] = {}
 
-    def turns(self, demand: Demand, placement: Placement) -> Iterator[Turn]:
+    def turns(self, demand: Demand, placement: Placement) -> Iterator[NextStart]:
         """How the next job may start by what is learned, best first; none: it must wait. Its constraint is auto."""
         learning = next(learning for learning in self._of(demand) if learning.concerns(placement))
         if not learning.learner.is_learning:
             return learning.learner.turns()
         return self._possible(learning, placement)
 
-    def _possible(self, learning: _Learning, placement: Placement) -> Iterator[Turn]:
+    def _possible(self, learning: _Learning, placement: Placement) -> Iterator[NextStart]:
         waiting = [lock.epoch for lock in learning.locks if lock.awaits]
         locations = self._resources.locations(placement.pool)
         for turn in learning.learner.turns():
@@ -173,7 +173,7 @@ class Learners:
         self._update(demand)
 
     def started(
-        self, demand: Demand, placement: Placement, job: str, location: str, now: float, turn: Turn | None
+        self, demand: Demand, placement: Placement, job: str, location: str, now: float, turn: NextStart | None
     ) -> None:
         """:param turn: as one of :meth:`turns`; none: nothing is learned of it"""
         for learning in self._of(demand):

@@ -10,7 +10,7 @@ from .epochs import Epoch, EpochEnded
 from .objective import best_constraint
 from .observations import Group
 from .registry import RegisteredConstraint
-from .workload import Reason, Turn, Workload
+from .workload import NextStart, Reason, Workload
 
 # More jobs at once are worth it if the storage serves so much of what it did with fewer, at least.
 _AS_FAST = 0.95
@@ -59,24 +59,24 @@ class Learning:
             return True
         return self._next(reason)
 
-    def turns(self) -> Iterator[Turn]:
+    def turns(self) -> Iterator[NextStart]:
         """How the next job may start, the best way first; there may be no way now."""
         for epoch in self.epochs:
             if epoch.is_on and epoch.lacks and epoch.ground is not None and self._jobs.is_alone(epoch):
-                yield Turn(epoch.constraint, epoch, epoch.ground or None)
+                yield NextStart(epoch.constraint, epoch, epoch.ground or None)
         full = [epoch for epoch in self.epochs if epoch.is_on]
         if full and (max(1, self._jobs.places) <= len(full) or self._jobs.left <= sum(epoch.lacks for epoch in full)):
             return
         gathering = self._gathering()
         if self._known and (full or gathering is None or gathering.is_climb):
-            yield Turn(self._limit())
+            yield NextStart(self._limit())
         elif gathering is not None and self._climb and (limit := self._limit()) != gathering.constraint:
-            yield Turn(limit)
+            yield NextStart(limit)
         elif gathering is not None:
-            yield Turn(gathering.constraint, gathering)
+            yield NextStart(gathering.constraint, gathering)
         elif full and self._climb:
             # Nothing is known yet: elsewhere jobs run as they do in the epoch.
-            yield Turn(full[0].constraint)
+            yield NextStart(full[0].constraint)
 
     def fill(self, now: float) -> None:
         """Let all epochs be full that there are jobs and grounds for."""

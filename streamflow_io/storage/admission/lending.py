@@ -60,7 +60,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Answer:
+class LoanAnswer:
     """:ivar loans: what the job is lent; empty: nothing
     :ivar again: when it is to be asked again, if nothing happens before; None: it need not
     """
@@ -133,14 +133,14 @@ class Lending:
         if seconds is not None:
             self._longest[holder.step] = max(seconds, self._longest.get(holder.step, 0.0))
 
-    def ask(self, wish: Wish, now: float) -> Answer:
+    def ask(self, wish: Wish, now: float) -> LoanAnswer:
         """What a job may borrow, so that it lacks nothing."""
         lenders = self._lenders(wish)
         idle = min((self._idle(place, cores) for place, cores in wish.capacities.items() if lenders), default=0.0)
         longest = self._longest.get(wish.step)
         # One that may take hours has to leave one for the lender.
         if wish.cores > idle - (longest is None):
-            return Answer()
+            return LoanAnswer()
         lacking, loans, again = max(wish.lacking.values()), list[Loan](), list[float]()
         for lender, spare, since in lenders:
             if since + (longest or 0.0) > now:
@@ -149,8 +149,8 @@ class Lending:
                 loans.append(Loan(lender, wish.job, taken))
                 lacking -= taken
         if not lacking:
-            return Answer(loans)
-        return Answer(again=min(again, default=None))
+            return LoanAnswer(loans)
+        return LoanAnswer(again=min(again, default=None))
 
     def borrowed(self, job: str) -> int:
         return sum(loan.cores for loan in self._loans if loan.borrower == job)

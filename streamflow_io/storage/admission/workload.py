@@ -29,7 +29,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Turn:
+class NextStart:
     """How the next job may start.
 
     :ivar constraint: its storageBW, MB/s
@@ -53,7 +53,7 @@ class _Running:
     :ivar job_seconds: of its location, when it started
     """
 
-    turn: Turn
+    turn: NextStart
     location: str
     started: float
     concurrency: int
@@ -126,7 +126,7 @@ class Workload:
         times = estimates(max(self.share, 1), self.registry)
         self.events.append(Chosen(constraint, reason, self.outstanding, times))
 
-    def start(self, job: str, turn: Turn, location: str, now: float) -> None:
+    def start(self, job: str, turn: NextStart, location: str, now: float) -> None:
         """A job that waited runs."""
         self.waiting -= 1
         self.begun += 1
@@ -137,7 +137,7 @@ class Workload:
             turn.epoch.admitted += 1
             turn.epoch.members.add(job)
 
-    def leave(self, job: str, now: float) -> tuple[Turn, int, float]:
+    def leave(self, job: str, now: float) -> tuple[NextStart, int, float]:
         """A job does not run any more.
 
         :return: how it had started; the most that were seen to run at once with it; how many ran on average meanwhile

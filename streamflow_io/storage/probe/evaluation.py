@@ -14,7 +14,7 @@ from typing import Literal
 
 from streamflow_io.hints.config import StorageConfig
 
-from .mounts import Mount
+from .mounts import MountPoint
 
 Access = Literal["direct", "buffered"]
 _UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -25,7 +25,7 @@ _STILL_RISING = 1.10
 
 
 @dataclass(frozen=True)
-class Transfer:
+class ProbeTransfer:
     """What one process wrote or read.
 
     :ivar start: seconds of a clock that all transfers share
@@ -50,7 +50,7 @@ class Transfer:
 class Sample:
     """Transfers that ran at the same time, in one direction; never empty."""
 
-    transfers: tuple[Transfer, ...]
+    transfers: tuple[ProbeTransfer, ...]
 
     @property
     def bytes(self) -> int:
@@ -68,7 +68,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Level:
+class LoadLevel:
     """What so many writers wrote at the same time, and read back at the same time."""
 
     write: Sample
@@ -89,11 +89,11 @@ class Measurement:
     """
 
     path: str
-    mount: Mount
+    mount: MountPoint
     access: Access
     bytes: int
     seconds: float
-    levels: tuple[Level, ...]
+    levels: tuple[LoadLevel, ...]
 
     @property
     def best_write(self) -> Sample:

@@ -23,7 +23,7 @@ from typing import IO, Literal, cast
 from streamflow_io.hints.errors import HintErrors
 
 from . import writer
-from .evaluation import Access, Level, Measurement, Sample, Transfer
+from .evaluation import Access, LoadLevel, Measurement, ProbeTransfer, Sample
 from .mounted import mount_of
 
 LEVELS = (1, 2, 4, 8)
@@ -145,7 +145,7 @@ def _remove(directory: str) -> None:
             time.sleep(0.1)
 
 
-def _measure_level(path: str, count: int, access: Access, limit: int, seconds: float, announce: Announce) -> Level:
+def _measure_level(path: str, count: int, access: Access, limit: int, seconds: float, announce: Announce) -> LoadLevel:
     share = limit // count // writer.ALIGNMENT * writer.ALIGNMENT
     flags = os.O_DIRECT if access == "direct" else 0
     with _files_without_name(path, count, flags) as descriptors, ExitStack() as stack:
@@ -165,7 +165,7 @@ def _measure_level(path: str, count: int, access: Access, limit: int, seconds: f
         for task in tasks:
             announce(count, task)
             samples.append(_sample(writers, task, seconds + _PATIENCE_SECONDS))
-        return Level(*samples)
+        return LoadLevel(*samples)
 
 
 def _sample(writers: Sequence[_Writer], task: Task, patience: float) -> Sample:
@@ -178,7 +178,7 @@ def _sample(writers: Sequence[_Writer], task: Task, patience: float) -> Sample:
         if answer[0] == "error":
             number = int(answer[1])
             raise OSError(number, os.strerror(number))
-        transfers.append(Transfer(float(answer[0]), float(answer[1]), int(answer[2])))
+        transfers.append(ProbeTransfer(float(answer[0]), float(answer[1]), int(answer[2])))
     return Sample(tuple(transfers))
 
 

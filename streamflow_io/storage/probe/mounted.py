@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .mounts import Mount, find_mount
+from .mounts import MountPoint, find_mount
 
 MOUNTINFO = Path("/proc/self/mountinfo")
 
 
-def mount_of(path: str | os.PathLike[str], mountinfo: Path = MOUNTINFO) -> Mount:
+def mount_of(path: str | os.PathLike[str], mountinfo: Path = MOUNTINFO) -> MountPoint:
     """The mount that holds a path, also if links lead to it.
 
     :raises OSError: if it cannot be seen

@@ -20,7 +20,7 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True)
-class Mount:
+class MountPoint:
     """A mounted file system.
 
     :ivar point: its mount point
@@ -45,13 +45,13 @@ class Mount:
         return "shared" if network and self.file_system not in _LOCAL_FUSE else "node"
 
 
-def find_mount(path: str, mountinfo: Iterable[str]) -> Mount:
+def find_mount(path: str, mountinfo: Iterable[str]) -> MountPoint:
     """The mount that a path is on.
 
     :param path: an absolute path without symbolic links
     :param mountinfo: the lines of `/proc/self/mountinfo`, proc(5)
     """
-    found = Mount("/", "unknown")
+    found = MountPoint("/", "unknown")
     for line in mountinfo:
         before, _, after = line.partition(" - ")
         fields, rest = before.split(), after.split()
@@ -60,5 +60,5 @@ def find_mount(path: str, mountinfo: Iterable[str]) -> Mount:
         point = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[4])
         # Of two mounts on one point, the later one hides the earlier.
         if (path == point or path.startswith(point.rstrip("/") + "/")) and len(point) >= len(found.point):
-            found = Mount(point, rest[0], fields[2], rest[1] if len(rest) > 1 else "")
+            found = MountPoint(point, rest[0], fields[2], rest[1] if len(rest) > 1 else "")
     return found

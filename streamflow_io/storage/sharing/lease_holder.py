@@ -33,7 +33,7 @@ def expected_seconds(took: Collection[float]) -> float:
     return median(took) if took else UNKNOWN_SECONDS
 
 
-class Burst:
+class LeaseBurst:
     """The jobs of a run on one storage, from when the first of them waits until none runs or waits.
 
     Those that have ended count: a burst does not become shorter while it goes on.

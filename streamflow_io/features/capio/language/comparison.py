@@ -29,7 +29,7 @@ _MOST_NAMES = 3
 
 
 @dataclass(frozen=True)
-class Finding:
+class Difference:
     """One contradiction, for all files that have it.
 
     :ivar severity: `error`: a reader could see wrong or partial data, a result could be lost, or an edge is missing;
@@ -73,7 +73,7 @@ class _File:
         return [(one, other) for one in sorted(self.producers) for other in sorted(self.consumers) if one != other]
 
 
-def compare(workflow: Configuration, file: Configuration, steps: Iterable[str]) -> tuple[Finding, ...]:
+def compare(workflow: Configuration, file: Configuration, steps: Iterable[str]) -> tuple[Difference, ...]:
     """Compare the configuration in a file with that of the workflow.
 
     :param workflow: what follows from the workflow and its hints
@@ -99,13 +99,13 @@ def compare(workflow: Configuration, file: Configuration, steps: Iterable[str]) 
         for other in _meant(one, pairs):
             for severity, kind, wanted, written, consequence in differences(one.file, other.file):
                 said = f"{other.file.path}: {written}"
-                findings.append(Finding(severity, kind, one.writer, one.paths, wanted, said, consequence))
+                findings.append(Difference(severity, kind, one.writer, one.paths, wanted, said, consequence))
     return _together(findings)
 
 
-def _together(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def _together(findings: Iterable[Difference]) -> tuple[Difference, ...]:
     """One finding for those that differ in nothing but their paths."""
-    found: dict[Finding, dict[str, None]] = {}
+    found: dict[Difference, dict[str, None]] = {}
     for finding in findings:
         found.setdefault(replace(finding, paths=()), {}).update(dict.fromkeys(finding.paths))
     together = (replace(finding, paths=tuple(sorted(paths))) for finding, paths in found.items())
@@ -188,16 +188,16 @@ def _meant(one: _File, pairs: _Pairs) -> Iterator[_File]:
             yield other
 
 
-def _unknown_applications(file: Configuration, names: StepNames) -> Iterator[Finding]:
+def _unknown_applications(file: Configuration, names: StepNames) -> Iterator[Difference]:
     for application in file.mentioned:
         if names.step(application) is None:
-            yield Finding(
+            yield Difference(
                 "warning", "unknown application", application, (), "no step, or more than one, has this name",
                 f"application {application}", "its rules apply to no step",
             )  # fmt: skip
 
 
-def _missing_edges(one: _File, theirs: PathIndex[_File], related: Mapping[_File, Fit]) -> Iterator[Finding]:
+def _missing_edges(one: _File, theirs: PathIndex[_File], related: Mapping[_File, Fit]) -> Iterator[Difference]:
     # Who writes a file and who reads it can be said with different globs.
     writers = frozenset().union(*(other.producers for other in related))
     readers = frozenset().union(*(other.consumers for other in related))
@@ -210,52 +210,52 @@ def _missing_edges(one: _File, theirs: PathIndex[_File], related: Mapping[_File,
             if (producer in other.producers or consumer in other.consumers)
             and fit(other.file.path, one.file.path, path_is_directory=None) is not None
         ]
-        yield Finding(
+        yield Difference(
             "error", "missing edge", f"{producer} -> {consumer}", one.paths, "an edge",
             "; ".join(said[:3]) or "nothing about it", "nothing keeps the reader from reading too early",
         )  # fmt: skip
 
 
-def _unknown_edges(other: _File, pairs: _Pairs) -> Iterator[Finding]:
+def _unknown_edges(other: _File, pairs: _Pairs) -> Iterator[Difference]:
     writers = frozenset().union(*(one.producers for one in pairs.theirs[other]))
     readers = frozenset().union(*(one.consumers for one in pairs.theirs[other]))
     for producer, consumer in other.edges:
         if producer not in writers or consumer not in readers:
-            yield Finding(
+            yield Difference(
                 "warning", "unknown edge", f"{producer} -> {consumer}", (other.file.path,), "no such edge",
                 _ends(other.file), "without effect",
             )  # fmt: skip
 
 
-def _kept(one: _File, pairs: _Pairs) -> Iterator[Finding]:
+def _kept(one: _File, pairs: _Pairs) -> Iterator[Difference]:
     others = pairs.ours[one]
     permanent = [other for other in others if other.file.permanent]
     if one.file.permanent and not others:
         # With consumers it is a missing edge already.
         if not one.consumers:
-            yield Finding(
+            yield Difference(
                 "warning", "missing file", one.writer, one.paths, "permanent: a workflow output", "nothing about it",
                 "it is kept only if the runtime keeps files that the configuration does not name",
             )  # fmt: skip
     elif one.file.permanent and not permanent:
-        yield Finding(
+        yield Difference(
             "error", "permanent", one.writer, one.paths, "permanent", f"{_paths(others)}: not permanent",
             "a result could be lost at the end of the run",
         )  # fmt: skip
     elif not one.file.permanent:
         needless = [other for other in permanent if not any(our.file.permanent for our in pairs.theirs[other])]
         if needless:
-            yield Finding(
+            yield Difference(
                 "warning", "permanent", one.writer, one.paths, "not permanent", f"{_paths(needless)}: permanent",
                 "it is kept without need",
             )  # fmt: skip
 
 
-def _excluded(one: _File, related: Mapping[_File, Fit]) -> Iterator[Finding]:
+def _excluded(one: _File, related: Mapping[_File, Fit]) -> Iterator[Difference]:
     excluded = [other for other in related if other.file.excluded]
     if one.consumers and excluded:
         whole = not is_pattern(_inner(one.file.path)) or any(is_pattern(other.file.path) for other in excluded)
-        yield Finding(
+        yield Difference(
             "error" if whole else "warning", "excluded", one.writer, one.paths, "coordinated",
             f"{_paths(excluded)}: excluded",
             "nothing is coordinated: a reader could see partial data" if whole else "perhaps a file that others read",

@@ -63,7 +63,7 @@ class StreamingItem(Model):
         return self.name or self.dirname or ()
 
 
-class Application(Model):
+class CapioApplication(Model):
     """A step: what it reads, what it writes, and by which rules."""
 
     name: Text = Field(description="the name of the application")
@@ -112,7 +112,7 @@ class Document(Model):
     configuration: Text | None = Field(None, description="the path of a TOML file")
     name: Text = Field(description="the name of the workflow")
     aliases: tuple[Alias, ...] = Field((), description="a list of {group_name: ..., files: [...]}")
-    io_graph: tuple[Application, ...] = Field(alias="IO_Graph", description="a list of applications")
+    io_graph: tuple[CapioApplication, ...] = Field(alias="IO_Graph", description="a list of applications")
     permanent: Names = Field((), description="a list of files or groups")
     exclude: Names = Field((), description="a list of files or groups")
     home_node_policies: HomeNodePolicies = Field(

@@ -21,7 +21,7 @@ _MOST_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Result:
+class CheckResult:
     """What is wrong with a schedule."""
 
     file: Path
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="a schedule file")
 
 
-def run(arguments: argparse.Namespace) -> Result:
+def run(arguments: argparse.Namespace) -> CheckResult:
     """:raises HintErrors: if it is no schedule file"""
     schedule = read_schedule(arguments.file)
-    return Result(arguments.file, schedule, check(schedule))
+    return CheckResult(arguments.file, schedule, check(schedule))

@@ -28,7 +28,7 @@ Found = tuple[Pattern, str, dict[str, float | str]]
 
 
 @dataclass(frozen=True)
-class Result:
+class ComputeResult:
     """:ivar file: where it was written"""
 
     schedule: Schedule
@@ -81,7 +81,7 @@ def _positive(text: str) -> float:
     return value
 
 
-def run(arguments: argparse.Namespace) -> Result:
+def run(arguments: argparse.Namespace) -> ComputeResult:
     """:raises HintErrors: if the set has mistakes, no schedule is found, or the file cannot be written"""
     applications = read_set(arguments.set)
     begin = time.process_time()
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> Result:
         raise RuntimeError(f"the schedule cannot be kept: {problems[0].field} {problems[0].message}")
     if arguments.output is not None:
         write_output(arguments.output, schedule_text(schedule))
-    return Result(schedule, arguments.output)
+    return ComputeResult(schedule, arguments.output)
 
 
 def _least_period(applications: ApplicationSet, arguments: argparse.Namespace) -> float:

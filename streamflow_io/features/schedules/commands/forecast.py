@@ -25,7 +25,7 @@ _SCENARIOS = ("without", "last end (s)", "slowest", "mean", "MB/s")
 
 
 @dataclass(frozen=True)
-class Result:
+class ForecastResult:
     """:ivar measured: whether the storage was measured: else it is as fast as its bandwidth, with any number of jobs
     :ivar curve: of the storage, before what was seen in the runs has corrected it
     """
@@ -117,7 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> Result:
+def run(arguments: argparse.Namespace) -> ForecastResult:
     """:raises HintErrors: if a run is not periodic, or the curve has mistakes"""
     found = profiled_runs(arguments)
     # Of both directions it is the writing that slows down others most.
@@ -127,4 +127,4 @@ def run(arguments: argparse.Namespace) -> Result:
     runs = [periodic_run(one) for one in found.runs]
     way = _OPTIONS[arguments.way]
     foretold = forecast(runs, found.bandwidth, seen_curve(found.runs, curve), way)
-    return Result(found, runs, foretold, way, measured is not None, curve)
+    return ForecastResult(found, runs, foretold, way, measured is not None, curve)

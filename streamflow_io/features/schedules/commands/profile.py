@@ -22,7 +22,7 @@ _HEADER = ("run", "bursts", "jobs", "MB", "MB/s", "I/O (s)", "work (s)", "spread
 
 
 @dataclass(frozen=True)
-class Result:
+class ProfileResult:
     """:ivar file: where the set was written"""
 
     found: ProfiledRuns
@@ -63,13 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="SET", type=Path, help="where to write the set file")
 
 
-def run(arguments: argparse.Namespace) -> Result:
+def run(arguments: argparse.Namespace) -> ProfileResult:
     """:raises HintErrors: if a run is not periodic, or the file cannot be written"""
     found = profiled_runs(arguments)
     if arguments.output is not None:
         text = json.dumps({"version": 1, **set_to_json(applications(found))}, indent=2)
         write_output(arguments.output, f"{text}\n")
-    return Result(found, arguments.output)
+    return ProfileResult(found, arguments.output)
 
 
 def applications(found: ProfiledRuns) -> ApplicationSet:

@@ -28,7 +28,7 @@ _LONGEST_NAME = 20
 
 
 @dataclass(frozen=True)
-class Result:
+class ShowResult:
     """:ivar page: where the page was written"""
 
     file: Path
@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="PAGE.html", type=Path, help="draw it into an HTML file, too")
 
 
-def run(arguments: argparse.Namespace) -> Result:
+def run(arguments: argparse.Namespace) -> ShowResult:
     """:raises HintErrors: if it is no schedule file, the schedule cannot be kept, or the page cannot be written"""
     schedule = read_schedule(arguments.file)
     if problems := check(schedule):
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> Result:
         drawn = gantt(schedule, _PAGE_COLUMNS)
         page = render_schedule(arguments.file.name, drawn, summary(schedule), HEADER, list(rows(schedule)))
         write_output(arguments.output, page)
-    return Result(arguments.file, schedule, arguments.output)
+    return ShowResult(arguments.file, schedule, arguments.output)
 
 
 _LEFT, _TOP, _WIDTH, _STEP = 150, 5, 1000, 26

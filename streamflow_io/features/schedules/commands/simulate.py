@@ -20,7 +20,7 @@ from streamflow_io.features.schedules.check import check
 from streamflow_io.features.schedules.files import SET_ALLOWED, paper_number, read_set
 from streamflow_io.features.schedules.fluid import simulate
 from streamflow_io.features.schedules.model import ApplicationSet, Pattern
-from streamflow_io.features.schedules.play import Outcome, lognormal, seconds_of, staggered
+from streamflow_io.features.schedules.play import PlayedOutcome, lognormal, seconds_of, staggered
 from streamflow_io.features.schedules.policies import POLICY_ALLOWED, policy
 from streamflow_io.features.schedules.schedule_file import read_schedule
 from streamflow_io.hints.errors import HintErrors
@@ -46,7 +46,7 @@ class Played:
     """:ivar outcomes: one for each seed; one, if there is no noise"""
 
     policy: str
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[PlayedOutcome]
 
     @property
     def efficiency(self) -> float:
@@ -74,7 +74,7 @@ class Played:
 
 
 @dataclass(frozen=True)
-class Result:
+class SimulationResult:
     set: ApplicationSet
     seconds: float
     noise: float
@@ -144,7 +144,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> Result:
+def run(arguments: argparse.Namespace) -> SimulationResult:
     """:raises HintErrors: if the file has mistakes, cannot be kept, or there is no such policy"""
     of, pattern = _read(arguments.set)
     names: list[str] = arguments.policy or [*(["slots"] if pattern is not None else []), *_POLICIES]
@@ -153,12 +153,12 @@ def run(arguments: argparse.Namespace) -> Result:
     played = [
         Played(name, [_play(of, pattern, name, seconds, arguments.noise, seed) for seed in seeds]) for name in names
     ]
-    return Result(of, seconds, arguments.noise, arguments.seeds, played)
+    return SimulationResult(of, seconds, arguments.noise, arguments.seeds, played)
 
 
 def _play(
     of: ApplicationSet, pattern: Pattern | None, name: str, seconds: float, variation: float, seed: int
-) -> Outcome:
+) -> PlayedOutcome:
     try:
         chosen = policy(name, of, pattern)
     except ValueError:

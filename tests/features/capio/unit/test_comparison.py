@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.features.capio.language.comparison import Finding, compare
+from streamflow_io.features.capio.language.comparison import Difference, compare
 from streamflow_io.features.capio.language.matching import Relation, StepNames, fit
 from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
 from streamflow_io.hints.commit import parse_commit_rule
@@ -171,7 +171,7 @@ def test_another_path_is_another_edge() -> None:
 
 def test_a_finding_tells_both_sides() -> None:
     (finding,) = compare(configuration(OURS), configuration(replace(THEIRS, mode="update")), STEPS)
-    assert finding == Finding(
+    assert finding == Difference(
         "warning", "mode", "/chromosome/individuals", ("chr22.tsv",), "mode no_update", "chr*.tsv: mode update",
         "readers wait longer than they must",
     )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 
 from streamflow_io.features.schedules import turns
 from streamflow_io.features.schedules.burst_profile import BurstProfile
-from streamflow_io.features.schedules.followed import Plan
+from streamflow_io.features.schedules.followed import FollowedPlan
 from streamflow_io.features.schedules.slots import Slots
 from streamflow_io.features.schedules.turns import ScheduleTurns
 from streamflow_io.storage.sharing.client import LeaseClient
@@ -30,8 +30,8 @@ class OneSchedule:
     def __init__(self, start: float) -> None:
         self._start = start
 
-    def of(self, name: str, profiles: Mapping[str, BurstProfile], own: str) -> Plan:
-        return Plan(Slots(PERIOD, (0.0,)), self._start, "it is a test")
+    def of(self, name: str, profiles: Mapping[str, BurstProfile], own: str) -> FollowedPlan:
+        return FollowedPlan(Slots(PERIOD, (0.0,)), self._start, "it is a test")
 
     def make(self, name: str, profiles: Mapping[str, BurstProfile], bandwidth: float) -> None: ...
     def close(self) -> None: ...

@@ -12,7 +12,7 @@ import pytest
 
 from streamflow_io.features.schedules import plans as plans_module
 from streamflow_io.features.schedules.burst_profile import BurstProfile
-from streamflow_io.features.schedules.followed import Plan, digest
+from streamflow_io.features.schedules.followed import FollowedPlan, digest
 from streamflow_io.features.schedules.plans import SharedPlans
 
 PROFILES = {
@@ -54,7 +54,7 @@ def directory(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "shared"))
 
 
-def wait(plans: SharedPlans, own: str, seconds: float = 100) -> Plan:
+def wait(plans: SharedPlans, own: str, seconds: float = 100) -> FollowedPlan:
     deadline = time.monotonic() + seconds
     while (plan := plans.of(NAME, PROFILES, own)) is None:
         assert time.monotonic() < deadline

@@ -13,7 +13,7 @@ from streamflow_io.features.schedules.files import read_set
 from streamflow_io.features.schedules.fluid import simulate
 from streamflow_io.features.schedules.model import Application, ApplicationSet, Instance, Pattern, Platform, Transfer
 from streamflow_io.features.schedules.play import Event, Perturbation, lognormal, seconds_of, staggered
-from streamflow_io.features.schedules.policies import POLICIES, Paced, Slots, policy
+from streamflow_io.features.schedules.policies import POLICIES, Paced, SlotPolicy, policy
 from tests.features.schedules.stepped import stepped
 
 ONE = Application("one", 2, 10.0, 40.0)
@@ -145,7 +145,7 @@ def test_slots_are_waited_for_and_who_is_late_is_not_held() -> None:
     log: list[Event] = []
     alone = of(ONE)
     changes = [Perturbation(0, 25.0, "work", 4.0), Perturbation(0, 50.0, "work", 0.25)]
-    simulate(alone, Slots(pattern), 100, perturbations=changes, log=log)
+    simulate(alone, SlotPolicy(pattern), 100, perturbations=changes, log=log)
     # Slots at 15, 35, 55, 75: the third instance works 40 s from 39 on, so it is late; so is the next.
     assert [event.time for event in log if event.is_end] == [19, 39, 83, 97]
 

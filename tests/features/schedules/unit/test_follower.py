@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from streamflow_io.features.schedules.burst_profile import BurstProfile
-from streamflow_io.features.schedules.followed import STILL_SECONDS, Plan
+from streamflow_io.features.schedules.followed import STILL_SECONDS, FollowedPlan
 from streamflow_io.features.schedules.slots import Slots
 from streamflow_io.features.schedules.turns import ScheduleTurns
 from streamflow_io.storage.sharing.entries import Entry
@@ -26,9 +26,9 @@ class MadePlans:
         self.made: list[str] = []
         self._slots = Slots(10.0, (0.0,)) if is_followed else None
 
-    def of(self, name: str, profiles: Mapping[str, BurstProfile], own: str) -> Plan | None:
+    def of(self, name: str, profiles: Mapping[str, BurstProfile], own: str) -> FollowedPlan | None:
         assert own in profiles
-        return Plan(self._slots, 0.0, "because") if name in self.made else None
+        return FollowedPlan(self._slots, 0.0, "because") if name in self.made else None
 
     def make(self, name: str, profiles: Mapping[str, BurstProfile], bandwidth: float) -> None:
         assert bandwidth == 16.0

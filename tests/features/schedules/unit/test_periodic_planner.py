@@ -21,9 +21,9 @@ from streamflow_io.features.schedules.model import (
     Schedule,
     figures,
 )
-from streamflow_io.features.schedules.orders import Turn, counts_of, order_of, paced_order
+from streamflow_io.features.schedules.orders import PhaseChange, counts_of, order_of, paced_order
 from streamflow_io.features.schedules.persched import Sweep, merit, pattern, persched
-from streamflow_io.features.schedules.planner import Plan, candidates, most_instances, plan, reachable
+from streamflow_io.features.schedules.planner import PlannedPattern, candidates, most_instances, plan, reachable
 from streamflow_io.features.schedules.polish import Program
 from tests.features.schedules.periodic_sets import application_sets
 
@@ -42,7 +42,7 @@ def valid(applications: ApplicationSet, found: Pattern) -> bool:
     return check(Schedule(applications, "efficiency", found, figures(applications, found), made)) == []
 
 
-def planned(applications: ApplicationSet, goal: Goal, looks: int = 400, factor: float = 3) -> Plan:
+def planned(applications: ApplicationSet, goal: Goal, looks: int = 400, factor: float = 3) -> PlannedPattern:
     least = max(applications.durations)
     sweep = Sweep(least, factor, 0.1, most_instances(applications, least))
     found = plan(applications, goal, solves(looks), sweep)
@@ -50,13 +50,13 @@ def planned(applications: ApplicationSet, goal: Goal, looks: int = 400, factor: 
     return found
 
 
-def solved(applications: ApplicationSet, order: list[Turn]) -> float:
+def solved(applications: ApplicationSet, order: list[PhaseChange]) -> float:
     program = Program(applications, order)
     assert program.solve()
     return program.period
 
 
-def orders(first: int, second: int) -> list[list[Turn]]:
+def orders(first: int, second: int) -> list[list[PhaseChange]]:
     """All cyclic orders of two applications with so many instances."""
     size = 2 * (first + second)
     found = []
@@ -67,7 +67,7 @@ def orders(first: int, second: int) -> list[list[Turn]]:
                 order = []
                 for place in range(size):
                     application = 0 if place in places else 1
-                    order.append(Turn(application, kinds[application]))
+                    order.append(PhaseChange(application, kinds[application]))
                     kinds[application] = not kinds[application]
                 found.append(order)
     return found
@@ -89,13 +89,22 @@ def test_exchanges_find_what_all_orders_have_at_best(counts: tuple[int, int]) ->
 
 def test_the_program_of_an_order_is_as_short_as_by_hand() -> None:
     # One after the other on a storage for one: b computes 4 s and moves for 3 s, a has room for 3 s and 2 s beside it.
-    order = [Turn(0, False), Turn(0, True), Turn(1, False), Turn(1, True)]
+    order = [PhaseChange(0, False), PhaseChange(0, True), PhaseChange(1, False), PhaseChange(1, True)]
     assert solved(PAIR, order) == pytest.approx(7)
     # Both compute at the same time, then a transfers, then b.
     both = ApplicationSet(Platform(3, 10, 10), (Application("a", 1, 3, 20), Application("b", 2, 3, 30)))
-    assert solved(both, [Turn(0, False), Turn(1, False), Turn(0, True), Turn(1, True)]) == pytest.approx(6)
+    assert solved(
+        both, [PhaseChange(0, False), PhaseChange(1, False), PhaseChange(0, True), PhaseChange(1, True)]
+    ) == pytest.approx(6)
     # Two instances of a within one of b: 2 x 2 s and 3 s of the storage, but a has to compute twice: 2 x (3 + 2) s.
-    twice = [Turn(0, False), Turn(0, True), Turn(1, False), Turn(0, False), Turn(0, True), Turn(1, True)]
+    twice = [
+        PhaseChange(0, False),
+        PhaseChange(0, True),
+        PhaseChange(1, False),
+        PhaseChange(0, False),
+        PhaseChange(0, True),
+        PhaseChange(1, True),
+    ]
     assert solved(PAIR, twice) == pytest.approx(10)
 
 
