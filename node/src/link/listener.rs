@@ -1,9 +1,10 @@
 //! Where `serve` waits for readers from other machines.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use nix::sys::socket::{setsockopt, sockopt, Backlog};
 
 use super::client_hello::{Doorkeeper, Hello};
 use super::handshake;
-use super::pending::PendingConnections;
+use super::pending::{origin, PendingConnections};
 use super::sender::{self, Shared};
 use crate::sys::raw::defer_accept;
 use crate::sys::threads::spawn;
@@ -21,6 +22,8 @@ use crate::sys::threads::spawn;
 /// The most connections, and those where it is not known how many there can be.
 const MOST: usize = 1024;
 const FEWEST: usize = 64;
+/// The most handshakes of one address at once: the name of the run can be seen in the network, and copied.
+const HANDSHAKES_EACH: usize = 256;
 /// Open files of a connection: its socket, twice, its waker, the events, the file, and one to spare.
 const FILES_EACH: u64 = 6;
 /// How often abandoned streams are looked for.
@@ -36,6 +39,8 @@ struct Listener {
     shared: Shared,
     most: usize,
     connections: AtomicUsize,
+    /// How many handshakes go on, by address.
+    handshakes: Mutex<HashMap<IpAddr, usize>>,
 }
 
 /// Listens at `address`, or, where that is empty, at the one under which this machine was reached by SSH, until this
@@ -64,6 +69,7 @@ pub fn listen(address: &str, run_directory: &Path, tls: bool) -> Result<SocketAd
         shared: Shared::new(run_directory.join("jobs")),
         most,
         connections: AtomicUsize::new(0),
+        handshakes: Mutex::default(),
     });
     spawn("listener", move || listener.run(pending)).map_err(cannot)?;
     Ok(bound)
@@ -108,16 +114,46 @@ impl Listener {
     }
 
     fn admit(self: &Arc<Self>, socket: TcpStream, hello: Hello) {
+        let Ok(address) = socket.peer_addr() else { return };
+        let Some(handshake) = Handshake::begin(self, origin(address.ip())) else { return };
         let Some(slot) = Slot::take(self) else { return };
         let _ = setsockopt(&socket, sockopt::Linger, &linger { l_onoff: 0, l_linger: 0 });
         let listener = self.clone();
         let _ = spawn("link", move || {
             let accepted = handshake::accept(socket, hello, &listener.certificate, listener.tls);
+            drop(handshake);
             if let Ok((channel, request)) = accepted {
                 sender::serve(&listener.shared, channel, request);
             }
             drop(slot);
         });
+    }
+}
+
+/// A handshake that goes on with somebody at an address, as long as this is held.
+struct Handshake(Arc<Listener>, IpAddr);
+
+impl Handshake {
+    /// None: as many handshakes go on with this address as one address may have.
+    fn begin(listener: &Arc<Listener>, origin: IpAddr) -> Option<Self> {
+        let mut counts = listener.handshakes.lock().ok()?;
+        let count = counts.entry(origin).or_insert(0);
+        (*count < HANDSHAKES_EACH).then(|| {
+            *count += 1;
+            Self(listener.clone(), origin)
+        })
+    }
+}
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        let Ok(mut counts) = self.0.handshakes.lock() else { return };
+        if let Some(count) = counts.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.1);
+            }
+        }
     }
 }
 
@@ -141,6 +177,28 @@ impl Drop for Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_address_has_few_handshakes_at_once() {
+        let listener = Arc::new(Listener {
+            certificate: PathBuf::new(),
+            tls: false,
+            shared: Shared::new(PathBuf::new()),
+            most: MOST,
+            connections: AtomicUsize::new(0),
+            handshakes: Mutex::default(),
+        });
+        let (stranger, reader) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let mut held: Vec<Handshake> =
+            (0..HANDSHAKES_EACH).filter_map(|_| Handshake::begin(&listener, stranger)).collect();
+        assert_eq!(held.len(), HANDSHAKES_EACH);
+        assert!(Handshake::begin(&listener, stranger).is_none());
+        assert!(Handshake::begin(&listener, reader).is_some());
+        held.pop();
+        assert!(Handshake::begin(&listener, stranger).is_some());
+        held.clear();
+        assert!(listener.handshakes.lock().unwrap().is_empty());
+    }
 
     #[test]
     fn addresses() {

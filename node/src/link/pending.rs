@@ -152,7 +152,7 @@ impl PendingConnections {
 }
 
 /// Of IPv6 the network: who has one has all of its addresses.
-fn origin(address: IpAddr) -> IpAddr {
+pub fn origin(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !(u128::MAX >> 64)).into(),
         address => address,
