@@ -7,7 +7,7 @@ before it could be limited, and somebody waits for one whose required end is ove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, isinf
 
@@ -18,8 +18,51 @@ from streamflow_io.storage.admission.demand import Capacity, StoragePlace
 from streamflow_io.storage.admission.storages import ONE_WAY
 
 from .expectations import Expectations, Expected
-from .share import OpenRequest, shares
 from .windows import Windows
+
+
+@dataclass(frozen=True)
+class OpenRequest:
+    """A request that moves, or waits for an I/O executor.
+
+    :ivar remaining: bytes that are to be moved yet
+    :ivar required: its required end; past it, it gets all there is
+    :ivar limit: bytes/s; none: it is not limited
+    """
+
+    job: str
+    remaining: float
+    required: float
+    limit: float | None = None
+
+    def need(self, now: float) -> float:
+        """The rate with which it is in time."""
+        if self.remaining <= 0:
+            return 0.0
+        return self.remaining / (self.required - now) if self.required > now else inf
+
+    def most(self, now: float) -> float:
+        """The rate that it is not to exceed while others are in time."""
+        return inf if self.limit is None or self.required <= now else self.limit
+
+
+def shares(requests: Iterable[OpenRequest], bandwidth: float, now: float) -> dict[str, float]:
+    """The rate of each request, by job; bytes/s.
+
+    :param bandwidth: of the storage, without what others hold; bytes/s
+    """
+    ordered = sorted(requests, key=lambda one: (one.required, one.job))
+    rates: dict[str, float] = {}
+    left = max(0.0, bandwidth)
+    for one in ordered:
+        rates[one.job] = min(one.need(now), left)
+        left -= rates[one.job]
+    for one in ordered:
+        more = min(max(0.0, one.most(now) - rates[one.job]), left) if one.remaining > 0 else 0.0
+        rates[one.job] += more
+        left -= more
+    return rates
+
 
 #: Bytes: what is less has been written before the first look at it.
 SMALL = 16_000_000

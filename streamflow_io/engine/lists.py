@@ -5,16 +5,92 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import MutableMapping, MutableSequence, Sequence
+from typing import cast
 
 from streamflow.core.exception import WorkflowExecutionException
-from streamflow.core.utils import get_entity_ids
-from streamflow.core.workflow import Port, Token
+from streamflow.core.utils import get_entity_ids, get_tag
+from streamflow.core.workflow import Port, Status, Token
+from streamflow.cwl.transformer import DefaultRetagTransformer, ValueFromTransformer
+from streamflow.cwl.workflow import CWLWorkflow
 from streamflow.workflow.step import BaseStep, GatherStep, ScatterStep
-from streamflow.workflow.token import ListToken, TerminationToken
+from streamflow.workflow.token import ListToken, ObjectToken, TerminationToken
+from streamflow.workflow.transformer import ManyToOneTransformer
 
 from streamflow_io.adapters.tokens import ScatterSize
-from streamflow_io.parts.tasks import end, to_the_end
+from streamflow_io.parts.reader_tasks import end, to_the_end
+
+
+class DefaultByTagTransformer(DefaultRetagTransformer):  # type: ignore[misc]
+    """Gives each job the input of its own tag, or its default, and ends when no more can come.
+
+    StreamFlow pairs an input that has a default with the others of its step by their order, and ends with the others.
+    What is committed early comes in the order of commits; and if nobody waited for the end of the step that writes it,
+    the run would end before.
+    """
+
+    def __init__(self, name: str, workflow: CWLWorkflow, default_port: Port, primary_port: str) -> None:
+        super().__init__(name, workflow, default_port, primary_port)
+        self._came: dict[str, Token] = {}
+        self._end: Status | None = None
+
+    async def transform(
+        self, inputs: MutableMapping[str, Token]
+    ) -> MutableMapping[str, Token | MutableSequence[Token]]:
+        token: Token = await self._get_next_token(await self._primary(get_tag(inputs.values())), inputs)
+        return {self.get_output_name(): token}
+
+    async def terminate(self, status: Status) -> None:
+        if not self.terminated and status not in (Status.FAILED, Status.CANCELLED):
+            while self._end is None:
+                await self._hear()
+            status = self._end if self._end in (Status.FAILED, Status.CANCELLED) else status
+        await super().terminate(status)
+
+    async def _primary(self, tag: str) -> Token | None:
+        """The token for a tag: its own, or one for all below it. None: there is none."""
+        while (found := next((t for t in self._came if tag == t or tag.startswith(f"{t}.")), None)) is None:
+            if self._end is not None:
+                return None
+            await self._hear()
+        return self._came.pop(tag) if found == tag else self._came[found]
+
+    async def _hear(self) -> None:
+        name = self.primary_port
+        token = (await self._get_inputs({name: self.get_input_port(name)}))[name]
+        if isinstance(token, TerminationToken):
+            self._end = token.value
+        else:
+            self._came[token.tag] = token
+
+
+# What a transformer takes, and what it makes.
+_Inputs = MutableMapping[str, Token]
+_Outputs = MutableMapping[str, "Token | MutableSequence[Token]"]
+
+
+class RecordTransformer(ManyToOneTransformer):  # type: ignore[misc]
+    """Makes a record of its fields, each of which has a port of its own, when all of them are there."""
+
+    async def transform(self, inputs: _Inputs) -> _Outputs:
+        tag = get_tag(inputs.values())
+        if all(token.value is None for token in inputs.values()):
+            # The step was skipped: each field of one that runs is there.
+            return {self.get_output_name(): Token(None, tag=tag, recoverable=True)}
+        fields = {name: inputs[name].update(inputs[name].value) for name in self.input_ports}
+        return {self.get_output_name(): ObjectToken(fields, tag=tag)}
+
+
+class FieldTransformer(ValueFromTransformer):  # type: ignore[misc]
+    """A `valueFrom` that takes a field of a record, where that field comes instead of the record."""
+
+    async def transform(self, inputs: _Inputs) -> _Outputs:
+        (field,) = inputs.values()
+        if field.value is None:
+            # The step was skipped, and so there is no record.
+            return cast(_Outputs, await super().transform(inputs))
+        return {self.get_output_name(): field.update(field.value)}
+
 
 # What a scatter can have besides the port of its list.
 ELEMENTS = "__elements__"

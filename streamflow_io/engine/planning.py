@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.workflow import Workflow
+from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
 
 from streamflow_io.adapters.deployment_sites import Sites, room_here
@@ -38,14 +40,35 @@ from streamflow_io.storage.admission.storages import StepStorages
 
 from .declared import declarations, declared_rules, known_keys, trials, with_checksum
 from .inspect import io_graph, standard_outputs
-from .known_files import known_files
 from .known_jobs import known_jobs
-from .known_tokens import KnownTokens
+from .known_splits import with_paths
+from .known_tokens import KnownTokens, UnknownValue, is_open
 from .plan import Plan
 from .proving import Proving, find_candidates, known_to, refuted_inputs, repeated_steps, steps_kept_out, with_declared
 from .scheduler import IOAwareScheduler
 from .storage_checks import find_storages
 from .tool_contents import networked, tool_contents
+
+# Jobs of a step that are looked at: nearly always all of them read the same file.
+_JOBS = 16
+
+
+def known_files(tokens: KnownTokens, workflow: Workflow, partitions: Iterable[Partition]) -> dict[str, str]:
+    """The files that are read in parts and not made by the workflow, with a step that reads them."""
+    found = dict[str, str]()
+    for partition in partitions:
+        step = workflow.steps.get(partition.step)
+        if partition.real is not None or not isinstance(step, CWLExecuteStep):
+            continue
+        port = step.get_input_port(partition.of)
+        for tag in islice(tokens.tags_of(step) or (), _JOBS):
+            try:
+                value = with_paths(tokens.value(port, tag)) if not is_open(tag) else None
+            except UnknownValue:
+                break
+            if isinstance(value, Mapping) and value.get("class") == "File":
+                found.setdefault(value["path"], partition.step)
+    return found
 
 
 class InvalidHintsException(WorkflowDefinitionException):  # type: ignore[misc]

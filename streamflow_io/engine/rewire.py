@@ -26,12 +26,11 @@ from streamflow_io.hints.inheritance import port_path
 from streamflow_io.jobs.transfer import StreamingTransferStep
 
 from .collection import confirm_results
-from .defaults import DefaultByTagTransformer
 from .elements import ElementWiring, leaves_by_element
 from .inspect import COLLECTOR, TOKEN_TRANSFORMER, UNBOUND
+from .lists import DefaultByTagTransformer, FieldTransformer, RecordTransformer
 from .plan import Plan
 from .ports import Readers, readers_of, replace_step
-from .records import FieldTransformer, RecordTransformer
 
 EMPTY_SCATTER = "-empty-scatter-condition"
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from streamflow.core.deployment import Target
 
@@ -13,6 +14,34 @@ from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.demand import READ_SESSIONS, AdmissionRequest, Demand, Grant, Placement
 from streamflow_io.storage.admission.storages import BYTES_PER_MEGABYTE, bytes_per_second
+
+_Result = TypeVar("_Result")
+
+
+async def to_the_end(work: Coroutine[object, object, _Result]) -> _Result:
+    """Do something to its end, also when the task that does it is cancelled meanwhile; then it ends afterwards."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            # Nobody else asks for it.
+            task.exception()
+        raise
+
+
+async def end(*tasks: asyncio.Task[None]) -> None:
+    """Cancel tasks, and wait until they have ended.
+
+    :raises Exception: what one of them had failed with
+    """
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, Exception):
+            raise result
+
 
 # Where the user has given no number.
 _USUAL = 4

@@ -18,15 +18,23 @@ from streamflow_io.records.files import SessionForm, SessionRecord
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
-from streamflow_io.runtime.protocol import FileIdentity, FoundFile, SessionSpec, readable
+from streamflow_io.runtime.protocol import FileIdentity, FoundFile, Memory, SessionSpec, readable
 from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.storage.storages import Storages
 
 from .chunks import chunk_size
 from .director import Director
-from .memory import default_window
 from .read_session import ReadAheadSession
 from .reader_tasks import ReaderTaskMaker
+
+_MOST = 2_048_000_000
+
+
+def default_window(memory: Memory) -> int:
+    """Bytes of a read session's window: a quarter of the free memory, half of the cgroup's limit, 2048 MB at most."""
+    parts = ((memory.available, 4), (memory.limit, 2))
+    return min([_MOST, *(whole // part for whole, part in parts if whole is not None)])
+
 
 _MB = 1_000_000
 

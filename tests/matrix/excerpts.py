@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest.mock import patch
 
-from streamflow_io.proofs.excerpt_rules import next_with_excerpt
+from streamflow_io.proofs.rehearsal import next_with_excerpt
 from streamflow_io.proofs.rehearsal_rules import Finding, Manner, Ran, next_manner
 from streamflow_io.records.learned import extents
 from streamflow_io.records.learned.proofs import Way

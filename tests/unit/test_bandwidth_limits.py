@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.bandwidth.share import OpenRequest, shares
+from streamflow_io.bandwidth.pacing import OpenRequest, shares
 from streamflow_io.bandwidth.strategies import Limited, next_limit
 from streamflow_io.hints.bandwidth import Strategy
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.proofs.excerpt_rules import excerpts_of, next_with_excerpt
+from streamflow_io.proofs.rehearsal import excerpts_of, next_with_excerpt
 from streamflow_io.proofs.rehearsal_rules import GIVEN_UP, Finding, Manner, Ran
 from streamflow_io.records.learned.extents import ENOUGH
 

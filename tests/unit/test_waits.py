@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from streamflow_io.commands.report import Report
-from streamflow_io.jobs.waits import Waits
+from streamflow_io.jobs.recorder import Waits
 from streamflow_io.records.history import read_history
 from streamflow_io.records.jobs import StartedRecord, SubmittedRecord, WaitCause
 from streamflow_io.records.records import Record, RunRecord
