@@ -1,4 +1,4 @@
-"""The steps of StreamFlow between a list and its elements, whose work changes when elements come before their list."""
+"""The steps whose work changes when outputs come early: lists and their elements, fields of records, defaults."""
 
 from __future__ import annotations
 
