@@ -10,39 +10,40 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from streamflow_io.x.auto import AUTO, AUTO_LONG
-from streamflow_io.x.auto_at_scale import AUTO_AT_SCALE
-from streamflow_io.x.capio_chain import CAPIO_CHAIN
-from streamflow_io.x.chain import CHAIN
-from streamflow_io.x.checkpoints import CHECKPOINTS
-from streamflow_io.x.cluster import CLUSTER
-from streamflow_io.x.containers import CONTAINERS
-from streamflow_io.x.deadlines import DEADLINES, DEADLINES_RANDOM
-from streamflow_io.x.demo import run_demo
-from streamflow_io.x.fanout import FANOUT
-from streamflow_io.x.features import workloads_of_features
-from streamflow_io.x.feeder import FEEDER
-from streamflow_io.x.gate import GATE
-from streamflow_io.x.harness import run_workload
-from streamflow_io.x.io_tasks import IO_TASKS
-from streamflow_io.x.ledger import LEDGER
-from streamflow_io.x.limiter import LIMITER
-from streamflow_io.x.many_jobs import JOBS, MANY_JOBS, many_jobs
-from streamflow_io.x.neighbour import NEIGHBOUR
-from streamflow_io.x.ordinary import BUSY_CORES, ORDINARY
-from streamflow_io.x.overhead import OVERHEAD
-from streamflow_io.x.patterns import PATTERNS
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.read_sessions import READ_SESSIONS, read_sessions
-from streamflow_io.x.read_sessions_alone import COUNTS
-from streamflow_io.x.read_sessions_hosts import READ_SESSIONS_HOSTS
-from streamflow_io.x.read_sessions_templates import READ_SESSIONS_TEMPLATES
-from streamflow_io.x.shared_runs import SHARED_ALONE, SHARED_BURSTS, SHARED_RUNS
-from streamflow_io.x.stream_link import STREAM_LINK
-from streamflow_io.x.table import render
-from streamflow_io.x.templates import THOUSAND_GENOMES, THOUSAND_GENOMES_DIRECTORIES, VARIANT_CALLING
-from streamflow_io.x.watching import WATCHING
-from streamflow_io.x.workload import Workload
+
+from .auto import AUTO, AUTO_LONG
+from .auto_at_scale import AUTO_AT_SCALE
+from .capio_chain import CAPIO_CHAIN
+from .chain import CHAIN
+from .checkpoints import CHECKPOINTS
+from .cluster import CLUSTER
+from .containers import CONTAINERS
+from .deadlines import DEADLINES, DEADLINES_RANDOM
+from .demo import run_demo
+from .fanout import FANOUT
+from .features import workloads_of_features
+from .feeder import FEEDER
+from .gate import GATE
+from .harness import run_workload
+from .io_tasks import IO_TASKS
+from .ledger import LEDGER
+from .limiter import LIMITER
+from .many_jobs import JOBS, MANY_JOBS, many_jobs
+from .neighbour import NEIGHBOUR
+from .ordinary import BUSY_CORES, ORDINARY
+from .overhead import OVERHEAD
+from .patterns import PATTERNS
+from .processes import CommandError
+from .read_sessions import READ_SESSIONS, read_sessions
+from .read_sessions_alone import COUNTS
+from .read_sessions_hosts import READ_SESSIONS_HOSTS
+from .read_sessions_templates import READ_SESSIONS_TEMPLATES
+from .shared_runs import SHARED_ALONE, SHARED_BURSTS, SHARED_RUNS
+from .stream_link import STREAM_LINK
+from .table import render
+from .templates import THOUSAND_GENOMES, THOUSAND_GENOMES_DIRECTORIES, VARIANT_CALLING
+from .watching import WATCHING
+from .workload import Workload
 
 WORKLOADS = {
     workload.name: workload

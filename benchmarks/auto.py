@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from streamflow_io.x.model import Comparison
-from streamflow_io.x.templates import (
+
+from .model import Comparison
+from .templates import (
     GENOMES,
     VARIANT_CALLING_DELIVERIES,
     prepare_genotypes,
     prepare_variant_calling,
     variants_digest,
 )
-from streamflow_io.x.workflows import RESULT, StreamFlowRun, tree_digest
-from streamflow_io.x.workload import Outcome, Variant, Workload
+from .workflows import RESULT, StreamFlowRun, tree_digest
+from .workload import Outcome, Variant, Workload
 
 RUNS = 3
 # Of `auto-long`, beside 50,000 and 250,000 of the demonstrations.

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from streamflow_io.x.model import Comparison, Sample
-from streamflow_io.x.workload import Outcome, Variant, Workload
-
 from streamflow_io.hints.bandwidth import AutoConstraint, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
 from streamflow_io.storage.admission.demand import Demand, Placement
 from tests.simulation import Disk, Task, Work, simulate
+
+from .model import Comparison, Sample
+from .workload import Outcome, Variant, Workload
 
 CORES, BANDWIDTH = 48, 450.0
 CONGESTS = Disk(bandwidth=BANDWIDTH, writer=10, congestion=0.02)

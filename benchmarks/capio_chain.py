@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from streamflow_io.x.chain import FILE, STDOUT, Chain
-from streamflow_io.x.model import Comparison
-from streamflow_io.x.tools import MEBIBYTE
-from streamflow_io.x.workflows import streamflow, tool, write_workflow
-from streamflow_io.x.workload import Variant, Workload
+from .chain import FILE, STDOUT, Chain
+from .model import Comparison
+from .tools import MEBIBYTE
+from .workflows import streamflow, tool, write_workflow
+from .workload import Variant, Workload
 
 _NAME = "data"
 

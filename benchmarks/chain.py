@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamflow_io.x.model import Comparison
-from streamflow_io.x.tools import MEBIBYTE
-from streamflow_io.x.workflows import JSON, TOOL, run_bash, streamflow, tool, write_workflow
-from streamflow_io.x.workload import Variant, Workload
+from .model import Comparison
+from .tools import MEBIBYTE
+from .workflows import JSON, TOOL, run_bash, streamflow, tool, write_workflow
+from .workload import Variant, Workload
 
 STDOUT_NAME = "data"
 FILE: JSON = {"type": "File", "streamable": True}

@@ -16,15 +16,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from streamflow_io.x.model import Comparison
-from streamflow_io.x.slow_disks import BANDWIDTH, cold_on, obstacle
-from streamflow_io.x.workflows import JSON, Site, StreamFlowRun, tool, workflow, write_workflow
-from streamflow_io.x.workload import Outcome, Variant, Workload
-
 from streamflow_io.records.history import read_history
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import TELEMETRY_FILE
 from streamflow_io.report.analysis.requirements import requests_of, requirements
+
+from .model import Comparison
+from .slow_disks import BANDWIDTH, cold_on, obstacle
+from .workflows import JSON, Site, StreamFlowRun, tool, workflow, write_workflow
+from .workload import Outcome, Variant, Workload
 
 ITERATIONS = 12
 COMPUTE_SECONDS = 5

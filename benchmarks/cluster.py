@@ -14,9 +14,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamflow_io.x import cluster_wrapper
-from streamflow_io.x.chain import Chain
-from streamflow_io.x.cluster_sites import (
+from laboratories.laboratory import obstacle, slurm_obstacle
+
+from . import cluster_wrapper
+from .chain import Chain
+from .cluster_sites import (
     ONE,
     OTHER,
     SCRATCH,
@@ -27,13 +29,11 @@ from streamflow_io.x.cluster_sites import (
     program_on_host,
     slurm_site,
 )
-from streamflow_io.x.model import Comparison, Sample
-from streamflow_io.x.processes import CommandError, run
-from streamflow_io.x.tools import MEBIBYTE, WAIT
-from streamflow_io.x.workflows import JSON, RESULT, Site, StreamFlowRun, job_times, tree_digest
-from streamflow_io.x.workload import Outcome, Variant, Workload
-
-from laboratories.laboratory import obstacle, slurm_obstacle
+from .model import Comparison, Sample
+from .processes import CommandError, run
+from .tools import MEBIBYTE, WAIT
+from .workflows import JSON, RESULT, Site, StreamFlowRun, job_times, tree_digest
+from .workload import Outcome, Variant, Workload
 
 # A step takes a little less than the link needs for its 1.3 GB, so that one that begins late catches up.
 HOSTS_CHAIN = Chain(160, 8 * MEBIBYTE, f"{WAIT}0.05", program_on_host("tools.py"))

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from streamflow_io.x.processes import CommandError, run
-from streamflow_io.x.workflows import Site
-
 from laboratories.deployments import slurm_deployment, slurm_environment, ssh_deployment
 from laboratories.hosts import ADDRESSES
 from laboratories.laboratory import Laboratory, LaboratoryError, start_hosts, start_slurm
+
+from .processes import CommandError, run
+from .workflows import Site
 
 LINK_MEGABITS = 1000
 ONE, OTHER = ADDRESSES

@@ -11,16 +11,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from streamflow_io.x.cluster_sites import ONE, SCRATCH, deliver, hosts, measured, on_host, program_on_host, slurm
-from streamflow_io.x.model import Sample
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.workflows import TOOL
-from streamflow_io.x.workload import Outcome
-
 from laboratories.deployments import slurm_environment
 from streamflow_io.runtime.embedded import find_sfio_node
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec, OutputRule, WatchedOutput
+
+from .cluster_sites import ONE, SCRATCH, deliver, hosts, measured, on_host, program_on_host, slurm
+from .model import Sample
+from .processes import CommandError
+from .workflows import TOOL
+from .workload import Outcome
 
 JOBS = 100
 MEASURE = "wrapper_ms"

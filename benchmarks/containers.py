@@ -13,19 +13,19 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from streamflow_io.x import containers_damage, containers_rate, containers_ready
-from streamflow_io.x.chain import FILE, STDOUT, Chain
-from streamflow_io.x.cluster import STEPS, check_streamed
-from streamflow_io.x.containers_site import PROGRAM, in_containers, one_container_site, site, variant_calling_site
-from streamflow_io.x.model import Comparison
-from streamflow_io.x.overhead import commit_hints, tiny_jobs
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.templates import VARIANT_CALLING_DELIVERIES, prepare_variant_calling, variants_digest
-from streamflow_io.x.tools import ALL_CORES, MEBIBYTE, WAIT
-from streamflow_io.x.workflows import JSON, RESULT, Site, StreamFlowRun, tool, tree_digest, write_workflow
-from streamflow_io.x.workload import Outcome, Variant, Workload
-
 from laboratories.laboratory import containers_obstacle
+
+from . import containers_damage, containers_rate, containers_ready
+from .chain import FILE, STDOUT, Chain
+from .cluster import STEPS, check_streamed
+from .containers_site import PROGRAM, in_containers, one_container_site, site, variant_calling_site
+from .model import Comparison
+from .overhead import commit_hints, tiny_jobs
+from .processes import CommandError
+from .templates import VARIANT_CALLING_DELIVERIES, prepare_variant_calling, variants_digest
+from .tools import ALL_CORES, MEBIBYTE, WAIT
+from .workflows import JSON, RESULT, Site, StreamFlowRun, tool, tree_digest, write_workflow
+from .workload import Outcome, Variant, Workload
 
 PACED = Chain(100, MEBIBYTE, f"{WAIT}0.1", PROGRAM)
 BUSY = Chain(40, MEBIBYTE, f"{ALL_CORES}0.1", PROGRAM)

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from streamflow_io.x.chain import Chain
-from streamflow_io.x.containers_site import OTHER_IMAGE, docker, engine, in_containers
-from streamflow_io.x.model import Sample
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.workflows import Site, StreamFlowRun
-from streamflow_io.x.workload import Outcome
-
 from laboratories.deployments import docker_environment
 from laboratories.laboratory import Laboratory
+
+from .chain import Chain
+from .containers_site import OTHER_IMAGE, docker, engine, in_containers
+from .model import Sample
+from .processes import CommandError
+from .workflows import Site, StreamFlowRun
+from .workload import Outcome
 
 MEASURE = "killed_s"
 _LIMIT = 60.0

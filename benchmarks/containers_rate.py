@@ -15,12 +15,6 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 from unittest.mock import patch
 
-from streamflow_io.x.containers_site import BOX, deployment, docker, engine
-from streamflow_io.x.model import Sample
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.tools import MEBIBYTE
-from streamflow_io.x.workload import Outcome
-
 from laboratories.deployments import docker_environment
 from laboratories.laboratory import Laboratory
 from streamflow_io.commands.doctor_location import NotDeployedError, deployed
@@ -29,6 +23,12 @@ from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import InputStream, JobSpec, OutputRule, WatchedOutput
 from streamflow_io.runtime.tried_location import BrokenError, DeployedLocation
+
+from .containers_site import BOX, deployment, docker, engine
+from .model import Sample
+from .processes import CommandError
+from .tools import MEBIBYTE
+from .workload import Outcome
 
 RATE, CPU = "gib_per_s", "exec_cpu_ms"
 BYTES = 2 << 30

@@ -11,16 +11,16 @@ import time
 from pathlib import Path
 from unittest.mock import patch
 
-from streamflow_io.x.containers_site import BOX, deployment, docker, engine
-from streamflow_io.x.model import Sample
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.workload import Outcome
-
 from laboratories.deployments import docker_environment
 from laboratories.laboratory import Laboratory
 from streamflow_io.commands.doctor_location import deployed
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
+
+from .containers_site import BOX, deployment, docker, engine
+from .model import Sample
+from .processes import CommandError
+from .workload import Outcome
 
 MEASURE = "ready_ms"
 TIMES = 10

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.workflows import JSON, Site
-
 from laboratories.deployments import docker_environment
 from laboratories.images import import_variant_calling
 from laboratories.laboratory import Laboratory, LaboratoryError, start_containers
+
+from .processes import CommandError
+from .workflows import JSON, Site
 
 #: Has Python and our programs; two names, as those of public images, so that one sees whose container it is.
 IMAGE, OTHER_IMAGE = "quay.io/benchmark/tools:1.0", "quay.io/benchmark/tools:2.0"

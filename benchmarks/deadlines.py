@@ -17,16 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from streamflow_io.x.disk_watch import written_each
-from streamflow_io.x.model import Comparison
-from streamflow_io.x.slow_disks import BANDWIDTH, cold_on, obstacle
-from streamflow_io.x.workflows import JSON, Site, StreamFlowRun, tool, write_workflow
-from streamflow_io.x.workload import Outcome, Variant, Workload
-
 from streamflow_io.records.history import read_history
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import TELEMETRY_FILE
 from streamflow_io.report.analysis.requirements import requirements
+
+from .disk_watch import written_each
+from .model import Comparison
+from .slow_disks import BANDWIDTH, cold_on, obstacle
+from .workflows import JSON, Site, StreamFlowRun, tool, write_workflow
+from .workload import Outcome, Variant, Workload
 
 BURSTS, BURST_SECONDS = 3, 10
 # Of each burst: seconds, and MB.

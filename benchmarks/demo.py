@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
-from streamflow_io.x.harness import run_workload
-from streamflow_io.x.model import Report
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.workload import Workload
+
+from .harness import run_workload
+from .model import Report
+from .processes import CommandError
+from .workload import Workload
 
 
 def run_demo(workloads: Sequence[Workload]) -> int:

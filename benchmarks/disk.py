@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from streamflow_io.x.loop_device import LimitedDisk, Limits, LoopDeviceError, limited_disk
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.tools import MEBIBYTE, socket_address
+from .loop_device import LimitedDisk, Limits, LoopDeviceError, limited_disk
+from .processes import CommandError
+from .tools import MEBIBYTE, socket_address
 
 _SIZE = 2048 * MEBIBYTE
 _STOP_SECONDS = 30.0

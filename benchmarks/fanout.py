@@ -14,10 +14,10 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from streamflow_io.x.model import Comparison
-from streamflow_io.x.tools import MEBIBYTE
-from streamflow_io.x.workflows import TOOL, run_bash, streamflow, tool, write_workflow
-from streamflow_io.x.workload import Variant, Workload
+from .model import Comparison
+from .tools import MEBIBYTE
+from .workflows import TOOL, run_bash, streamflow, tool, write_workflow
+from .workload import Variant, Workload
 
 FILES = 200
 FILE_BYTES = MEBIBYTE

@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamflow_io.x.model import Comparison, Sample
-from streamflow_io.x.node import with_runtime
-from streamflow_io.x.processes import Finished, run
-from streamflow_io.x.tools import MEBIBYTE, chunk
-from streamflow_io.x.workload import Outcome, Variant, Workload
-
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.protocol import InputStream, JobSpec
+
+from .model import Comparison, Sample
+from .node import with_runtime
+from .processes import Finished, run
+from .tools import MEBIBYTE, chunk
+from .workload import Outcome, Variant, Workload
 
 GOAL = 0.95
 

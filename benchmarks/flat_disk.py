@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import pstdev
 
-from streamflow_io.x.disk_watch import written_each
-from streamflow_io.x.loop_device import LimitedDisk
-from streamflow_io.x.model import Comparison, Sample
-from streamflow_io.x.node import with_runtime
-from streamflow_io.x.processes import run
-from streamflow_io.x.slow_disks import BANDWIDTH, cold_on, obstacle
-from streamflow_io.x.workload import Outcome, Variant
-
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.protocol import JobSpec, RateLimit
+
+from .disk_watch import written_each
+from .loop_device import LimitedDisk
+from .model import Comparison, Sample
+from .node import with_runtime
+from .processes import run
+from .slow_disks import BANDWIDTH, cold_on, obstacle
+from .workload import Outcome, Variant
 
 RATE = 20
 FILES, FILE_MEBIBYTES = 5, 80

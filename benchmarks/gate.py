@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from streamflow_io.x.model import Comparison, Sample
-from streamflow_io.x.node import first_warning, with_runtime
-from streamflow_io.x.processes import CommandError, run
-from streamflow_io.x.workflows import TOOL
-from streamflow_io.x.workload import Outcome, Variant, Workload
-
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.protocol import GatedInput, JobSpec
+
+from .model import Comparison, Sample
+from .node import first_warning, with_runtime
+from .processes import CommandError, run
+from .workflows import TOOL
+from .workload import Outcome, Variant, Workload
 
 CALLS = 20_000
 PROGRAMS = 200

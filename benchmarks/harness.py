@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from streamflow_io.x.model import Machine, Report, Sample, VariantReport, evaluate
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.workload import Outcome, Variant, Workload
+from .model import Machine, Report, Sample, VariantReport, evaluate
+from .processes import CommandError
+from .workload import Outcome, Variant, Workload
 
 _LARGE = 2**20
 

@@ -14,14 +14,14 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from streamflow_io.x.disk import CongestedDisk, Curve
-from streamflow_io.x.model import Comparison
-from streamflow_io.x.workflows import JSON, TOOL, Site, StreamFlowRun, tool, workflow, write_workflow
-from streamflow_io.x.workload import Outcome, Variant, Workload
-
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.records import ChoiceRecord
 from streamflow_io.records.runs import TELEMETRY_FILE
+
+from .disk import CongestedDisk, Curve
+from .model import Comparison
+from .workflows import JSON, TOOL, Site, StreamFlowRun, tool, workflow, write_workflow
+from .workload import Outcome, Variant, Workload
 
 TASKS = 64
 WORK_SECONDS = 1.0

@@ -21,14 +21,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from streamflow_io.x.model import Comparison, Sample
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.workload import Outcome, Variant, Workload
-
 from streamflow_io.storage.sharing import session as sessions
 from streamflow_io.storage.sharing.client import LeaseClient
 from streamflow_io.storage.sharing.directory import SharedDirectory
 from streamflow_io.storage.sharing.lease import Lease, LeaseRequest
+
+from .model import Comparison, Sample
+from .processes import CommandError
+from .workload import Outcome, Variant, Workload
 
 PROCESSES = 8
 SECONDS = 30.0

@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamflow_io.x.feeder import write_events
-from streamflow_io.x.flat_disk import FLAT_DISK, flat_disk
-from streamflow_io.x.model import Comparison, Sample
-from streamflow_io.x.node import with_runtime
-from streamflow_io.x.processes import CommandError, Finished, run
-from streamflow_io.x.tools import MEBIBYTE, chunk
-from streamflow_io.x.workload import Outcome, Variant, Workload
-
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.protocol import InputStream, JobSpec, RateLimit, StreamLimit
+
+from .feeder import write_events
+from .flat_disk import FLAT_DISK, flat_disk
+from .model import Comparison, Sample
+from .node import with_runtime
+from .processes import CommandError, Finished, run
+from .tools import MEBIBYTE, chunk
+from .workload import Outcome, Variant, Workload
 
 MB = 10**6
 RATES = (20, 50, 200)

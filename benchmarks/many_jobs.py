@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from streamflow_io.x.model import Comparison, Sample
-from streamflow_io.x.overhead import byte_stream_hints, commit_hints, tiny_jobs
-from streamflow_io.x.workflows import StreamFlowRun
-from streamflow_io.x.workload import Outcome, Variant, Workload
+from .model import Comparison, Sample
+from .overhead import byte_stream_hints, commit_hints, tiny_jobs
+from .workflows import StreamFlowRun
+from .workload import Outcome, Variant, Workload
 
 JOBS = 4_000
 _FEW = 10

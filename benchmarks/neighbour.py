@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from streamflow_io.x.checkpoints import run_loop, scheduler_config, write_loop
-from streamflow_io.x.model import Comparison, Sample
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.slow_disks import BANDWIDTH, cold_on, obstacle
-from streamflow_io.x.workflows import JSON
-from streamflow_io.x.workload import Outcome, Variant, Workload
+from .checkpoints import run_loop, scheduler_config, write_loop
+from .model import Comparison, Sample
+from .processes import CommandError
+from .slow_disks import BANDWIDTH, cold_on, obstacle
+from .workflows import JSON
+from .workload import Outcome, Variant, Workload
 
 ITERATIONS = 8
 NEIGHBOUR_BYTES = 150 * 10**6

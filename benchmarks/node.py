@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from streamflow_io.x.model import Sample
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.processes import run as run_commands
-
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec, OutputRule, WarningEvent, WatchedOutput, WrittenTo
+
+from .model import Sample
+from .processes import CommandError
+from .processes import run as run_commands
 
 T = TypeVar("T")
 

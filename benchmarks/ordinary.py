@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from streamflow_io.x.auto import without_hints
-from streamflow_io.x.model import Comparison
-from streamflow_io.x.processes import run
-from streamflow_io.x.templates import prepare_variant_calling
-from streamflow_io.x.workflows import JSON, RESULT, StreamFlowRun, tool, workflow, write_workflow
-from streamflow_io.x.workload import Outcome, Variant, Workload
+from .auto import without_hints
+from .model import Comparison
+from .processes import run
+from .templates import prepare_variant_calling
+from .workflows import JSON, RESULT, StreamFlowRun, tool, workflow, write_workflow
+from .workload import Outcome, Variant, Workload
 
 PAIRS = 20_000
 BUSY_PAIRS = 60_000

@@ -10,11 +10,11 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from streamflow_io.x.driver_events import milliseconds_per_event
-from streamflow_io.x.model import Comparison, Sample
-from streamflow_io.x.node import measure_phases, measure_wrapper
-from streamflow_io.x.workflows import JSON, streamflow, tool, write_workflow
-from streamflow_io.x.workload import Outcome, Variant, Workload
+from .driver_events import milliseconds_per_event
+from .model import Comparison, Sample
+from .node import measure_phases, measure_wrapper
+from .workflows import JSON, streamflow, tool, write_workflow
+from .workload import Outcome, Variant, Workload
 
 WIDTH = 200
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from streamflow_io.x.model import Sample
-from streamflow_io.x.node import first_warning, with_runtime
-from streamflow_io.x.processes import CommandError, run
-from streamflow_io.x.workload import Outcome
-
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import CompleteEvent, GatedInput, InputStream, JobSpec, OutputRule, WatchedOutput
+
+from .model import Sample
+from .node import first_warning, with_runtime
+from .processes import CommandError, run
+from .workload import Outcome
 
 
 @dataclass(frozen=True)

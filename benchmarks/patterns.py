@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from streamflow_io.x.model import Comparison
-from streamflow_io.x.pattern_ways import (
+from .model import Comparison
+from .pattern_ways import (
     BYTE_STREAM,
     COMMIT,
     GATE,
@@ -27,9 +27,9 @@ from streamflow_io.x.pattern_ways import (
     run_runtime,
     run_sequence,
 )
-from streamflow_io.x.tools import MEBIBYTE
-from streamflow_io.x.workflows import TOOL
-from streamflow_io.x.workload import Variant, Workload
+from .tools import MEBIBYTE
+from .workflows import TOOL
+from .workload import Variant, Workload
 
 SMALL_FILE_BYTES = 8192
 SMALL_FILE_WORK = 140e-6

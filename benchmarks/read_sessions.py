@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from streamflow_io.x import slow_disks
-from streamflow_io.x.read_sessions_alone import (
+from . import slow_disks
+from .read_sessions_alone import (
     COUNTS,
     MEMORY_COMPARISONS,
     OVERLAP_COMPARISONS,
@@ -16,8 +16,8 @@ from streamflow_io.x.read_sessions_alone import (
     throughput,
     throughput_comparisons,
 )
-from streamflow_io.x.read_sessions_split import SPLIT_COMPARISONS, splits
-from streamflow_io.x.workload import Variant, Workload
+from .read_sessions_split import SPLIT_COMPARISONS, splits
+from .workload import Variant, Workload
 
 
 def read_sessions(counts: Sequence[int]) -> Workload:

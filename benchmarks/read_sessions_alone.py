@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from streamflow_io.x import memory_limit
-from streamflow_io.x.loop_device import LimitedDisk
-from streamflow_io.x.memory_limit import limited_memory
-from streamflow_io.x.model import Comparison
-from streamflow_io.x.session_alone import CPU, MEMORY, Consumers, Session, read_ahead, read_alone
-from streamflow_io.x.slow_disks import BANDWIDTH, FAST, READ, REQUESTS, Disk, cold_on, counted, forget, write_lines
-from streamflow_io.x.tools import MEBIBYTE
-from streamflow_io.x.workload import Outcome, Variant
+from . import memory_limit
+from .loop_device import LimitedDisk
+from .memory_limit import limited_memory
+from .model import Comparison
+from .session_alone import CPU, MEMORY, Consumers, Session, read_ahead, read_alone
+from .slow_disks import BANDWIDTH, FAST, READ, REQUESTS, Disk, cold_on, counted, forget, write_lines
+from .tools import MEBIBYTE
+from .workload import Outcome, Variant
 
 SIZE = 256 * MEBIBYTE
 COUNTS = (1, 16, 128, 1024)

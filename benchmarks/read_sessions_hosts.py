@@ -13,20 +13,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from streamflow_io.x import memory_limit, slow_disks
-from streamflow_io.x.cluster_sites import SCRATCH, deliver, hosts, on_host, program_on_host
-from streamflow_io.x.memory_limit import limited_memory
-from streamflow_io.x.model import Comparison
-from streamflow_io.x.processes import run
-from streamflow_io.x.shared_storage import shared_storage
-from streamflow_io.x.slow_disks import BANDWIDTH, READ, cold_on, counted, write_lines
-from streamflow_io.x.tools import MEBIBYTE, WAIT
-from streamflow_io.x.workflows import JSON, RESULT, Site, StreamFlowRun, tool, write_workflow
-from streamflow_io.x.workload import Outcome, Variant, Workload
-
 from laboratories.deployments import ssh_deployment
 from laboratories.hosts import ADDRESSES
 from laboratories.laboratory import Laboratory, obstacle
+
+from . import memory_limit, slow_disks
+from .cluster_sites import SCRATCH, deliver, hosts, on_host, program_on_host
+from .memory_limit import limited_memory
+from .model import Comparison
+from .processes import run
+from .shared_storage import shared_storage
+from .slow_disks import BANDWIDTH, READ, cold_on, counted, write_lines
+from .tools import MEBIBYTE, WAIT
+from .workflows import JSON, RESULT, Site, StreamFlowRun, tool, write_workflow
+from .workload import Outcome, Variant, Workload
 
 SIZE = 256 * MEBIBYTE
 PARTS = 32

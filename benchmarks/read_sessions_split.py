@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from streamflow_io.x import memory_limit
-from streamflow_io.x.memory_limit import limited_memory
-from streamflow_io.x.model import Comparison
-from streamflow_io.x.slow_disks import BANDWIDTH, READ, REQUESTS, WRITTEN, Disk, cold_on, counted, write_lines
-from streamflow_io.x.tools import MEBIBYTE, WAIT
-from streamflow_io.x.workflows import JSON, TOOL, Site, StreamFlowRun, tool, write_workflow
-from streamflow_io.x.workload import Outcome, Variant
+from . import memory_limit
+from .memory_limit import limited_memory
+from .model import Comparison
+from .slow_disks import BANDWIDTH, READ, REQUESTS, WRITTEN, Disk, cold_on, counted, write_lines
+from .tools import MEBIBYTE, WAIT
+from .workflows import JSON, TOOL, Site, StreamFlowRun, tool, write_workflow
+from .workload import Outcome, Variant
 
 PARTS = 16
 #: Two jobs at once wait for their share of a disk of 100 MB/s.

@@ -10,14 +10,15 @@ from functools import partial
 from pathlib import Path
 
 from ruamel.yaml import YAML
-from streamflow_io.x import slow_disks
-from streamflow_io.x.model import Comparison
-from streamflow_io.x.processes import run
-from streamflow_io.x.slow_disks import FAST, REQUESTS, Disk, cold_on
-from streamflow_io.x.templates import WORKFLOWS, variants_digest
-from streamflow_io.x.tools import MEBIBYTE
-from streamflow_io.x.workflows import JSON, RESULT, Site, StreamFlowRun, tree_digest
-from streamflow_io.x.workload import Outcome, Variant, Workload
+
+from . import slow_disks
+from .model import Comparison
+from .processes import run
+from .slow_disks import FAST, REQUESTS, Disk, cold_on
+from .templates import WORKFLOWS, variants_digest
+from .tools import MEBIBYTE
+from .workflows import JSON, RESULT, Site, StreamFlowRun, tree_digest
+from .workload import Outcome, Variant, Workload
 
 _HINT = "sfio:ReadSession"
 _WITHOUT, _SESSIONS = "without", "sessions"

@@ -22,12 +22,6 @@ from typing import Any, cast
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import LocalTarget
 from streamflow.core.scheduling import AvailableLocation, Hardware
-from streamflow_io.x.model import Sample
-from streamflow_io.x.node import with_runtime
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.tools import MEBIBYTE
-from streamflow_io.x.workflows import TOOL
-from streamflow_io.x.workload import Outcome
 
 from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
@@ -40,6 +34,13 @@ from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.storage.learned_limits import RememberedLimits
 from streamflow_io.storage.storage_admission import StorageAdmission
 from streamflow_io.storage.storages import Storages
+
+from .model import Sample
+from .node import with_runtime
+from .processes import CommandError
+from .tools import MEBIBYTE
+from .workflows import TOOL
+from .workload import Outcome
 
 _BLOCK = 65536
 _AT_ONCE = 2

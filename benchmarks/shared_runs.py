@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamflow_io.x.disk import CongestedDisk, Curve
-from streamflow_io.x.model import Comparison, Sample
-from streamflow_io.x.processes import run
-from streamflow_io.x.workflows import (
+from .disk import CongestedDisk, Curve
+from .model import Comparison, Sample
+from .processes import run
+from .workflows import (
     JSON,
     RESULT,
     TOOL,
@@ -30,7 +30,7 @@ from streamflow_io.x.workflows import (
     workflow,
     write_workflow,
 )
-from streamflow_io.x.workload import Outcome, Variant, Workload
+from .workload import Outcome, Variant, Workload
 
 TASKS = 16
 RUNS = 4

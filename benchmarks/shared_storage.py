@@ -8,12 +8,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamflow_io.x.cluster_sites import on_host
-from streamflow_io.x.loop_device import LimitedDisk
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.tools import MEBIBYTE
-
 from laboratories.laboratory import Laboratory
+
+from .cluster_sites import on_host
+from .loop_device import LimitedDisk
+from .processes import CommandError
+from .tools import MEBIBYTE
 
 _ROOM = 64 * MEBIBYTE
 _SECONDS = 30.0

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from streamflow_io.x.loop_device import LimitedDisk, Limits, LoopDeviceError, limited_disk
-from streamflow_io.x.tools import MEBIBYTE
-from streamflow_io.x.workload import Outcome
+from .loop_device import LimitedDisk, Limits, LoopDeviceError, limited_disk
+from .tools import MEBIBYTE
+from .workload import Outcome
 
 WRITTEN, READ = "written / file", "read / file"
 _DISK_BYTES = 2048 * MEBIBYTE

@@ -19,19 +19,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from streamflow_io.x.cluster import check_streamed
-from streamflow_io.x.cluster_sites import ONE, OTHER, SCRATCH, hosts
-from streamflow_io.x.model import Comparison, Sample
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.workflows import JSON, RESULT, Site, StreamFlowRun, tool, write_workflow
-from streamflow_io.x.workload import Outcome, Variant, Workload
-
 from laboratories.deployments import ssh_deployment
 from laboratories.laboratory import Laboratory, obstacle
 from streamflow_io.records.history import read_history
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import TELEMETRY_FILE
 from streamflow_io.report.analysis.requirements import requirements
+
+from .cluster import check_streamed
+from .cluster_sites import ONE, OTHER, SCRATCH, hosts
+from .model import Comparison, Sample
+from .processes import CommandError
+from .workflows import JSON, RESULT, Site, StreamFlowRun, tool, write_workflow
+from .workload import Outcome, Variant, Workload
 
 BURSTS = 8
 BURST_BYTES = 120 * 10**6

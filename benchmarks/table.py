@@ -7,7 +7,8 @@ import statistics
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
-from streamflow_io.x.model import Comparison, Report, Result, VariantReport
+
+from .model import Comparison, Report, Result, VariantReport
 
 
 def render(report: Report) -> RenderableType:

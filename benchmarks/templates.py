@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from streamflow_io.x.model import Comparison
-from streamflow_io.x.processes import run
-from streamflow_io.x.workflows import streamflow, tree_digest
-from streamflow_io.x.workload import Variant, Workload
+from .model import Comparison
+from .processes import run
+from .workflows import streamflow, tree_digest
+from .workload import Variant, Workload
 
 WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
 GENOMES = WORKFLOWS / "1000genome"

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from streamflow_io.x.chain import DATA, FILE, STDOUT, STDOUT_NAME
-from streamflow_io.x.model import Comparison
-from streamflow_io.x.overhead import WIDTH, byte_stream_hints, tiny_jobs
-from streamflow_io.x.processes import CommandError
-from streamflow_io.x.templates import GENOMES, prepare_genotypes, prepare_variant_calling, variants_digest
-from streamflow_io.x.workflows import JSON, RESULT, Site, StreamFlowRun, tool, write_workflow
-from streamflow_io.x.workload import Outcome, Variant, Workload
+from .chain import DATA, FILE, STDOUT, STDOUT_NAME
+from .model import Comparison
+from .overhead import WIDTH, byte_stream_hints, tiny_jobs
+from .processes import CommandError
+from .templates import GENOMES, prepare_genotypes, prepare_variant_calling, variants_digest
+from .workflows import JSON, RESULT, Site, StreamFlowRun, tool, write_workflow
+from .workload import Outcome, Variant, Workload
 
 _TERMINAL = (sys.executable, str(Path(__file__).with_name("terminal.py")))
 _WATCH = (sys.executable, "-m", "streamflow_io.cli", "watch")

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from streamflow_io.x.model import Sample
-from streamflow_io.x.processes import CommandError, Finished, run
-from streamflow_io.x.workload import Outcome, Variant
+from .model import Sample
+from .processes import CommandError, Finished, run
+from .workload import Outcome, Variant
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from streamflow_io.x.model import Comparison, Sample
+from .model import Comparison, Sample
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from xml.sax.saxutils import escape
 
 from rich.console import Console, RenderableType
 from rich.text import Text
-from streamflow_io.x.pages import blocks
 
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.records.jobs import EndedRecord, StartedRecord
@@ -29,6 +28,8 @@ from streamflow_io.report.analysis.live import LiveRun
 from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import screen
 from tests.browser import CHROMIUM, opened
+
+from .pages import blocks
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"

@@ -22,8 +22,13 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from streamflow_io.x.capio import CAPIO, CAPIO_SPAN
-from streamflow_io.x.cases import (
+
+from laboratories.laboratory import LaboratoryError
+from tests.cwl import Run
+from tests.installed_capio import installed_capio
+
+from .capio import CAPIO, CAPIO_SPAN
+from .cases import (
     CAPIO_FAULTS,
     CONTAINER_FAULTS,
     CONTAINER_SPAN,
@@ -35,16 +40,12 @@ from streamflow_io.x.cases import (
     Fault,
     choose,
 )
-from streamflow_io.x.containers import Engine, engine
-from streamflow_io.x.disk import can_loop, can_mount
-from streamflow_io.x.hosts import Hosts, hosts
-from streamflow_io.x.standstill import can_freeze
-from streamflow_io.x.trial import Trial, run_case, run_plain
-from streamflow_io.x.workloads import WORKLOADS, random_names
-
-from laboratories.laboratory import LaboratoryError
-from tests.cwl import Run
-from tests.installed_capio import installed_capio
+from .containers import Engine, engine
+from .disk import can_loop, can_mount
+from .hosts import Hosts, hosts
+from .standstill import can_freeze
+from .trial import Trial, run_case, run_plain
+from .workloads import WORKLOADS, random_names
 
 OUTCOMES = ("identical", "failed", "ended", "untouched", "hung")
 

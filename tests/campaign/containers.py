@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamflow_io.x.cases import Case
-
 from laboratories.laboratory import Laboratory, LaboratoryError, containers_obstacle, start_containers
 from tests.cwl import Document
 from tests.e2e.container_support import DEBIAN, Containers, contained, docker_bench
 from tests.forked import Driver
+
+from .cases import Case
 
 #: In which dockerd is started again.
 _START_SECONDS = 60.0

@@ -12,18 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamflow_io.x import containers
-from streamflow_io.x.capio import CAPIO
-from streamflow_io.x.cases import Case
-from streamflow_io.x.containers import Engine
-from streamflow_io.x.disk import fill
-from streamflow_io.x.hosts import Hosts
-from streamflow_io.x.processes import Process, of_run
-from streamflow_io.x.standstill import frozen, stuck
-
 from tests.cwl import Bench
 from tests.e2e.container_support import Containers
 from tests.forked import Driver
+
+from . import containers
+from .capio import CAPIO
+from .cases import Case
+from .containers import Engine
+from .disk import fill
+from .hosts import Hosts
+from .processes import Process, of_run
+from .standstill import frozen, stuck
 
 #: Seconds that a workflow takes at most if it does not hang; who waits for it then says that it does.
 _LONGEST = 120.0

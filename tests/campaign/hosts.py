@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamflow_io.x.cases import Case
-
 from laboratories.hosts import ADDRESSES
 from laboratories.laboratory import Laboratory, LaboratoryError, obstacle, start_hosts
 from tests.e2e.support import Site, hosts_site
 from tests.forked import Driver
 from tests.processes import of_processes
+
+from .cases import Case
 
 _HOSTS = ("host1", "host2")
 # As much as jobs may ask for: by default 2 GB each.

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from streamflow_io.x.cases import Case
-from streamflow_io.x.hosts import Hosts
+from .cases import Case
+from .hosts import Hosts
 
 #: Seconds from one change to the next.
 _PAUSES = (0.02, 0.3)

@@ -11,21 +11,21 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from streamflow_io.x.capio import CAPIO, CAPIO_SECONDS, left_by_capio
-from streamflow_io.x.cases import Case, Fault
-from streamflow_io.x.containers import Engine
-from streamflow_io.x.disk import mounts, real_disk, small_disk
-from streamflow_io.x.faults import Place, strike
-from streamflow_io.x.hosts import Hosts
-from streamflow_io.x.limits import changing
-from streamflow_io.x.processes import of_run
-from streamflow_io.x.verdict import Verdict, judge
-from streamflow_io.x.workloads import BESIDE, CONFIGS, LEARNED, REFUSED, make, plain_steps, space
-
 from streamflow_io.records.learned.proofs import known_proofs
 from tests.cwl import Bench, Run
 from tests.e2e.container_support import Containers
 from tests.forked import Driver
+
+from .capio import CAPIO, CAPIO_SECONDS, left_by_capio
+from .cases import Case, Fault
+from .containers import Engine
+from .disk import mounts, real_disk, small_disk
+from .faults import Place, strike
+from .hosts import Hosts
+from .limits import changing
+from .processes import of_run
+from .verdict import Verdict, judge
+from .workloads import BESIDE, CONFIGS, LEARNED, REFUSED, make, plain_steps, space
 
 #: A run takes a few seconds; with retries, on a busy machine, some more. Longer is a hang.
 RUN_SECONDS = 90.0

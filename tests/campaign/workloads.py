@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streamflow_io.x.capio import CAPIO, capio_streams
-from streamflow_io.x.cases import RANDOM
-
 from tests.cwl import Document, found, streamable, streaming, tool, workflow
 from tests.random_workflows.document import document, job
 from tests.random_workflows.generate import generate
+
+from .capio import CAPIO, capio_streams
+from .cases import RANDOM
 
 # By these, processes of a tool are told from others, also where StreamFlow runs it by itself.
 _PRODUCER = "export CAMPAIGN_PRODUCER=1\n"

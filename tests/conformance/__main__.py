@@ -16,11 +16,11 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from streamflow_io.x.annotations import KINDS
-from streamflow_io.x.suite import Case, cases
-from streamflow_io.x.trial import run_case
-
 from tests.random_workflows.trial import Trial
+
+from .annotations import KINDS
+from .suite import Case, cases
+from .trial import run_case
 
 
 def main() -> int:

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from streamflow_io.x.annotations import LEARNING, Kind, annotations_file, config
-from streamflow_io.x.suite import Case
-
 from streamflow_io.hints.cwl import load, read_steps
 from streamflow_io.hints.inheritance import HintedStep
 from tests.cwl import Bench, Document, Run
 from tests.random_workflows.trial import Trial, judge, leftovers
 from tests.template_support import NO_CONTAINERS
+
+from .annotations import LEARNING, Kind, annotations_file, config
+from .suite import Case
 
 SECONDS = 90.0
 #: So many times a workflow runs that learns.

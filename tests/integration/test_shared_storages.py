@@ -780,7 +780,7 @@ async def test_what_is_required_is_of_what_other_runs_leave(
     other.wait_for(lambda run: run.given)
     other.request(kept=70)
     admission = admission_support.io_task_admission(
-        admission_support.Cluster(1), storage_bw="required", required=Required(), storage=storage,
+        admission_support.Cluster(1), required=Required(), storage=storage,
         meeting=Meeting("required", [storage], {}),
     )  # fmt: skip
     place = StoragePlace("disk", "cluster/node00000")

@@ -19,18 +19,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from streamflow_io.x.blueprint import Blueprint
-from streamflow_io.x.containers import contain, run_contained
-from streamflow_io.x.document import document
-from streamflow_io.x.generate import generate
-from streamflow_io.x.hosts import run_on_hosts, spread
-from streamflow_io.x.reduce import reduce
-from streamflow_io.x.trial import Trial, run_trial
-from streamflow_io.x.unhinted import believed, unhinted
-
 from laboratories.laboratory import Laboratory, start_containers, start_hosts
 from tests.cwl import Bench
 from tests.e2e.container_support import docker_bench, make_user_image
+
+from .blueprint import Blueprint
+from .containers import contain, run_contained
+from .document import document
+from .generate import generate
+from .hosts import run_on_hosts, spread
+from .reduce import reduce
+from .trial import Trial, run_trial
+from .unhinted import believed, unhinted
 
 _PROGRAMS = {
     "excerpting": "streamflow excerpting",

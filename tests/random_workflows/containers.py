@@ -8,12 +8,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from streamflow_io.x.blueprint import SHARED, Blueprint, Container, Step
-from streamflow_io.x.trial import Trial, run_trial
-
 from laboratories.laboratory import Laboratory
 from tests.cwl import Document
 from tests.e2e.container_support import BUSYBOX, DEBIAN, USER, Containers, docker_bench
+
+from .blueprint import SHARED, Blueprint, Container, Step
+from .trial import Trial, run_trial
 
 #: A run of some ten seconds that takes longer hangs.
 SECONDS: Final = 120.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from streamflow_io.x.blueprint import FIELDS, Blueprint, Step, Type, link_type
-from streamflow_io.x.programs import WRITERS
-from streamflow_io.x.tools import container, tool
-
 from tests.cwl import REQUIREMENTS, Document, streaming
+
+from .blueprint import FIELDS, Blueprint, Step, Type, link_type
+from .programs import WRITERS
+from .tools import container, tool
 
 
 def document(blueprint: Blueprint) -> Document:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final, TypeVar
 
-from streamflow_io.x.blueprint import (
+from .blueprint import (
     FIELDS,
     Blueprint,
     Given,
@@ -20,7 +20,7 @@ from streamflow_io.x.blueprint import (
     Wrap,
     without_unused,
 )
-from streamflow_io.x.programs import (
+from .programs import (
     CUTS,
     DECLARED,
     EVERY,

@@ -7,14 +7,14 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from streamflow_io.x.blueprint import Blueprint, Step
-from streamflow_io.x.containers import is_local, renamed
-from streamflow_io.x.trial import Trial, run_trial
-
 from laboratories.deployments import ssh_deployment
 from laboratories.hosts import ADDRESSES
 from laboratories.laboratory import Laboratory
 from tests.e2e.support import Site
+
+from .blueprint import Blueprint, Step
+from .containers import is_local, renamed
+from .trial import Trial, run_trial
 
 #: A run of some ten seconds that takes longer hangs.
 SECONDS: Final = 180.0

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from streamflow_io.x.blueprint import Type
+from .blueprint import Type
 
 Rule = Mapping[str, Any]
 _DEFAULT: Rule = {"committed": "on_termination"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from streamflow_io.x.blueprint import FIELDS, Blueprint, Given, Link, Output, Step, Type, without_unused
+from .blueprint import FIELDS, Blueprint, Given, Link, Output, Step, Type, without_unused
 
 
 def reduce(blueprint: Blueprint, shows: Callable[[Blueprint], bool]) -> Blueprint:

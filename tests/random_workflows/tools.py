@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamflow_io.x.blueprint import FIELDS, Container, Output, Step, record
-from streamflow_io.x.programs import EXTRAS, JSON, LINES, PAIR, READERS, WRITERS
-
 from tests.e2e.container_support import BUSYBOX
+
+from .blueprint import FIELDS, Container, Output, Step, record
+from .programs import EXTRAS, JSON, LINES, PAIR, READERS, WRITERS
 
 
 def tool(step: Step, hints: list[Any]) -> dict[str, Any]:

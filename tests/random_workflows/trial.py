@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from streamflow_io.x.blueprint import Blueprint, Link, without_unused
-from streamflow_io.x.document import document, job
-from streamflow_io.x.unhinted import another_sample, larger_sample
-
 from tests.campaign.verdict import clear_error
 from tests.cwl import Bench, Run
 from tests.forked import Driver
+
+from .blueprint import Blueprint, Link, without_unused
+from .document import document, job
+from .unhinted import another_sample, larger_sample
 
 Outcome = Literal["same", "both fail", "unstable", "differs", "fails", "succeeds", "hangs", "leaves"]
 #: So much larger files follow what was proven with small ones: across the buffers of pipes, and of programs.

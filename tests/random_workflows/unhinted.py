@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from streamflow_io.x.blueprint import Blueprint, Step
-from streamflow_io.x.programs import BUFFERED, SIZED
+from .blueprint import Blueprint, Step
+from .programs import BUFFERED, SIZED
 
 _KEPT = ("oversubscribe", "observe")
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from itertools import permutations
 from pathlib import Path
 
-from streamflow_io.x.files import Fact, Files, Inode
-from streamflow_io.x.model import Model, Output, Rule, Unmet
-
 from tests.node_support import Event, Job, wait_for
+
+from .files import Fact, Files, Inode
+from .model import Model, Output, Rule, Unmet
 
 #: Longer than the node runtime waits whether a close was no death.
 GRACE = 0.1

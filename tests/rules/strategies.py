@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hypothesis import strategies as st
-from streamflow_io.x.model import Kind, Output, Rule
+
+from .model import Kind, Output, Rule
 
 STRANGE = ["two words.x", "new\nline.x", "caf\u00e9 \U0001f9ec.x", "\udcff\udc80.x", ".h.x"]
 NAMES = ["a.x", "b.x", "c.y", "tmp", "done", *STRANGE]

@@ -23,12 +23,13 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from streamflow_io.x.files import Fact, Files, How
-from streamflow_io.x.judge import GRACE, MEETING, Judge
-from streamflow_io.x.model import Output
-from streamflow_io.x.strategies import DIRECTORIES, PATHS, entry, outputs
 
 from tests.node_support import Node, node, output
+
+from .files import Fact, Files, How
+from .judge import GRACE, MEETING, Judge
+from .model import Output
+from .strategies import DIRECTORIES, PATHS, entry, outputs
 
 EXAMPLES = int(os.environ.get("SFIO_RULES_EXAMPLES", "0"))
 SHRINK = "SFIO_RULES_SHRINK" in os.environ

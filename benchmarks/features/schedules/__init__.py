@@ -1,6 +1,6 @@
 """Workloads of the feature `schedules`."""
 
-from streamflow_io.x.forecast import FORECAST
-from streamflow_io.x.simulated import SCHEDULES
+from .forecast import FORECAST
+from .simulated import SCHEDULES
 
 WORKLOADS = (FORECAST, SCHEDULES)
