@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -219,7 +220,11 @@ def connections(job: Job) -> set[str]:
     """The inodes of the TCP sockets that the ``exec`` of a job has."""
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     sockets = {f"socket:[{line.split()[9]}]" for line in lines}
-    return {os.readlink(path) for path in Path(f"/proc/{job.process.pid}/fd").iterdir()} & sockets
+    found = set()
+    for path in Path(f"/proc/{job.process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # It is closed by now.
+            found.add(os.readlink(path))
+    return found & sockets
 
 
 def test_a_stream_keeps_its_connection_when_its_limit_changes(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from streamflow_io.jobs.reach import Reach
 
 can_read = Reach.can_read
 
-async def refuse(self, job_name, token, attempt):
-    return job_name != "/b/0.0" and await can_read(self, job_name, token, attempt)
+async def refuse(self, job, token, attempt):
+    return job.name != "/b/0.0" and await can_read(self, job, token, attempt)
 
 Reach.can_read = refuse
 """

@@ -12,13 +12,12 @@ from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.token import ListToken
 
 from streamflow_io.adapters.deployment_sites import Sites
-from streamflow_io.adapters.jobs import Jobs
+from streamflow_io.adapters.jobs import Jobs, usage_of
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
-from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.records.records import EpochRecord, Record
 from streamflow_io.runtime.protocol import ExitEvent, Usage
 from streamflow_io.runtime.usage import JobUsage
@@ -162,25 +161,21 @@ async def test_what_is_learned_of_readers_is_their_time_in_io(driver: Driver, to
     assert (epoch.mean_seconds, epoch.jobs, epoch.registered) == (seconds, 1, True)
 
 
-async def test_each_measured_value_has_its_field_in_the_record(driver: Driver) -> None:
+def test_each_measured_value_has_its_field_in_the_record() -> None:
     told = Usage(
         rchar=1, wchar=2, read_bytes=3, write_bytes=4, user=5, system=6, io=7, held=8, paused=9, pauses=10, ahead=11
     )
-    driver.observe(job(0, file=FILE), exited(IO).model_copy(update={"usage": told}))
-    usages = [record.usage for record in driver.records if isinstance(record, EndedRecord)]
-    assert usages == [
-        JobUsage(
-            started=1000.0,
-            ended=1000.0 + DURATION,
-            bytes_read=1,
-            bytes_written=2,
-            storage_bytes_read=3,
-            storage_bytes_written=4,
-            cpu_seconds=11,
-            io_seconds=7,
-            held_seconds=8,
-            paused_seconds=9,
-            pauses=10,
-            bytes_ahead=11,
-        )
-    ]
+    assert usage_of(exited(IO).model_copy(update={"usage": told})) == JobUsage(
+        started=1000.0,
+        ended=1000.0 + DURATION,
+        bytes_read=1,
+        bytes_written=2,
+        storage_bytes_read=3,
+        storage_bytes_written=4,
+        cpu_seconds=11,
+        io_seconds=7,
+        held_seconds=8,
+        paused_seconds=9,
+        pauses=10,
+        bytes_ahead=11,
+    )

@@ -45,7 +45,7 @@ class Runtime:
         return None if self.reaches else "no link"
 
     def link(self, job: str, reader: object) -> Link:
-        return Link(address="h:1", job=job, key="/key")
+        return Link(address="h:1", job=job, certificate="/certificate")
 
 
 @dataclass
@@ -113,7 +113,7 @@ async def test_who_does_not_see_it_gets_parts_by_a_link() -> None:
     setting = Setting(readers={"a": (one := Runtime(sees=False, reaches=True)), "b": (other := Runtime())})
     ways = setting.ways()
     assert await setting.decide(ways) is not None
-    assert link_of(ways, one) == Link(address="h:1", job="s", key="/key")
+    assert link_of(ways, one) == Link(address="h:1", job="s", certificate="/certificate")
     assert link_of(ways, other) is None
 
 

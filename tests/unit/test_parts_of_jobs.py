@@ -17,7 +17,7 @@ from streamflow_io.runtime.protocol import ExitEvent, FileIdentity, FilePart, Li
 
 PART = FilePart(file="/data/all", identity=FileIdentity(inode=1, size=9, mtime=2), pieces=((0, 4), "eA=="))
 TOKEN = PartToken(file_value("/in/1.part"), PART, "chunks", SaidBy("/split/0", "host", "000001-split", 7))
-LINK = Link(address="10.0.0.1:5000", job="000001-split", key="/run/key")
+LINK = Link(address="10.0.0.1:5000", job="000001-split", certificate="/run/certificate")
 
 
 def test_by_a_link_a_part_has_its_number() -> None:
