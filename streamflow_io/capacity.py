@@ -1,4 +1,4 @@
-"""How much a job asks for and a location has. Pure.
+"""How much a job asks for and a location has.
 
 Runs without hints need it, too: of this package nothing is imported here.
 """

@@ -1,4 +1,4 @@
-"""Things by what they have in common. Pure."""
+"""Things by what they have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapter: a connection to an SQLite file whose statements run in the thread of the event loop.
+"""A connection to an SQLite file whose statements run in the thread of the event loop.
 
 StreamFlow executes some 15 statements for each job. A statement takes microseconds, but aiosqlite hands it to a
 thread, and its cursor again, which costs ten times as much and wakes the event loop twice.

@@ -1,4 +1,4 @@
-"""What is in nested data, as of YAML and JSON. Pure."""
+"""What is in nested data, as of YAML and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Series of numbers: work spread over bins, steps up and down. Pure."""
+"""Series of numbers: work spread over bins, steps up and down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words for people. Pure."""
+"""Words for people."""
 
 import re
 

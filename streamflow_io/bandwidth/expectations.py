@@ -1,4 +1,4 @@
-"""What is expected of the next request of a step: its bytes, its window, and so its limit. Pure.
+"""What is expected of the next request of a step: its bytes, its window, and so its limit.
 
 The window is carried over from the phase before of the channel. For the first phase it is what the user has said
 (`within`), else what an earlier run has learned of the step, else the newest window of another channel of it. How many

@@ -1,4 +1,4 @@
-"""How files grow that are read while they are written: burst by burst, as long as somebody may read them so. Pure."""
+"""How files grow that are read while they are written: burst by burst, as long as somebody may read them so."""
 
 from __future__ import annotations
 

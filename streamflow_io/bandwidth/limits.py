@@ -1,4 +1,4 @@
-"""Adapter: which jobs are held to their storageBW, and how fast they may move their bytes."""
+"""Which jobs are held to their storageBW, and how fast they may move their bytes."""
 
 from __future__ import annotations
 

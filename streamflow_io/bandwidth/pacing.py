@@ -1,4 +1,4 @@
-"""How fast open requests may move: each by what is expected of it, and all of a storage together. Pure.
+"""How fast open requests may move: each by what is expected of it, and all of a storage together.
 
 A request has a limit when it is known how long its window will be (:mod:`.expectations`). The requests of a storage
 share its bandwidth (:mod:`.share`), without what jobs with a storageBW hold. One that is expected to be small is over

@@ -1,4 +1,4 @@
-"""Requests, the phases of a channel, and how fast each had to move, and did. Pure.
+"""Requests, the phases of a channel, and how fast each had to move, and did.
 
 A **request** is what a job moves and nobody waits for at once. A **channel** issues requests one after the other, as a
 process does in the paper. Requests of a channel that are ready at the same time are one **phase** of it.

@@ -1,4 +1,4 @@
-"""Adapter: keeps I/O tasks to the bandwidth that is required, by their requests.
+"""Keeps I/O tasks to the bandwidth that is required, by their requests.
 
 Decides nothing: :mod:`streamflow_io.bandwidth.pacing` does. Translates StreamFlow's jobs, tells those that run their
 rates, and remembers their windows.

@@ -1,4 +1,4 @@
-"""The bandwidth of all phases together, over time: the paper's equation 3. Pure.
+"""The bandwidth of all phases together, over time: the paper's equation 3.
 
 Between two neighbours of all starts and ends the sum of all rates is the same. Spans are half open: where one ends and
 another starts at the same time, they do not count together.

@@ -1,4 +1,4 @@
-"""Adapter: what I/O tasks move, and when somebody waits for it, from what jobs read and when they end.
+"""What I/O tasks move, and when somebody waits for it, from what jobs read and when they end.
 
 Decides nothing: :mod:`streamflow_io.bandwidth` does. Knows whose files a job reads, and since when they are there.
 """

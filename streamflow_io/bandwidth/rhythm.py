@@ -1,4 +1,4 @@
-"""Whether the phases of a channel come in a rhythm, and when the next one is to be expected. Pure.
+"""Whether the phases of a channel come in a rhythm, and when the next one is to be expected.
 
 From the times when they were ready: how long they take, and so the throughput over time, has no rhythm any more when it
 is limited. The spectrum of the sum of all channels, with which FTIO finds a period, is not needed where they are known.

@@ -1,4 +1,4 @@
-"""The limit of the next phase of a channel, from those before. Pure.
+"""The limit of the next phase of a channel, from those before.
 
 The three strategies of TMIO (`BW_LIMIT_STRATEGY` 0, 1 and 2), as in its code. What is carried over is the window, not
 the rate: phases differ in size.

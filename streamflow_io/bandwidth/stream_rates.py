@@ -1,4 +1,4 @@
-"""Adapter: measures byte streams burst by burst, and keeps those with `streamBW: required` to what is required.
+"""Measures byte streams burst by burst, and keeps those with `streamBW: required` to what is required.
 
 Decides nothing: :mod:`streamflow_io.bandwidth.streams` does. Producers tell in which bursts their files grow, readers
 when they have been given all.

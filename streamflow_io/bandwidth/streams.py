@@ -1,4 +1,4 @@
-"""Byte streams as channels: bursts of a file that grows, when its readers have them, how fast each is fed. Pure.
+"""Byte streams as channels: bursts of a file that grows, when its readers have them, how fast each is fed.
 
 A burst of the producer is a request of each of its readers. It is ready when its first byte is there, and the reader
 is; its required end is the beginning of the next burst: nobody waits, but from then on more is to be moved. No burst

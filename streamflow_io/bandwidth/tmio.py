@@ -1,4 +1,4 @@
-"""The requests of a run as a trace of TMIO, which FTIO and TMIO's own programs read. Pure.
+"""The requests of a run as a trace of TMIO, which FTIO and TMIO's own programs read.
 
 A trace is lines of JSON, an object with one key each: what was read and written, synchronously and asynchronously, of
 the latter the throughput (`_t`) and the required bandwidth (`_b`), and a summary of times, `io_time`. A channel is a

@@ -1,4 +1,4 @@
-"""When somebody waits for what a job moves: the required ends of requests, found while a run goes on. Pure.
+"""When somebody waits for what a job moves: the required ends of requests, found while a run goes on.
 
 A request is ready when what its job reads is there. Its required end is the earliest of these:
 

@@ -1,4 +1,4 @@
-"""Adapter: what compute jobs write themselves, as their node runtimes tell it.
+"""What compute jobs write themselves, as their node runtimes tell it.
 
 Decides nothing: :mod:`streamflow_io.bandwidth.writes` does.
 """

@@ -1,4 +1,4 @@
-"""What compute jobs write themselves: bursts, which are measured and foretold, and never limited. Pure.
+"""What compute jobs write themselves: bursts, which are measured and foretold, and never limited.
 
 A job waits for what it writes: its bursts are exposed requests, of a channel of its own. What a job writes in a
 rhythm it is expected to go on writing: so much of the bandwidth of its storage is not for others.

@@ -1,4 +1,4 @@
-"""Adapter: all that lives as long as one run of a workflow."""
+"""All that lives as long as one run of a workflow."""
 
 from __future__ import annotations
 

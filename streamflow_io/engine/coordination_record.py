@@ -1,4 +1,4 @@
-"""Adapter: the coordination configuration of a run, kept in its directory."""
+"""The coordination configuration of a run, kept in its directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapter: jobs that wait for free space on a disk. Plain StreamFlow would wait for ever, and say nothing."""
+"""Jobs that wait for free space on a disk. Plain StreamFlow would wait for ever, and say nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapter: the state of a run in its own terminal, below its log; or now and then in a line of the log."""
+"""The state of a run in its own terminal, below its log; or now and then in a line of the log."""
 
 from __future__ import annotations
 

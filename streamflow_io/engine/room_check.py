@@ -1,4 +1,4 @@
-"""Adapter: whether there is any location with as much as a job asks for.
+"""Whether there is any location with as much as a job asks for.
 
 It looks at the jobs of runs without hints, too: what tells sites apart is imported when no location will do.
 """

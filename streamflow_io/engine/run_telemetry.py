@@ -1,4 +1,4 @@
-"""Adapter: the telemetry of a run, and what is said of it when it ends."""
+"""The telemetry of a run, and what is said of it when it ends."""
 
 from __future__ import annotations
 

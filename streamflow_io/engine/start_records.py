@@ -1,4 +1,4 @@
-"""Adapter: what is recorded when a run begins: its configuration, and the plan."""
+"""What is recorded when a run begins: its configuration, and the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapter: the storages that the steps of a translated workflow will use, looked at before anything runs."""
+"""The storages that the steps of a translated workflow will use, looked at before anything runs."""
 
 from __future__ import annotations
 

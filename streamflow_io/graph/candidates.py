@@ -1,4 +1,4 @@
-"""What may stream though no hint says so, and what proofs make of the routes. Pure.
+"""What may stream though no hint says so, and what proofs make of the routes.
 
 What one scatter makes goes to the next one by one, each element when its job has ended: that needs no proof.
 

@@ -1,4 +1,4 @@
-"""Which inputs of a workflow its jobs get before StreamFlow has read them for their checksum. Pure."""
+"""Which inputs of a workflow its jobs get before StreamFlow has read them for their checksum."""
 
 from __future__ import annotations
 

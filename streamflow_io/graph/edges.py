@@ -1,4 +1,4 @@
-"""How each route is served: the delivery of every stream edge, and why an edge falls back. Pure."""
+"""How each route is served: the delivery of every stream edge, and why an edge falls back."""
 
 from __future__ import annotations
 

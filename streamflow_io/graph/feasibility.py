@@ -1,4 +1,4 @@
-"""Which steps and gangs ask for more than there is. Pure."""
+"""Which steps and gangs ask for more than there is."""
 
 from __future__ import annotations
 

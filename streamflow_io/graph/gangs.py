@@ -1,4 +1,4 @@
-"""Gangs: steps that run at the same time because one reads what the other writes. Pure."""
+"""Gangs: steps that run at the same time because one reads what the other writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The I/O graph: the steps of a workflow and the ways that their files take from step to step. Pure.
+"""The I/O graph: the steps of a workflow and the ways that their files take from step to step.
 
 A :class:`Route` is what the workflow says: the output of one step reaches an input of another, or a workflow output,
 through some hops. A :class:`StreamEdge` is what we make of it: how the file is delivered, by which rules, and if it is

@@ -1,4 +1,4 @@
-"""What may be proven while a run goes on, so that further jobs of the same steps stream in it. Pure.
+"""What may be proven while a run goes on, so that further jobs of the same steps stream in it.
 
 The workflow is wired once, before it runs. An output that may stream later is wired as one that does, and comes when
 its job has ended, as long as nothing is proven.

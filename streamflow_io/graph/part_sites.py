@@ -1,4 +1,4 @@
-"""Whether jobs of one site read parts of a file that a job of another one splits: from the file, or by a link. Pure.
+"""Whether jobs of one site read parts of a file that a job of another one splits: from the file, or by a link.
 
 Where the file is, StreamFlow decides when the split runs, which may see it by a symbolic link, or as a copy. So what is
 possible here is tried then, but for what is certain.

@@ -1,4 +1,4 @@
-"""Which splits are virtual: nobody writes their files, which are parts of the file that is split. Pure."""
+"""Which splits are virtual: nobody writes their files, which are parts of the file that is split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods of Kubernetes: what their containers see of each other's files. Pure.
+"""Pods of Kubernetes: what their containers see of each other's files.
 
 What is read here is as the API of Kubernetes has it in JSON, and manifests in YAML.
 """

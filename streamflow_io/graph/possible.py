@@ -1,4 +1,4 @@
-"""How files could be delivered, if hints asked for it. Pure."""
+"""How files could be delivered, if hints asked for it."""
 
 from __future__ import annotations
 

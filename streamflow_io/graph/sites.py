@@ -1,4 +1,4 @@
-"""Sites: where the jobs of a step run, and what can be delivered early there and between two of them. Pure."""
+"""Sites: where the jobs of a step run, and what can be delivered early there and between two of them."""
 
 from __future__ import annotations
 

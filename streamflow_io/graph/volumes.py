@@ -1,4 +1,4 @@
-"""What two containers, or a container and its host, see of each other's files. Pure.
+"""What two containers, or a container and its host, see of each other's files.
 
 Paths are POSIX strings, and may hold lone surrogates, as Python makes them of names that are no UTF-8.
 """

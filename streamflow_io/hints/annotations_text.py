@@ -1,4 +1,4 @@
-"""An annotations file as text, with comments that say where each hint comes from. Pure."""
+"""An annotations file as text, with comments that say where each hint comes from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values of `storageBW` and `streamBW`: the bandwidth constraint of a step, and of a byte stream. Pure.
+"""The values of `storageBW` and `streamBW`: the bandwidth constraint of a step, and of a byte stream.
 
 Static, auto (unbounded) and auto with bounds are the storage bandwidth constraints of H. Elshazly et al., I/O-aware
 PyCOMPSs; `required`, and the names of its strategies, are those of A. Tarraf et al., I/O Behind the Scenes: Bandwidth

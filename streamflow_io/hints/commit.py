@@ -1,4 +1,4 @@
-"""The value of `committed`: when a file is complete. Pure.
+"""The value of `committed`: when a file is complete.
 
 The rules are those of A. R. Martinelli et al., CAPIO: a middleware for transparent I/O streaming in
 data-intensive workflows.

@@ -1,4 +1,4 @@
-"""The scheduler's config in the StreamFlow file, as models. Pure."""
+"""The scheduler's config in the StreamFlow file, as models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the models of the vocabulary are made of: their base, names, paths, and how a mistake is raised. Pure."""
+"""What the models of the vocabulary are made of: their base, names, paths, and how a mistake is raised."""
 
 from __future__ import annotations
 

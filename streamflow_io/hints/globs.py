@@ -1,4 +1,4 @@
-"""The globs of the hints, and of outputs: `*`, `?`, `[...]` and `[!...]`. Pure.
+"""The globs of the hints, and of outputs: `*`, `?`, `[...]` and `[!...]`.
 
 They are those of :mod:`glob`, by which StreamFlow finds the outputs of a local job: none of them matches a slash, or a
 dot at the beginning of a name, and nothing else is special.

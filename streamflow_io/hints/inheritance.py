@@ -1,4 +1,4 @@
-"""Which hints hold for a step: the nearest level wins. Pure.
+"""Which hints hold for a step: the nearest level wins.
 
 Nearest first: the annotations file (the longest step path first), the tool, the step, the workflow around it,
 the step that runs that workflow, and so on outwards. IOTask and StorageBandwidth are inherited per class,

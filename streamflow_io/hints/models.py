@@ -1,4 +1,4 @@
-"""The vocabulary that a user writes: the hint classes and the annotations file, as models. Pure.
+"""The vocabulary that a user writes: the hint classes and the annotations file, as models.
 
 The schemas in `cwl-extensions/` are generated from these models, descriptions included.
 Field names are those of the files (`storageBW`, `fileDeps`), also when a model is made in Python.

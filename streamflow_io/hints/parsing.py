@@ -1,4 +1,4 @@
-"""From what a user wrote, as plain mappings, to models or to mistakes with their lines. Pure."""
+"""From what a user wrote, as plain mappings, to models or to mistakes with their lines."""
 
 from __future__ import annotations
 

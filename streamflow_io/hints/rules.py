@@ -1,4 +1,4 @@
-"""The checks of hints that need to know the steps around them, or the storages. Pure."""
+"""The checks of hints that need to know the steps around them, or the storages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of read sessions: which output holds parts of an input, and where the parts begin. Pure.
+"""Rules of read sessions: which output holds parts of an input, and where the parts begin.
 
 A rule with `port` alone leaves the cuts to the program of the step, which says them. With `records` they are declared.
 Without `port` the jobs of the step read parts of the file itself, or all of it.

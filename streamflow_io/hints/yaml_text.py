@@ -1,4 +1,4 @@
-"""YAML that somebody else wrote: read in a time that its length bounds, or refused with one message. Pure."""
+"""YAML that somebody else wrote: read in a time that its length bounds, or refused with one message."""
 
 from __future__ import annotations
 

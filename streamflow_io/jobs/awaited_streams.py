@@ -1,4 +1,4 @@
-"""Adapter: outputs that stream as soon as it is proven that they can, while the run goes on.
+"""Outputs that stream as soon as it is proven that they can, while the run goes on.
 
 Until then all is as if they did not: what is written comes when its job has ended. Afterwards it comes while it is
 written, to jobs for which the proof holds; others wait for it before they ask for a place, and so hold nothing.

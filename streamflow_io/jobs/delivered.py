@@ -1,4 +1,4 @@
-"""What others have of one output, over all attempts of its job, and whether the output is so in the end. Pure."""
+"""What others have of one output, over all attempts of its job, and whether the output is so in the end."""
 
 from __future__ import annotations
 

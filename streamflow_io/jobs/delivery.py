@@ -1,4 +1,4 @@
-"""What one job delivers before its end, over all of its attempts: events in, instructions out. Pure.
+"""What one job delivers before its end, over all of its attempts: events in, instructions out.
 
 **Events** are those of the node runtime (:mod:`streamflow_io.runtime.protocol`), those of who runs the job
 (:class:`Begun`, :data:`Moment`, :class:`Permitted`, :class:`Succeeded`), and :class:`Answer`. **Instructions** ask for

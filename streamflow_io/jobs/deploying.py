@@ -1,4 +1,4 @@
-"""Adapter: deploys containers when the first job is submitted, those of a gang side by side."""
+"""Deploys containers when the first job is submitted, those of a gang side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapter: what jobs read before it is complete, and what they commit early, recorded for telemetry, and said once."""
+"""What jobs read before it is complete, and what they commit early, recorded for telemetry, and said once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapter: what a run says when it fails: which job failed first, and why.
+"""What a run says when it fails: which job failed first, and why.
 
 StreamFlow closes its database while steps still run, and logs what each of them then runs into. Whoever wants to see
 that sees it with `--debug`.

@@ -1,4 +1,4 @@
-"""Adapter: lets the jobs of gangs meet on one node, for StreamFlow's scheduler."""
+"""Lets the jobs of gangs meet on one node, for StreamFlow's scheduler."""
 
 from __future__ import annotations
 

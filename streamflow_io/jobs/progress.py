@@ -1,4 +1,4 @@
-"""Adapter: how far the byte streams of a run are, and what its jobs wait for, told at most twice a second."""
+"""How far the byte streams of a run are, and what its jobs wait for, told at most twice a second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a proof about an input that is read as a stream holds for. Pure.
+"""What a proof about an input that is read as a stream holds for.
 
 What a program does with one of its inputs can depend on all that it is given. So a proof holds for the same tool, with
 the same values of all inputs. Of files only what kind they are counts, by their extensions, so that what was proven on

@@ -1,4 +1,4 @@
-"""Which jobs are so short that no stream between them gains anything. Pure.
+"""Which jobs are so short that no stream between them gains anything.
 
 A job under the node runtime costs a process and some events. Where no hint asks for streams, a job that ends after a
 few milliseconds runs as with plain StreamFlow instead: its output is there at once anyway.

@@ -1,4 +1,4 @@
-"""Whether a program has failed for want of something that its node has too little of, as far as it says so. Pure."""
+"""Whether a program has failed for want of something that its node has too little of, as far as it says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that have more to say than a line, by their codes. Pure."""
+"""Messages that have more to say than a line, by their codes."""
 
 from .codes import Code, coded, is_about
 from .explanations import EXPLANATIONS, Case, Explanation

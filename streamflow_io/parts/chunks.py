@@ -1,4 +1,4 @@
-"""What is read next: the parts of a file, in order, merged and cut into chunks. Pure."""
+"""What is read next: the parts of a file, in order, merged and cut into chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a read session does: events in, instructions out. Pure.
+"""What a read session does: events in, instructions out.
 
 **Events** are what jobs and the split do (:class:`Announced`, :data:`Moment`, :class:`Consumed`) and what the reader
 says (:class:`Began`, :class:`ChunkRead`, :class:`Evicted`). **Instructions** are for the reader (:class:`Read`,

@@ -1,4 +1,4 @@
-"""Adapter: the read sessions of a run. Decides nothing: `sessions/` does, and `graph/partitions.py` for which rules."""
+"""The read sessions of a run; :mod:`.director` decides what is read next, and the plan for which rules."""
 
 from __future__ import annotations
 

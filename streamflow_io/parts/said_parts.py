@@ -1,4 +1,4 @@
-"""What the program of a job has said of the parts of one output, over all attempts of the job. Pure."""
+"""What the program of a job has said of the parts of one output, over all attempts of the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapter: whether an observed job has split a file, and by which rule that could be declared."""
+"""Whether an observed job has split a file, and by which rule that could be declared."""
 
 from __future__ import annotations
 

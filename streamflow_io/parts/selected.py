@@ -1,4 +1,4 @@
-"""The part of a file that a job selects itself. Pure."""
+"""The part of a file that a job selects itself."""
 
 from __future__ import annotations
 

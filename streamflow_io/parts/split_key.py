@@ -1,4 +1,4 @@
-"""What a verdict about a declared split holds for. Pure.
+"""What a verdict about a declared split holds for.
 
 The cuts of a program can depend on all that it is given. So a verdict holds for the same values of all other inputs,
 and for all files of the same extension, if the rule says how many records are a part. It holds for the same file only

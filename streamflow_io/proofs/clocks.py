@@ -1,4 +1,4 @@
-"""Whether the outputs of runs of a job differ in nothing but the time of day that the program has written. Pure.
+"""Whether the outputs of runs of a job differ in nothing but the time of day that the program has written.
 
 Many programs write the date into a header: no two runs of them make the same. Such a difference says nothing of a
 stream if all of this holds. Else it counts.

@@ -1,4 +1,4 @@
-"""Adapter: what a job makes of a stream that is declared `streamable` is compared with what it makes of the file."""
+"""What a job makes of a stream that is declared `streamable` is compared with what it makes of the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapter: makes the excerpts of files that a rehearsal tries first (:mod:`.excerpt_rules`)."""
+"""Makes the excerpts of files that a rehearsal tries first (:mod:`.excerpt_rules`)."""
 
 from __future__ import annotations
 

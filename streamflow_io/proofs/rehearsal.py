@@ -1,4 +1,4 @@
-"""Adapter: an input of a job is rehearsed: the job runs once more, with that input as a stream.
+"""An input of a job is rehearsed: the job runs once more, with that input as a stream.
 
 It does so when the job has ended well, or beside it: then its bounds are narrower, and what it has shown counts when
 the job has ended well. Of a large file the first bytes are tried before, which take less long (:mod:`.excerpt_rules`).

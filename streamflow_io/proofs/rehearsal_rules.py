@@ -1,4 +1,4 @@
-"""What may be rehearsed, when, and what follows from how it went. Pure.
+"""What may be rehearsed, when, and what follows from how it went.
 
 A rehearsal is one more run of a job that has ended well, with one of its inputs fed as a byte stream. It proves that
 the program makes the same of a stream, or shows that it does not. What it does not show stays unknown.

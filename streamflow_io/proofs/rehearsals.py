@@ -1,4 +1,4 @@
-"""Adapter: rehearses on idle cores what may stream without a hint, or is declared to, and keeps what that shows.
+"""Rehearses on idle cores what may stream without a hint, or is declared to, and keeps what that shows.
 
 Decides little: :mod:`.rehearsal_rules` does. Nothing here ever makes a run fail, nor take longer.
 """

@@ -1,4 +1,4 @@
-"""Adapter: a job runs once more, in directories of its own, with one of its inputs as a stream, or as a file.
+"""A job runs once more, in directories of its own, with one of its inputs as a stream, or as a file.
 
 It may be ended at any time, but what it lets StreamFlow ask of a location goes to its end (:func:`to_the_end`): all
 goes through one shell there, and an answer that nobody has read would be taken for that to the next question.

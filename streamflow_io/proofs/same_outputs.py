@@ -1,4 +1,4 @@
-"""Whether two runs of a job have made the same, wherever they ran. Pure."""
+"""Whether two runs of a job have made the same, wherever they ran."""
 
 from __future__ import annotations
 

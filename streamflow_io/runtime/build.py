@@ -1,4 +1,4 @@
-"""Whether a `sfio-node` is of the build that this driver needs. Pure."""
+"""Whether a `sfio-node` is of the build that this driver needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets of bytes of a file. Pure."""
+"""Sets of bytes of a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files two node runtimes have in common. Pure."""
+"""Which files two node runtimes have in common."""
 
 from __future__ import annotations
 

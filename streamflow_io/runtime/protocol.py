@@ -1,4 +1,4 @@
-"""What the driver and `sfio-node` say to each other, as data: `docs/node-protocol.md`. Pure."""
+"""What the driver and `sfio-node` say to each other, as data: `docs/node-protocol.md`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapter: what the admission of jobs by storages tells: for telemetry, for people, and for the next run."""
+"""What the admission of jobs by storages tells: for telemetry, for people, and for the next run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapter: what the jobs of annotated steps need of storages, and where StreamFlow may place them."""
+"""What the jobs of annotated steps need of storages, and where StreamFlow may place them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapter: what this run was given of storages that other runs use, too.
+"""What this run was given of storages that other runs use, too.
 
 :mod:`streamflow_io.storage.admission.leases` and :mod:`streamflow_io.storage.sharing.lease_holder` decide what the run
 requests. All runs decide alike, each in a thread of its own, which run is given how much.

@@ -1,6 +1,7 @@
-"""Adapter: keeps the jobs of I/O tasks, and those with a storageBW, back until their storage has room for them.
+"""Keeps the jobs of I/O tasks, and those with a storageBW, back until their storage has room for them.
 
-Decides nothing: `admission/` does. Translates StreamFlow's jobs, targets and locations, and wakes those who wait.
+:mod:`streamflow_io.storage.admission` decides. This module translates StreamFlow's jobs, targets and
+locations, and wakes the jobs that wait.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Adapter: the storages of the StreamFlow file, and which one holds what a job writes."""
+"""The storages of the StreamFlow file, and which one holds what a job writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large a file a proof holds for. Pure.
+"""How large a file a proof holds for.
 
 A program can do one thing with a stream up to one of its buffers, and another thing beyond that: `split -n` reads a
 pipe into memory, and gives up where that is full. So a proof holds for files that are no larger than the one with which

@@ -1,4 +1,4 @@
-"""Admission by storage bandwidth and I/O executors: who may start now, where, and with how much. Pure.
+"""Admission by storage bandwidth and I/O executors: who may start now, where, and with how much.
 
 Jobs are admitted in order of arrival, but for those of which it is known when they are needed: these change their
 places with each other. A job that lacks a resource holds back all later ones that need the same

@@ -1,4 +1,4 @@
-"""What jobs need of storages, and what they are given. Pure."""
+"""What jobs need of storages, and what they are given."""
 
 from __future__ import annotations
 

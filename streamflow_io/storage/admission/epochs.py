@@ -1,4 +1,4 @@
-"""Epochs: jobs that run concurrently under one constraint, and what they tell of it. Pure."""
+"""Epochs: jobs that run concurrently under one constraint, and what they tell of it."""
 
 from __future__ import annotations
 

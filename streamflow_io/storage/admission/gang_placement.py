@@ -1,4 +1,4 @@
-"""Which location a job of a gang is given, of those where it fits: gangs on one node when cores allow. Pure."""
+"""Which location a job of a gang is given, of those where it fits: gangs on one node when cores allow."""
 
 from __future__ import annotations
 

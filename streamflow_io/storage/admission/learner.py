@@ -1,4 +1,4 @@
-"""The learner: finds the storageBW of a tool's jobs while they run. Pure.
+"""The learner: finds the storageBW of a tool's jobs while they run.
 
 H. Elshazly et al., "Towards enabling I/O awareness in task-based programming models" (2021), 4.2.3: epochs of jobs
 that run concurrently under one constraint; the constraint grows from epoch to epoch; the mean times go into a

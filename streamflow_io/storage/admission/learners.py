@@ -1,4 +1,4 @@
-"""The learners of all tools, and where they learn. Pure."""
+"""The learners of all tools, and where they learn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning: epochs, each under another constraint, and what follows from the times of their jobs. Pure."""
+"""Learning: epochs, each under another constraint, and what follows from the times of their jobs."""
 
 from __future__ import annotations
 

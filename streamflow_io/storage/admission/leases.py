@@ -1,4 +1,4 @@
-"""Shared storages of which a run has only as much as it was given. Pure."""
+"""Shared storages of which a run has only as much as it was given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bandwidth ledger: who holds how much of what. Pure."""
+"""The bandwidth ledger: who holds how much of what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cores that a job holds, and does not use, are lent to which job that is ready. Pure.
+"""Which cores that a job holds, and does not use, are lent to which job that is ready.
 
 A job that waits, for a download or an instrument, needs fewer cores than it holds: as many are lent as are idle, to
 jobs that have all else. A job that needs its cores again shares them with those that have borrowed them, until one of

@@ -1,4 +1,4 @@
-"""The objective function over a constraint registry. Pure.
+"""The objective function over a constraint registry.
 
 H. Elshazly et al., "Towards enabling I/O awareness in task-based programming models" (2021), 4.2.3 C: choose the
 constraint under which all jobs that are left end first; of those that are equally good, the highest.

@@ -1,4 +1,4 @@
-"""How jobs went, and groups of such observations. Pure."""
+"""How jobs went, and groups of such observations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The constraint registry: what was learned of the jobs of one step on one storage. Pure."""
+"""The constraint registry: what was learned of the jobs of one step on one storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The resources that admission gives out: bandwidth of storages and I/O executors of locations. Pure."""
+"""The resources that admission gives out: bandwidth of storages and I/O executors of locations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which storage a job uses, and what of it. Pure."""
+"""Which storage a job uses, and what of it."""
 
 from __future__ import annotations
 

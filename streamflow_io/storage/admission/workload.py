@@ -1,4 +1,4 @@
-"""The jobs of one tool on one storage, as its learner sees them. Pure."""
+"""The jobs of one tool on one storage, as its learner sees them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From samples to bandwidths and to the entry of the StreamFlow file. Pure.
+"""From samples to bandwidths and to the entry of the StreamFlow file.
 
 MB is 10^6 bytes.
 """

@@ -1,4 +1,4 @@
-"""Which file system a path is on, and of which kind. Pure."""
+"""Which file system a path is on, and of which kind."""
 
 from __future__ import annotations
 
