@@ -96,12 +96,12 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
     """The configuration of a workflow for programs, and what differs in it from what the hints ask for."""
     return {
         **configuration_to_json(plan.configuration),
-        "sites": {path: site_to_json(step.site) for path, step in plan.steps.items()},
-        "gangs": [list(gang.steps) for gang in plan.gangs],
-        "fallbacks": [_fallback(edge) for edge in plan.edges if edge.fallback is not None],
-        "stricter": [{"output": output, "why": why} for output, why in plan.stricter.items()],
+        "sites": {path: site_to_json(step.site) for path, step in plan.graph.steps.items()},
+        "gangs": [list(gang.steps) for gang in plan.graph.gangs],
+        "fallbacks": [_fallback(edge) for edge in plan.graph.edges if edge.fallback is not None],
+        "stricter": [{"output": output, "why": why} for output, why in plan.graph.stricter.items()],
         "unresolved": [{"path": path, "fileDeps": deps} for path, deps in unresolved(plan.configuration).items()],
-        "virtual": sorted(plan.virtual),
+        "virtual": sorted(plan.parts.virtual),
     }
 
 
@@ -130,7 +130,7 @@ def _fallback(edge: StreamEdge) -> dict[str, Any]:
 
 def _document(plan: Plan, format_: str, directory: str | None) -> str:
     if format_ == "dot":
-        return write_dot(plan.configuration, plan.gangs)
+        return write_dot(plan.configuration, plan.graph.gangs)
     if format_ == "json":
         return json.dumps(plan_to_json(plan), indent=2) + "\n"
     version = cast(Version, format_.removeprefix(_CAPIO_CL))

@@ -84,8 +84,8 @@ def run(arguments: argparse.Namespace) -> Exported:
 
 
 def _proven(plan: Plan) -> Iterator[tuple[ProvenInput, Proof]]:
-    for step, candidate in plan.candidates.items():
-        for proof in plan.proofs or ():
+    for step, candidate in plan.proofs.candidates.items():
+        for proof in plan.proofs.known or ():
             key = proof.key
             is_of = key.kind == "reads" and key.tool == candidate.tool and key.port in candidate.inputs
             if is_of and proof.way is not None:

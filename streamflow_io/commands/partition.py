@@ -140,7 +140,7 @@ def run(arguments: argparse.Namespace) -> ShownSplits:
     plan = plan_workflow(path, arguments.workflow)
     splits = list(known_splits(plan, arguments.step))
     if not splits:
-        known = ", ".join(dict.fromkeys(step for step, _ in plan.declared)) or "none of this workflow"
+        known = ", ".join(dict.fromkeys(step for step, _ in plan.parts.declared)) or "none of this workflow"
         message = f"no cuts are declared of {arguments.step}" if arguments.step else "no cuts are declared"
         raise HintErrors.one(path, "--step", message, f"a step with `records` in a rule of sfio:ReadSession: {known}")
     command = _Command(plan, path, arguments.against, arguments.verify)

@@ -87,15 +87,16 @@ class WorkflowPlans:
                 name: {
                     "steps": {
                         path: {"cores": step.cores, "memory": step.memory, **site_to_json(step.site)}
-                        for path, step in plan.steps.items()
+                        for path, step in plan.graph.steps.items()
                     },
-                    "edges": [{**_edge_to_json(edge), "declared": declared(plan, edge)} for edge in plan.edges],
-                    "possible": [one.model_dump(mode="json") for one in plan.possible],
+                    "edges": [{**_edge_to_json(edge), "declared": declared(plan, edge)} for edge in plan.graph.edges],
+                    "possible": [one.model_dump(mode="json") for one in plan.graph.possible],
                     "proofs": [vars(one) for one in prospects(plan)],
-                    "partitions": [vars(partition) for partition in plan.partitions],
-                    "early_inputs": [port_path(*read) for read in sorted(plan.read_early)],
+                    "partitions": [vars(partition) for partition in plan.parts.partitions],
+                    "early_inputs": [port_path(*read) for read in sorted(plan.parts.read_early)],
                     "gangs": [
-                        {**vars(gang), "apart": plan.apart.get(number)} for number, gang in enumerate(plan.gangs)
+                        {**vars(gang), "apart": plan.graph.apart.get(number)}
+                        for number, gang in enumerate(plan.graph.gangs)
                     ],
                     "impossible": dict(plan.impossible),
                     "storages": [vars(step) for step in plan.storages.steps] if plan.storages else [],
@@ -111,23 +112,23 @@ class WorkflowPlans:
 
     def show(self, console: Console) -> None:
         for name, plan in self.plans.items():
-            of = f"{counted(len(plan.steps), 'step')}; {_deliveries(plan.edges)}"
+            of = f"{counted(len(plan.graph.steps), 'step')}; {_deliveries(plan.graph.edges)}"
             console.print(f"[bold]{escape(name)}[/bold]: {of}")
-            if any(step.site.kind is not SiteKind.LOCAL for step in plan.steps.values()):
-                console.print(sites_table(plan.steps))
-            if plan.edges:
+            if any(step.site.kind is not SiteKind.LOCAL for step in plan.graph.steps.values()):
+                console.print(sites_table(plan.graph.steps))
+            if plan.graph.edges:
                 console.print(_edges(plan))
             if found := prospects(plan):
                 console.print(prospects_table(found))
-            elif plan.possible and not plan.edges:
-                console.print(_candidates(plan.possible))
+            elif plan.graph.possible and not plan.graph.edges:
+                console.print(_candidates(plan.graph.possible))
                 say(console, _FIND_OUT)
-            if plan.partitions:
-                console.print(_partitions(plan.partitions))
-            if plan.read_early:
-                names = ", ".join(port_path(*read) for read in sorted(plan.read_early))
+            if plan.parts.partitions:
+                console.print(_partitions(plan.parts.partitions))
+            if plan.parts.read_early:
+                names = ", ".join(port_path(*read) for read in sorted(plan.parts.read_early))
                 say(console, f"Without waiting until StreamFlow has read it for its checksum: {names}")
-            if plan.gangs:
+            if plan.graph.gangs:
                 console.print(_gangs(plan))
             for forecasts in self.forecasts.values():
                 if name in forecasts:
@@ -214,7 +215,9 @@ def _inactive(scheduler: SchedulerConfig | None) -> str | None:
 def _forecasts(scheduler: SchedulerConfig | None, plans: Mapping[str, Plan]) -> dict[str, dict[str, RuntimeForecast]]:
     found: dict[str, dict[str, RuntimeForecast]] = {runtime: {} for runtime in runtimes()}
     if scheduler is not None and (module := runtime_module(scheduler.runtime)) is not None:
-        found[scheduler.runtime] = {name: module.forecast(plan.workflow, plan.edges) for name, plan in plans.items()}
+        found[scheduler.runtime] = {
+            name: module.forecast(plan.workflow, plan.graph.edges) for name, plan in plans.items()
+        }
     return found
 
 
@@ -331,15 +334,15 @@ def _load(file: str) -> CWLObject:
 
 
 def _warnings(plan: Plan, scripts: list[HintError]) -> tuple[str, ...]:
-    streams = [edge.route for edge in plan.edges if edge.delivery is Delivery.STREAM]
+    streams = [edge.route for edge in plan.graph.edges if edge.delivery is Delivery.STREAM]
     edges = [
         ((route.output.step, route.output.port), (route.consumer.step, route.consumer.port))
-        for route in plan.routes
+        for route in plan.graph.routes
         if route.consumer is not None
         and {route.output.step, route.consumer.step} <= plan.annotations.keys()
         # Without hints something may stream all the same: then another table says so.
         and route not in streams
-        and not (plan.is_auto and route.consumer.step in plan.candidates)
+        and not (plan.proofs.is_auto and route.consumer.step in plan.proofs.candidates)
     ]
     told = [*check_both_ends(plan.annotations, edges), *scripts]
     return tuple(error.message for error in told) + (plan.storages.warnings if plan.storages else ())
@@ -378,7 +381,7 @@ def _deliveries(edges: Sequence[StreamEdge]) -> str:
 
 
 def _edges(plan: Plan) -> Table:
-    edges = plan.edges
+    edges = plan.graph.edges
     columns = ["edge", "committed", "mode", "delivered"]
     rows: list[list[RenderableType]] = [
         [
@@ -422,7 +425,7 @@ def _candidates(possible: Iterable[PossibleRoute]) -> Table:
 
 
 def _delivered(plan: Plan, edge: StreamEdge) -> Text:
-    if edge.delivery is Delivery.PART and edge.route.output.name not in plan.virtual:
+    if edge.delivery is Delivery.PART and edge.route.output.name not in plan.parts.virtual:
         return Text("at termination; as parts when its cuts are verified")
     condition = f", if {edge.condition}; else at commit" if edge.condition else ""
     bandwidth = ""
@@ -457,12 +460,12 @@ def _gangs(plan: Plan) -> Table:
     title = "Gangs: steps that run at the same time"
     columns = ["steps", "needs cores for", "cores"]
     rows = []
-    for number, gang in enumerate(plan.gangs):
+    for number, gang in enumerate(plan.graph.gangs):
         cores = "known at run time" if gang.cores is None else f"{gang.cores:g}"
         rows.append(["\n".join(gang.steps), "\n".join(gang.heads), cores])
-        if plan.apart:
-            rows[-1].append(plan.apart.get(number, "yes"))
-    if plan.apart:
+        if plan.graph.apart:
+            rows[-1].append(plan.graph.apart.get(number, "yes"))
+    if plan.graph.apart:
         title += ", except where noted"
         columns.append("at the same time")
     return table(title, columns, rows)

@@ -61,7 +61,7 @@ class Prospect:
 
 def prospects(plan: Plan) -> list[Prospect]:
     """The prospects of all routes of a workflow with `streaming: auto`."""
-    return [_with_code(_prospect(plan, one)) for one in plan.possible] if plan.is_auto else []
+    return [_with_code(_prospect(plan, one)) for one in plan.graph.possible] if plan.proofs.is_auto else []
 
 
 def _with_code(found: Prospect) -> Prospect:
@@ -73,26 +73,28 @@ def _with_code(found: Prospect) -> Prospect:
 
 def _prospect(plan: Plan, one: PossibleRoute) -> Prospect:
     of, to = one.output, one.input
-    if one.delivery is not Delivery.TERMINATION and of not in plan.proven:
+    if one.delivery is not Delivery.TERMINATION and of not in plan.proofs.proven:
         return Prospect(of, to, "hinted")
-    if any(edge.by_element and _is_between(edge, of, to) for edge in plan.edges if not edge.delivery.joins):
+    if any(edge.by_element and _is_between(edge, of, to) for edge in plan.graph.edges if not edge.delivery.joins):
         return Prospect(of, to, "by element")
     if (refused := next((proof for proof in _proofs(plan, of, "writes") if proof.is_refused), None)) is not None:
         return Prospect(of, to, "refused", f"{of} {refused.reason}")
     step, _, port = to.rpartition("/")
-    candidate = plan.candidates.get(step or "/")
+    candidate = plan.proofs.candidates.get(step or "/")
     is_candidate = candidate is not None and port in candidate.inputs
     known = [*_proofs(plan, to, "reads")] if is_candidate else []
     proven = [proof for proof in known if proof.way is not None]
     if one.delivery is Delivery.STREAM:
         way = proven[0].way if proven else "pipe"
         runs = sum(proof.runs for proof in proven)
-        begins = next((edge.begins for edge in plan.edges if edge.delivery.joins and _is_between(edge, of, to)), None)
+        begins = next(
+            (edge.begins for edge in plan.graph.edges if edge.delivery.joins and _is_between(edge, of, to)), None
+        )
         if not proven:
             return Prospect(of, to, "streams", way=way, runs=runs, begins=begins)
         excerpt, bound = proven[0].excerpt, bound_of(proven[0].extents)
         return Prospect(of, to, "streams", way=way, runs=runs, excerpt=excerpt, bound=bound, begins=begins)
-    if one.not_streamed is None and plan.proofs is None:
+    if one.not_streamed is None and plan.proofs.known is None:
         return Prospect(of, to, "unknown", _UNREADABLE)
     if one.not_streamed is not None or (not is_candidate and not proven):
         return Prospect(of, to, "impossible", one.not_streamed or _LEFT)
@@ -114,8 +116,8 @@ def _is_between(edge: StreamEdge, of: str, to: str) -> bool:
 def _proofs(plan: Plan, name: str, kind: Literal["reads", "writes", "declared"]) -> Iterator[Proof]:
     """The proofs about an input, or that an output is not written front to back."""
     step, _, port = name.rpartition("/")
-    key = plan.contents.get(step or "/"), kind, port
-    return (proof for proof in plan.proofs or () if (proof.key.tool, proof.key.kind, proof.key.port) == key)
+    key = plan.proofs.contents.get(step or "/"), kind, port
+    return (proof for proof in plan.proofs.known or () if (proof.key.tool, proof.key.kind, proof.key.port) == key)
 
 
 def declared(plan: Plan, edge: StreamEdge) -> str | None:
@@ -123,7 +125,7 @@ def declared(plan: Plan, edge: StreamEdge) -> str | None:
     to = edge.route.consumer
     if to is not None and to.refuted is not None:
         return "refuted"
-    candidate = None if to is None else plan.candidates.get(to.step)
+    candidate = None if to is None else plan.proofs.candidates.get(to.step)
     if to is None or candidate is None or to.port not in candidate.declared:
         return None
     known = [proof for proof in _proofs(plan, to.name, "declared") if proof.is_proven]

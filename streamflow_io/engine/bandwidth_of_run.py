@@ -59,6 +59,9 @@ class BandwidthOfRun:
             rates,
             Meeting(plan.workflow.name, config.storages, services.context.config.get("deployments", {})),
         )
-        routes, delivered = (*plan.routes, *plan.names), plan.delivered if plan.streams else ()
+        routes, delivered = (
+            (*plan.graph.routes, *plan.graph.names),
+            plan.graph.delivered if plan.service.streams else (),
+        )
         requests = Requests(plan.workflow, plan.annotations, routes, delivered, windows, rates, services.write)
         self.listeners: tuple[Listener, ...] = (self.admission, rates, requests, self.streams, writes, self.limits)

@@ -69,7 +69,7 @@ class Run:
         config = self.config = scheduler.config
         self._plan = plan
         # Of a run that asks for nothing of ours only its failure is spoken of.
-        asks = config.observe or config.runtime == "off" or plan.candidates or any(plan.annotations.values())
+        asks = config.observe or config.runtime == "off" or plan.proofs.candidates or any(plan.annotations.values())
         self._asks = bool(asks)
         self._coordination = CoordinationRecord(plan)
         self._directory: Path | None = None
@@ -77,12 +77,12 @@ class Run:
         self._telemetry = RunTelemetry(self._locate, config.progress)
         context, allocations, used = scheduler.context, scheduler.job_allocations, scheduler.hardware_locations
         learned = learned_path(config, Path(context.config["path"]))
-        runtimes = NodeRuntimes(context, config.tls, start_here, config.containers == "on", plan.mixed_hosts)
+        runtimes = NodeRuntimes(context, config.tls, start_here, config.containers == "on", plan.graph.mixed_hosts)
         self._runtimes, deployments = runtimes, runtimes.deployments
         storages = Storages(config.storages, Sites(context.config.get("deployments", {})))
         services = Services(scheduler, plan, learned, runtimes, storages, self._record, self._telemetry.write)
         self.streaming_jobs = StreamingJobs()
-        self.verdicts = RememberedVerdicts(learned, plan.verdicts)
+        self.verdicts = RememberedVerdicts(learned, plan.parts.verdicts)
         self.gangs = GangPlacement(allocations, used, plan.gang_cores)
         self.reach = Reach(runtimes, self.gangs.keep_together, self._record)
         self.recorder = JobRecorder(
@@ -94,17 +94,17 @@ class Run:
         self.bandwidth = BandwidthOfRun(services)
         self.proofs = ProofsOfRun(services, self.streaming_jobs)
         self.part_ways = PartWays(
-            plan.workflow, plan.steps, plan.part_readers, context, runtimes, storages, allocations
+            plan.workflow, plan.graph.steps, plan.graph.part_readers, context, runtimes, storages, allocations
         )
         readers = ReaderTaskMaker(self.bandwidth.admission)
         # A node runtime that serves containers, too, is started where their first job runs.
-        is_here = config.runtime == "embedded" and plan.unavailable is None and "" not in plan.mixed_hosts
+        is_here = config.runtime == "embedded" and plan.service.unavailable is None and "" not in plan.graph.mixed_hosts
         self.sessions = ReadSessions(
             plan.workflow,
             plan.annotations,
-            plan.partitions,
-            plan.read_first if is_here else {},
-            plan.part_readers,
+            plan.parts.partitions,
+            plan.parts.read_first if is_here else {},
+            plan.graph.part_readers,
             config,
             context,
             storages,
@@ -113,7 +113,9 @@ class Run:
             self.part_ways,
             self._record,
         )
-        ahead = GangDeployment(deployments.deploy_ahead, plan.workflow.steps, plan.gangs if plan.streams else ())
+        ahead = GangDeployment(
+            deployments.deploy_ahead, plan.workflow.steps, plan.graph.gangs if plan.service.streams else ()
+        )
         listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]
         listeners += [*self.bandwidth.listeners, ahead, self.sessions, self.gangs, JobWarnings(), self.reach]
         self.jobs = Jobs(plan.annotations, [*listeners, *self.proofs.listeners])

@@ -37,7 +37,7 @@ class CoordinationRecord:
 
     def write_ran(self, directory: Path) -> None:
         """Write it again, with the jobs that ran and the files that they made; of others, what was planned."""
-        workflow, outputs = self._plan.workflow, self._plan.outputs
+        workflow, outputs = self._plan.workflow, self._plan.graph.outputs
         jobs = {output.step: tuple(_jobs(workflow, output.step)) for output in outputs}
         tags = {step: tuple(get_tag([token]) for token in tokens) for step, tokens in jobs.items() if tokens}
         globs = {

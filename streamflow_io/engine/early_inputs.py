@@ -16,10 +16,10 @@ from .rewire import replace_transfer
 def wire_early_inputs(plan: Plan) -> None:
     """Change the workflow of a plan so that its early inputs come so."""
     workflow, readers = plan.workflow, readers_of(plan.workflow)
-    for name in dict.fromkeys(route.input for route in plan.early_inputs):
+    for name in dict.fromkeys(route.input for route in plan.parts.early_inputs):
         old = workflow.steps[name]
         assert isinstance(old, CWLInputInjectorStep)
         new = EarlyInputInjectorStep(name, old.workflow, old.get_input_port("__job__"), workflow.create_port())
         replace_step(readers, old, new)
-    for step, port in plan.read_early:
+    for step, port in plan.parts.read_early:
         replace_transfer(workflow, readers, posixpath.join(step, "__transfer__", port))

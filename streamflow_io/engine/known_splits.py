@@ -45,13 +45,13 @@ def known_splits(plan: Plan, step: str | None = None) -> Iterator[KnownSplit]:
     :param step: of this one alone
     """
     tokens = KnownTokens()
-    globs = {(output.step, output.port): output.globs for output in plan.outputs}
-    for partition in plan.partitions:
+    globs = {(output.step, output.port): output.globs for output in plan.graph.outputs}
+    for partition in plan.parts.partitions:
         key = (partition.step, partition.port or "")
-        if key not in plan.declared or step not in (None, partition.step):
+        if key not in plan.parts.declared or step not in (None, partition.step):
             continue
         tags = tokens.tags_of(tool) if (tool := plan.workflow.steps.get(partition.step)) is not None else None
-        split = (partition, plan.declared[key])
+        split = (partition, plan.parts.declared[key])
         if tool is None or tags is None or any(map(is_open, tags)):
             yield KnownSplit(*split, (), None, {}, {partition.of: _AT_RUN_TIME})
             continue

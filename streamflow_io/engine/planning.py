@@ -43,7 +43,7 @@ from .inspect import io_graph, standard_outputs
 from .known_jobs import known_jobs
 from .known_splits import with_paths
 from .known_tokens import KnownTokens, UnknownValue, is_open
-from .plan import Plan
+from .plan import GraphPlan, PartsPlan, Plan, ProofsPlan, Service
 from .proving import Proving, find_candidates, known_to, refuted_inputs, repeated_steps, steps_kept_out, with_declared
 from .scheduler import IOAwareScheduler
 from .storage_checks import find_storages
@@ -146,38 +146,32 @@ def make_plan(
     served = [each for each in partitions if each.is_read_ahead or (wanted and unavailable is None)]
     comes_early = hinted and config.runtime == "embedded"
     early = early_inputs(graph.inputs, served, with_checksum(graph.inputs, declared)) if comes_early else ()
-    plan = Plan(
+    parts_plan = PartsPlan(partitions, early, declared=declared, verdicts=verdicts)
+    late = [each for each in partitions if (each.step, each.of) not in parts_plan.read_early]
+    return Plan(
         workflow,
-        graph.steps,
         file=str(document.loadingOptions.fileuri or ""),
         annotations=annotations,
         tools=tools,
-        edges=edges,
-        partitions=partitions,
-        early_inputs=early,
-        declared=declared,
-        verdicts=verdicts,
-        candidates=candidates,
-        proofs=proofs,
-        proven=proved.streamed,
-        contents=contents,
-        is_auto=is_auto,
-        delivered=delivered,
-        later=proving.later(proved, repeated_steps(workflow), parts) if may_be_later else None,
-        gangs=gangs,
-        streams=wanted and unavailable is None,
-        unavailable=unavailable,
-        outputs=graph.outputs,
-        routes=graph.routes,
-        names=graph.names,
-        possible=_possible(workflow, graph, edges, config) if shows_possible else (),
+        graph=GraphPlan(
+            steps=graph.steps,
+            edges=edges,
+            delivered=delivered,
+            later=proving.later(proved, repeated_steps(workflow), parts) if may_be_later else None,
+            gangs=gangs,
+            apart={number: why for number, gang in enumerate(gangs) if (why := not_together(gang, graph.steps, here))},
+            outputs=graph.outputs,
+            routes=graph.routes,
+            names=graph.names,
+            possible=_possible(workflow, graph, edges, config) if shows_possible else (),
+        ),
+        service=Service(wanted and unavailable is None, unavailable),
+        parts=replace(parts_plan, read_first=known_files(tokens, workflow, late)),
+        proofs=ProofsPlan(candidates, proofs, proved.streamed, contents, is_auto),
         jobs=known_jobs(tokens, workflow, graph.outputs, in_detail) if hinted or in_detail else KnownJobs(),
         storages=storages,
         impossible=never_start(graph.steps, io_tasks, gangs if config.oversubscribe != "never" else (), here),
-        apart={number: why for number, gang in enumerate(gangs) if (why := not_together(gang, graph.steps, here))},
     )
-    late = [each for each in partitions if (each.step, each.of) not in plan.read_early]
-    return replace(plan, read_first=known_files(tokens, workflow, late))
 
 
 def _sites(scheduler: IOAwareScheduler) -> Sites:

@@ -28,27 +28,27 @@ class ProofsOfRun:
 
     def __init__(self, services: Services, streaming_jobs: StreamingJobs) -> None:
         plan, config = services.plan, services.config
-        self.proofs = RememberedProofs(services.learned, plan.proofs)
+        self.proofs = RememberedProofs(services.learned, plan.proofs.known)
         self._programs = Programs()
         self.streams = LearnedStreams(
-            plan.candidates,
-            plan.contents,
-            plan.proven,
+            plan.proofs.candidates,
+            plan.proofs.contents,
+            plan.proofs.proven,
             self.proofs,
             self._programs,
-            plan.wiring.awaited,
+            plan.graph.wiring.awaited,
             config.declarations == "recover" and config.runtime == "embedded",
         )
         unasked = {step for step, hints in plan.annotations.items() if not hints}
         is_auto = config.streaming == "auto" and not config.observe and config.rehearse != "wait"
         self.short_jobs = ShortJobs(unasked if is_auto else ())
-        here = {path for path, step in plan.steps.items() if step.site.kind is SiteKind.LOCAL}
+        here = {path for path, step in plan.graph.steps.items() if step.site.kind is SiteKind.LOCAL}
         self.awaited = AwaitedStreams(self.streams, streaming_jobs, here)
         self.rehearsals: Rehearsals | None = None
-        if config.rehearse != "never" and plan.candidates and config.runtime == "embedded":
+        if config.rehearse != "never" and plan.proofs.candidates and config.runtime == "embedded":
             self.rehearsals = Rehearsals(
-                plan.candidates,
-                plan.is_auto,
+                plan.proofs.candidates,
+                plan.proofs.is_auto,
                 plan.annotations,
                 config,
                 services.context,

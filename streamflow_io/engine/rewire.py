@@ -82,13 +82,13 @@ class _Rewiring:
     def __init__(self, plan: Plan) -> None:
         self._workflow = plan.workflow
         self._readers = readers_of(plan.workflow)
-        wiring = plan.wiring
+        wiring = plan.graph.wiring
         self._routes = [*wiring.routes, *wiring.names]
         self._edges = {edge.route: edge for edge in wiring.delivered if not edge.is_plain}
         self._awaited = wiring.awaited
-        self._parts = {(each.step, each.port): each.of for each in plan.partitions if each.is_served}
-        self._declared = plan.declared
-        self._candidates = plan.candidates
+        self._parts = {(each.step, each.port): each.of for each in plan.parts.partitions if each.is_served}
+        self._declared = plan.parts.declared
+        self._candidates = plan.proofs.candidates
 
     def run(self) -> None:
         outputs = grouped(self._edges.values(), lambda edge: (edge.route.output.step, edge.route.output.port))

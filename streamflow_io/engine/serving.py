@@ -23,10 +23,10 @@ def apply(plan: Plan, scheduler: IOAwareScheduler) -> None:
     for warning in plan.warnings:
         logger.warning(warning)
     choice = RuntimeChoice()
-    if plan.streams:
+    if plan.service.streams:
         if (module := runtime_module(config.runtime)) is not None:
-            choice = module.choose(plan.workflow, plan.edges)
-            plan = replace(plan, runtime_edges=choice.edges)
+            choice = module.choose(plan.workflow, plan.graph.edges)
+            plan = replace(plan, service=replace(plan.service, runtime_edges=choice.edges))
         rewire(plan)
     wire_early_inputs(plan)
     scheduler.begin(plan, choice.start)
@@ -40,4 +40,4 @@ def begin_without_hints(workflow: Workflow, file: str, scheduler: IOAwareSchedul
     :param file: the CWL file
     """
     tools = (name for name, step in workflow.steps.items() if isinstance(step, ExecuteStep))
-    scheduler.begin(Plan(workflow, {}, file=file, annotations={tool: StepAnnotations(tool) for tool in tools}))
+    scheduler.begin(Plan(workflow, file=file, annotations={tool: StepAnnotations(tool) for tool in tools}))

@@ -80,8 +80,8 @@ def start_records(plan: Plan, config: SchedulerConfig, now: float) -> Iterator[R
                 storage_bw=None if hints.storage_bw is None else str(hints.storage_bw),
                 direction=hints.direction,
             )
-    why = OFF if config.runtime == "off" else plan.unavailable
-    for edge in plan.edges:
+    why = OFF if config.runtime == "off" else plan.service.unavailable
+    for edge in plan.graph.edges:
         consumer = edge.route.consumer
         yield EdgeRecord(
             time=now,
@@ -89,7 +89,7 @@ def start_records(plan: Plan, config: SchedulerConfig, now: float) -> Iterator[R
             input=None if consumer is None else consumer.name,
             delivery=edge.delivery if why is None else Delivery.TERMINATION,
             fallback=edge.fallback if why is None else why,
-            capio=plan.runtime_edges.get(edge),
+            capio=plan.service.runtime_edges.get(edge),
         )
-    for route in plan.possible:
+    for route in plan.graph.possible:
         yield RouteRecord(time=now, **vars(route))

@@ -37,6 +37,6 @@ def test_a_file_is_valid_and_streams(name: str, tmp_path: Path) -> None:
     (file := tmp_path / "streamflow.yml").write_text(streamflow_files()[name])
     assert read_scheduler_config(file) is not None
     (plan,) = plan_file(file).plans.values()
-    assert [edge.delivery.value for edge in plan.edges] == ["stream"]
+    assert [edge.delivery.value for edge in plan.graph.edges] == ["stream"]
     deployments = load(file)["deployments"]
     assert [entry.get("wraps") for entry in deployments.values()] == (["login", None] if "behind" in name else [None])

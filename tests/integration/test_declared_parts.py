@@ -83,7 +83,7 @@ def test_a_wrong_declaration_is_refuted(bench: Bench, tmp_path: Path, monkeypatc
     assert "does nothing: refuted on 20" in second.log
     monkeypatch.setenv("XDG_DATA_HOME", str(bench.data))
     plan = plan_file(bench.write(document, values, io=True)).plans["main"]
-    (partition,) = plan.partitions
+    (partition,) = plan.parts.partitions
     assert str(partition.trial).endswith(why)
 
 

@@ -118,7 +118,7 @@ def test_a_default(bench: Bench, tmp_path: Path) -> None:
     document, job = selecting(tmp_path), ranges(path, 2)
     document["inputs"]["of"] = {"type": "File", "default": job.pop("of")}
     (plan,) = plan_file(bench.write(document, job, io=True)).plans.values()
-    assert plan.read_early == {("/sum", "of")}
+    assert plan.parts.read_early == {("/sum", "of")}
     bench.run_both(document, job)
 
 
@@ -132,7 +132,7 @@ def test_a_symbolic_link_and_an_odd_path(bench: Bench, tmp_path: Path) -> None:
     for path in (tmp_path / "link.txt", tmp_path / "a b" / "../a b/#all [1].bin"):
         job = ranges(path, 2)
         (plan,) = plan_file(bench.write(document, job, io=True)).plans.values()
-        assert plan.read_early
+        assert plan.parts.read_early
         bench.run_both(document, job)
 
 
@@ -183,7 +183,7 @@ def test_who_needs_the_checksum_waits_for_it(bench: Bench, tmp_path: Path, docum
     (path := tmp_path / "all.bin").write_bytes(b"x" * 1000)
     written = document(tmp_path)
     (plan,) = plan_file(bench.write(written, ranges(path, 2), io=True)).plans.values()
-    assert not plan.read_early
+    assert not plan.parts.read_early
     bench.run_both(written, ranges(path, 2))
 
 

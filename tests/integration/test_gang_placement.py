@@ -18,7 +18,7 @@ from streamflow.main import build_context
 from typing_extensions import Self
 
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
-from streamflow_io.engine.plan import Plan
+from streamflow_io.engine.plan import GraphPlan, Plan, Service
 from streamflow_io.engine.scheduler import IOAwareScheduler
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Step
@@ -85,7 +85,8 @@ class Cluster:
         assert isinstance(scheduler, IOAwareScheduler)
         self.scheduler = scheduler
         workflow = Workflow(self.context, {}, "main")
-        scheduler.begin(Plan(workflow, STEPS, annotations=annotations or {}, gangs=(gang,), streams=True))
+        graph = GraphPlan(STEPS, gangs=(gang,))
+        scheduler.begin(Plan(workflow, annotations=annotations or {}, graph=graph, service=Service(streams=True)))
         assert scheduler.run is not None
         self.run = scheduler.run
         self.targets = []

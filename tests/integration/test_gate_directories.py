@@ -162,6 +162,6 @@ def test_a_listing_that_is_needed_before_the_start_is_no_gate(bench: Bench, kind
     if isinstance(kind, str):
         second["requirements"].append({"class": "InitialWorkDirRequirement", "listing": ["$(inputs.dir)"]})
     plans = plan_file(bench.write(pair(producer(FILES, "on_close:3", "Directory"), second), {}, io=True))
-    (edge,) = plans.plans["main"].edges
+    (edge,) = plans.plans["main"].graph.edges
     assert edge.delivery is Delivery.COMMIT
     assert why in (edge.fallback or "")

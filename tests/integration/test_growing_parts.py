@@ -97,7 +97,7 @@ def test_parts_are_read_while_the_file_is_written(bench: Bench, tmp_path: Path, 
 def test_the_plan_says_so(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def partition(rule: Document) -> Any:
         file = bench.write(document_of(producer(":"), split(rule)), job(tmp_path), io=True)
-        (found,) = plan_file(file).plans["main"].partitions
+        (found,) = plan_file(file).plans["main"].parts.partitions
         return found
 
     monkeypatch.setenv("XDG_DATA_HOME", str(bench.data))

@@ -130,7 +130,7 @@ def test_jobs_with_other_options_hold_nothing_before_their_files_are_complete(be
 def test_what_is_planned_says_nothing_of_it(bench: Bench) -> None:
     path = bench.write(scatters(writer(bench), reader()), {"numbers": [1]}, io=True, config=AUTO)
     plan = plan_file(path).plans["main"]
-    assert plan.later is not None
-    assert plan.later.awaited == {"/a/out": (("/b", "file"),)}
-    assert not any(edge.delivery.joins for edge in plan.delivered)
-    assert plan.gangs == ()
+    assert plan.graph.later is not None
+    assert plan.graph.later.awaited == {"/a/out": (("/b", "file"),)}
+    assert not any(edge.delivery.joins for edge in plan.graph.delivered)
+    assert plan.graph.gangs == ()

@@ -61,7 +61,7 @@ class Proving:
         extents: Extents = UNBOUNDED,
         **inputs: Any,
     ) -> None:
-        candidates = plan_file(path).plans["main"].candidates
+        candidates = plan_file(path).plans["main"].proofs.candidates
         values = {"file": written(), "trace": str(path.parent / "trace"), **inputs}
 
         keys = {(step, way): proof_key(candidates[step], port, values) for (step, port), way in ways.items()}
@@ -183,7 +183,9 @@ def test_what_is_planned(proving: Proving, monkeypatch: pytest.MonkeyPatch) -> N
     proving.prove(path, {("/b", "file"): "net"})
     assert state() == ("streams", None)
     plan = plan_file(path).plans["main"]
-    asyncio.run(proving.remember(Proof(ProofKey(plan.contents["/a"], "writes", "out"), "/a", 1.0, reason="was cut")))
+    asyncio.run(
+        proving.remember(Proof(ProofKey(plan.proofs.contents["/a"], "writes", "out"), "/a", 1.0, reason="was cut"))
+    )
     assert state() == ("refused", "/a/out was cut [SFIO-L002]")
 
 
@@ -206,10 +208,10 @@ def test_what_is_exported_streams_for_others_in_their_first_run(
     assert ours.ok, ours.errors
     assert_streamed(ours)
     # What others say is forgotten where it was found wrong.
-    [shared] = plan_file(path).plans["main"].proofs
+    [shared] = plan_file(path).plans["main"].proofs.known
     assert (shared.way, shared.excerpt) == (way, excerpt)
     asyncio.run(proving.remember(replace(shared, way=None, reason="it asks for the size")))
-    assert [proof.way for proof in plan_file(path).plans["main"].proofs] == [None]
+    assert [proof.way for proof in plan_file(path).plans["main"].proofs.known] == [None]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +230,7 @@ def test_mistakes_in_what_is_shared(proving: Proving, entry: dict[str, Any], fie
     right = {"input": "/b/file", "read": "net", "extents": [[9, 9]], "tool": "a" * 64, "options": "b" * 64}
     annotations = path.parent / "proven.yml"
     annotations.write_text(json.dumps({"proven": [right]}))
-    assert len(plan_file(path).plans["main"].proofs) == 1
+    assert len(plan_file(path).plans["main"].proofs.known) == 1
     annotations.write_text(json.dumps({"proven": [{**right, **entry}]}))
     with pytest.raises(HintErrors) as errors:
         plan_file(path)
@@ -238,7 +240,7 @@ def test_mistakes_in_what_is_shared(proving: Proving, entry: dict[str, Any], fie
 
 def test_it_is_off_by_default(proving: Proving) -> None:
     path = proving.bench.write(chain(producer(), reader()), {}, io=True, config={})
-    assert plan_file(path).plans["main"].candidates == {}
+    assert plan_file(path).plans["main"].proofs.candidates == {}
 
 
 def test_a_reader_that_fails_with_a_stream_reads_the_file(proving: Proving) -> None:

@@ -38,7 +38,7 @@ def over_inputs(**merge: Any) -> Document:
 def test_the_plan_knows_the_jobs_of_merged_inputs(bench: Bench, merge: Document, jobs: tuple[str, ...] | None) -> None:
     plan = plan_file(bench.write(over_inputs(**merge), LISTS, io=True)).plans["main"]
     assert plan.jobs.tags["/say"] == plan.jobs.tags["/read"] == jobs
-    assert [edge.by_element for edge in plan.edges] == [True]
+    assert [edge.by_element for edge in plan.graph.edges] == [True]
 
 
 def test_lists_that_are_committed_and_merged(bench: Bench) -> None:

@@ -151,7 +151,7 @@ def test_more_than_a_name_waits_for_the_file(bench: Bench) -> None:
     }
     body = document(producer(), steps)
     body["requirements"] = [*(r for r in body["requirements"] if r["class"] != SIZE["class"]), SIZE]
-    edges = plan_file(bench.write(body, {"label": "label"}, io=True)).plans["main"].edges
+    edges = plan_file(bench.write(body, {"label": "label"}, io=True)).plans["main"].graph.edges
     told = {edge.route.consumer.step: edge.fallback or "" for edge in edges if edge.route.consumer is not None}
     assert told["/size"] == "/size/name is computed from it by valueFrom, which uses more than its name"
     assert "`when` needs the whole file" in told["/guarded"]

@@ -283,7 +283,7 @@ def test_other_reasons_for_the_real_split(bench: Bench, tmp_path: Path) -> None:
     for reason, document in cases.items():
         plan = plan_file(bench.write(document, job(tmp_path, each=20), io=True)).plans["main"]
         assert any(f"for /split/chunks does nothing: {reason}" in warning for warning in plan.warnings), reason
-        assert not any(partition.is_virtual for partition in plan.partitions)
+        assert not any(partition.is_virtual for partition in plan.parts.partitions)
     _, ours = bench.run_both(output, job(tmp_path, each=20))
     assert "for /split/chunks does nothing: /split/chunks is a workflow output" in ours.log
     assert len(written(bench)) == 2

@@ -68,7 +68,7 @@ def bound(bench: Bench, document: Document, **targets: Any) -> str:
 
 
 def planned(bench: Bench, document: Document, **targets: Any) -> StreamEdge:
-    (edge,) = plan_file(Path(bound(bench, document, **targets))).plans["main"].edges
+    (edge,) = plan_file(Path(bound(bench, document, **targets))).plans["main"].graph.edges
     return edge
 
 
@@ -196,7 +196,7 @@ def test_containers_are_those_of_the_streamflow_file(
     docker = [{"step": "/", "deployment": container}]
     main = {"type": "cwl", "config": {"file": "main.cwl", "settings": "job.json", "docker": docker}}
     path = bench.write(contained, {}, True, workflows={"main": main})
-    (edge,) = plan_file(path).plans["main"].edges
+    (edge,) = plan_file(path).plans["main"].graph.edges
     assert edge.delivery is delivery
     assert (edge.fallback or "").startswith(fallback or "") is True
     assert (edge.fallback is None) is (fallback is None)
@@ -278,7 +278,7 @@ def test_a_directory_that_attempts_share_is_left_alone(
     contained["steps"][step]["run"]["hints"][-1] = {**DEBIAN, "dockerOutputDirectory": "/out"}
     docker = [{"step": "/", "deployment": {"type": container, "config": {}}}]
     main = {"type": "cwl", "config": {"file": "main.cwl", "settings": "job.json", "docker": docker}}
-    (edge,) = plan_file(bench.write(contained, {}, True, workflows={"main": main})).plans["main"].edges
+    (edge,) = plan_file(bench.write(contained, {}, True, workflows={"main": main})).plans["main"].graph.edges
     assert edge.delivery is delivery
     assert uncoded(edge.fallback) == f"/{step} has a dockerOutputDirectory, which a job shares with its next attempt"
 
@@ -372,5 +372,5 @@ def test_where_parts_are_read(bench: Bench, split: str, count: str, outcome: str
     shown = io.StringIO()
     plans.show(Console(width=300, file=shown))
     assert outcome in shown.getvalue(), shown.getvalue()
-    (partition,) = plans.plans["main"].partitions
+    (partition,) = plans.plans["main"].parts.partitions
     assert partition.is_virtual is (split != "pods" and (split, count) != ("here", "hpc"))

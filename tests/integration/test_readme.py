@@ -16,7 +16,9 @@ from streamflow_io.records.reader import read_records
 def test_the_example_streams(tmp_path: Path) -> None:
     write_example(tmp_path)
     (plan,) = plan_file(tmp_path / "streamflow.yml").plans.values()
-    assert [(edge.name, edge.delivery) for edge in plan.edges] == [("/measure/values -> /add/values", Delivery.STREAM)]
+    assert [(edge.name, edge.delivery) for edge in plan.graph.edges] == [
+        ("/measure/values -> /add/values", Delivery.STREAM)
+    ]
 
 
 @pytest.mark.long

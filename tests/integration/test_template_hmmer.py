@@ -220,7 +220,7 @@ def test_cwltool_gives_the_results_of_plain_streamflow(template: Template, plain
 def test_the_plugin_gives_the_results_of_plain_streamflow(template: Template, plain: Path) -> None:
     assert contents(template.streamflow("streamflow-io.yml")) == contents(plain)
     plan = plan_file(template.directory / "streamflow-io.yml").plans["hmmer"]
-    assert [(each.name, each.is_virtual) for each in plan.partitions] == [("/split/fragments", True)]
+    assert [(each.name, each.is_virtual) for each in plan.parts.partitions] == [("/split/fragments", True)]
     assert template.jobs("io-aware.db") == template.jobs("plain.db")
 
 

@@ -243,8 +243,8 @@ def test_chunks_that_nobody_writes_give_the_results_of_the_whole(plain: PlainRun
         "/fixmate/fixed is `streamable`, and /cat/alignments is not: "
         "nothing streams from /fixmate/fixed to /cat/alignments",
     )
-    assert plan.virtual == {"/split_1/parts", "/split_2/parts"}
-    assert {edge.delivery.value for edge in plan.edges if edge.name.startswith("/split")} == {"part"}
+    assert plan.parts.virtual == {"/split_1/parts", "/split_2/parts"}
+    assert {edge.delivery.value for edge in plan.graph.edges if edge.name.startswith("/split")} == {"part"}
     results, log = in_chunks(plain.template, "streamflow-io-chunks.yml")
     assert compare(results, plain.results) == (0, "identical: marked.bam, variants.vcf\n")
     assert "WARNING" not in log
@@ -311,7 +311,7 @@ def test_every_tool_names_an_image_with_its_program() -> None:
 @pytest.mark.parametrize("file", ["streamflow-io.yml", "streamflow-io-containers.yml"])
 def test_all_stages_stream_also_in_containers(template: Path, file: str) -> None:
     (plan,) = plan_file(template / file).plans.values()
-    edges = [(edge.delivery.value, edge.fallback) for edge in plan.edges]
+    edges = [(edge.delivery.value, edge.fallback) for edge in plan.graph.edges]
     assert edges == [("stream", None)] * (len(STAGES) - 1)
 
 

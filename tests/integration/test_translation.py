@@ -176,7 +176,7 @@ def test_without_hints_nothing_is_planned(bench: Bench) -> None:
     assert "streamflow_io.engine.translator" in imported
     assert "streamflow_io.engine.planning" not in imported
     plan = plan_file(path).plans["main"]
-    assert (list(plan.steps), plan.edges) == (["/a"], ())
+    assert (list(plan.graph.steps), plan.graph.edges) == (["/a"], ())
 
 
 def test_hints_replace_the_steps_that_they_concern_and_no_other(bench: Bench) -> None:
@@ -210,12 +210,12 @@ def test_plan(bench: Bench) -> None:
 def test_plan_without_our_scheduler_says_so(bench: Bench) -> None:
     plans = plan_file(bench.write(document(hints=True), {}, io=False))
     assert "scheduling: {scheduler: {type: io-aware, config: {}}}" in (plans.inactive or "")
-    assert len(plans.plans["main"].edges) == 2
+    assert len(plans.plans["main"].graph.edges) == 2
 
 
 def test_plan_without_hints_says_what_there_could_be(bench: Bench) -> None:
     plans = plan_file(bench.write(document(hints=False), {}, io=True))
-    assert plans.plans["main"].edges == ()
+    assert plans.plans["main"].graph.edges == ()
     ways = {(one["output"], one["input"]): one for one in plans.to_json()["workflows"]["main"]["possible"]}
     assert ways["/a/log", "/c/file"]["delivery"] == "termination"
     assert ways["/a/log", "/c/file"]["not_streamed"] is None

@@ -20,7 +20,6 @@ from streamflow_io.bandwidth.learned_windows import RememberedWindows
 from streamflow_io.bandwidth.rates import Rates, storages_of_steps
 from streamflow_io.bandwidth.requests import Requests
 from streamflow_io.bandwidth.windows import Windows
-from streamflow_io.engine.plan import Plan
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, StreamEdge
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import Level, Located, Source
@@ -57,41 +56,42 @@ class Driver:
         monkeypatch: pytest.MonkeyPatch,
         hints: dict[str, StepAnnotations] | None = None,
         limits: bool = True,
-        **plan: Any,
+        routes: tuple[Route, ...] = (),
+        delivered: tuple[StreamEdge, ...] = (),
+        steps: dict[str, Any] | None = None,
     ) -> None:
         self.records: list[Record] = []
         self.now = 0.0
         monkeypatch.setattr(requests, "time", SimpleNamespace(time=lambda: BEGIN + self.now))
-        workflow = SimpleNamespace(steps=plan.pop("steps", {}))
-        plan_of_run, windows = Plan(workflow, {}, annotations={**HINTS, **(hints or {})}, **plan), Windows()
+        workflow = SimpleNamespace(steps=steps or {})
+        annotations, windows = {**HINTS, **(hints or {})}, Windows()
         self.capacity: Capacity | None = Capacity(100_000_000, True, 8, 8)
         self.more_jobs = True
         self.adapter = Rates(
-            plan_of_run.workflow,
-            plan_of_run.annotations,
+            cast(Any, workflow),
+            annotations,
             limits,
             windows,
             RememberedWindows(
                 Path("/nowhere/learned.db"),
-                dict.fromkeys(plan_of_run.annotations, "tool"),
-                storages_of_steps(plan_of_run.annotations, None, ()),
+                dict.fromkeys(annotations, "tool"),
+                storages_of_steps(annotations, None, ()),
             ),
             lambda place, way: self.capacity,
             lambda step: 0,
             lambda step: self.more_jobs,
             self.records.append,
         )
-        routes, delivered = plan_of_run.routes, plan_of_run.delivered if plan_of_run.streams else ()
         self.requests = Requests(
-            plan_of_run.workflow,
-            plan_of_run.annotations,
+            cast(Any, workflow),
+            annotations,
             routes,
             delivered,
             windows,
             self.adapter,
             self.records.append,
         )
-        self.bus = Jobs(plan_of_run.annotations, [self.requests])
+        self.bus = Jobs(annotations, [self.requests])
         self.jobs: dict[str, JobState] = {}
         self.rates: list[tuple[str, float | None]] = []
 
@@ -239,7 +239,7 @@ async def test_what_is_delivered_at_commit(
     monkeypatch: pytest.MonkeyPatch, streams: bool, ready: float, channel: str
 ) -> None:
     edges = (edge("/compute", "/save", by_element=True),)
-    driver = Driver(monkeypatch, delivered=edges, streams=streams)
+    driver = Driver(monkeypatch, delivered=edges if streams else ())
     driver.submit(0, "/compute/0")
     driver.now = 2
     driver.requests.delivered(driver.jobs["/compute/0"], ListToken([Token(file_value("/out/compute/0/file"))]))

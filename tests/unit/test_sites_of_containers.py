@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from io import StringIO
 from itertools import product
-from typing import cast
 
 import pytest
 from hypothesis import given
@@ -12,13 +11,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 from streamflow.core.config import BindingConfig
 from streamflow.core.deployment import DeploymentConfig, LocalTarget, Target, WrapsConfig
-from streamflow.core.workflow import Workflow
 from streamflow.cwl.requirement.docker import cwl_docker_translator_classes
 
 from streamflow_io.adapters.deployment_sites import Sites, are_fixed, deployment_name
 from streamflow_io.capacity import Room
 from streamflow_io.commands.sites import site_to_json, sites_table
-from streamflow_io.engine.plan import Plan
+from streamflow_io.engine.plan import GraphPlan
 from streamflow_io.graph.feasibility import never_start, not_together
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Delivery, OutputKind, Step
@@ -344,7 +342,7 @@ def test_hosts_are_mixed_where_a_container_has_something_of_a_job_beside_it_earl
     steps = {path: Step(path, site=place) for path, place in where.items()}
 
     def mixed(*paths: str) -> set[str]:
-        return set(Plan(cast(Workflow, None), steps, gangs=(Gang(paths, paths[:1], 1.0),)).mixed_hosts)
+        return set(GraphPlan(steps, gangs=(Gang(paths, paths[:1], 1.0),)).mixed_hosts)
 
     assert mixed("/a", "/b") == {""}
     assert mixed("/c", "/d") == {"one"}

@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> Annotated:
     streamflow_file = Path(arguments.streamflow_file)
     configuration = load_capio_cl(arguments.source)
     plan = plan_workflow(streamflow_file, arguments.workflow)
-    annotation = annotate(configuration, plan.steps, plan.outputs, plan.routes, plan.jobs)
+    annotation = annotate(configuration, plan.graph.steps, plan.graph.outputs, plan.graph.routes, plan.jobs)
     text = annotation_text(annotation, arguments.source.name, _notes(streamflow_file))
     if output is not None:
         write_output(output, text)

@@ -83,7 +83,7 @@ def check(plan: Plan, file: Path) -> Check:
     :raises HintErrors: if the file has mistakes
     """
     ours = plan.configuration
-    return Check(os.path.abspath(file), ours.name, compare(ours, load_capio_cl(file), plan.steps))
+    return Check(os.path.abspath(file), ours.name, compare(ours, load_capio_cl(file), plan.graph.steps))
 
 
 def _row(finding: Difference) -> tuple[Text, ...]:

@@ -47,7 +47,7 @@ def streamflow_file(name: str, place: Path, **config: object) -> Path:
 def annotations(plan: Plan, document: Document, place: Path) -> Path:
     """The annotations file for a CAPIO-CL file."""
     configuration = load_capio_cl(write(place / "capio.json", document))
-    annotation = annotate(configuration, plan.steps, plan.outputs, plan.routes, plan.jobs)
+    annotation = annotate(configuration, plan.graph.steps, plan.graph.outputs, plan.graph.routes, plan.jobs)
     file = place / "annotations.yml"
     file.write_text(annotation_text(annotation, "capio.json"))
     assert AnnotationsFile.model_validate(plain(parse(file.read_text()))) == annotation.file
@@ -62,7 +62,7 @@ def test_what_we_generate_leads_back(name: str, tmp_path: Path) -> None:
     file = annotations(plan, document, tmp_path)
     assert validate(str(CWL[name]), None, str(file)).ok
     again = plan_workflow(streamflow_file(name, tmp_path, annotations=str(file)), None)
-    assert [edge.fallback for edge in again.edges] == [edge.fallback for edge in plan.edges]
+    assert [edge.fallback for edge in again.graph.edges] == [edge.fallback for edge in plan.graph.edges]
     assert again.configuration == plan.configuration
 
 
@@ -102,7 +102,7 @@ def test_inputs_become_streamable(tmp_path: Path) -> None:
     assert "# reads /data/made.txt as it is written: the tool must read it front to back, once" in file.read_text()
     streamflow["scheduling"]["scheduler"]["config"] = {"annotations": file.name}
     again = plan_workflow(write(tmp_path / "streamflow.yml", streamflow), None)
-    assert [(edge.delivery.value, edge.fallback) for edge in again.edges] == [("stream", None)]
+    assert [(edge.delivery.value, edge.fallback) for edge in again.graph.edges] == [("stream", None)]
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> Plans:
 
 def found(plan: Plan, document: Document, place: Path) -> list[tuple[str, str, str]]:
     theirs = load_capio_cl(write(place / "capio.json", document))
-    findings = compare(plan.configuration, theirs, plan.steps)
+    findings = compare(plan.configuration, theirs, plan.graph.steps)
     return [(finding.severity, finding.kind, finding.subject) for finding in findings]
 
 
