@@ -26,9 +26,9 @@ demo: $(VENV)/.installed
 test: $(VENV)/.test
 	+@$(MAKE) --no-print-directory --jobs=2 pytest cargo-test
 
-# Eight at a time on two cores: with four the cores are idle half of the time, because many tests wait.
+# Six at a time on two cores: many wait more than they compute, but each process has to import and collect all of them.
 pytest: $(VENV)/.bytecode
-	$(BIN)/python -m pytest -n 8 $(PYTEST_ARGUMENTS)
+	$(BIN)/python -m pytest -n 6 $(PYTEST_ARGUMENTS)
 
 # On a clean checkout the tests are compiled once, rather than by six processes at the same time; what is wrong with them
 # is told when they run. Programs that are started again and again need not be compiled each time, either.

@@ -39,14 +39,15 @@ def test_exit_by_signal(runtime: Node, name: str) -> None:
 def test_what_it_keeps_is_for_its_user_alone(runtime: Node) -> None:
     job = runtime.shell("j", "umask; sleep 60", stdout=subprocess.PIPE)
     job.wait_for("started")
+    assert job.process.stdout is not None
+    mask = int(job.process.stdout.readline(), 8)
     job.cancel()
     job.wait()
     written_by_us = (job.directory, job.directory / "job.json", job.directory / "cancel")
     paths = {path for path in (runtime.run, *runtime.run.rglob("*")) if path not in written_by_us}
     assert {path.name for path in paths} >= {"alive", "descriptors", "events.jsonl"}
     assert {path: oct(path.lstat().st_mode) for path in paths if path.lstat().st_mode & 0o077} == {}
-    assert job.process.stdout is not None
-    assert int(job.process.stdout.readline(), 8) == current_umask()  # that of the command is his
+    assert mask == current_umask()  # The command has the umask of its user.
 
 
 def current_umask() -> int:
