@@ -44,7 +44,7 @@ class JobState:
     :ivar attempts: how often its command was given to a node runtime
     :ivar node_job: the last attempt, as the node runtime has it; None: no node runtime runs the job
     :ivar executed_by: the step whose command the job runs; None: not known before its command is about to run
-    :ivar exit: how its last command has ended, as its node runtime tells; None: no node runtime tells
+    :ivar usage: what its last command has used; None: no node runtime has measured the command
     :ivar status: how the job has ended; None: the job has not ended
     """
 
@@ -56,7 +56,6 @@ class JobState:
         "declared_cores",
         "ended",
         "executed_by",
-        "exit",
         "hints",
         "job",
         "name",
@@ -68,6 +67,7 @@ class JobState:
         "step",
         "submitted",
         "targets",
+        "usage",
     )
 
     def __init__(self, job: Job, hints: StepAnnotations | None = None, targets: Sequence[Target] = ()) -> None:
@@ -87,7 +87,7 @@ class JobState:
         self.attempts = 0
         self.node_job: NodeJob | None = None
         self.executed_by: CWLExecuteStep | None = None
-        self.exit: ExitEvent | None = None
+        self.usage: JobUsage | None = None
         self.status: Status | None = None
         self._kept: dict[type, object] = {}
 
@@ -113,11 +113,6 @@ class JobState:
     def concerns_storage(self) -> bool:
         """Whether the hints of the step say something about storage."""
         return self.hints is not None and self.hints.concern_storage
-
-    @property
-    def usage(self) -> JobUsage | None:
-        """What the last command has used; None: no node runtime has measured the command."""
-        return None if self.exit is None else usage_of(self.exit)
 
     @property
     def _placed(self) -> JobAllocation:

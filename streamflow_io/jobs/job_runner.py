@@ -13,7 +13,7 @@ from streamflow.log_handler import logger
 
 from streamflow_io.adapters.connector import JobConnector, exit_event_of
 from streamflow_io.adapters.job_spec import job_spec
-from streamflow_io.adapters.jobs import Jobs, JobState
+from streamflow_io.adapters.jobs import Jobs, JobState, usage_of
 from streamflow_io.messages import Code, coded
 from streamflow_io.parts.seen_splits import look_for_splits
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
@@ -103,8 +103,9 @@ class JobRunner:
         if not await node_job.has_started():
             node_job.abandon()
             return None
-        job.exit = await exit_event_of(node_job)
-        return job.exit
+        exit_event = await exit_event_of(node_job)
+        job.usage = usage_of(exit_event)
+        return exit_event
 
     async def measure(self, job: JobState, otherwise: str) -> None:
         """A job that StreamFlow runs is about to run its command: it is measured, where there is a node runtime.

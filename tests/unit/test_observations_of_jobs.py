@@ -107,7 +107,7 @@ class Driver:
         await self.admission.admit(state, [target()])
         self.jobs.placed(state, JobAllocation(of.name, target(), [], Status.FIREABLE, Hardware()), (), 1.0)
         self.jobs.running(state, 0.0)
-        state.exit = exit_event
+        state.usage = None if exit_event is None else usage_of(exit_event)
         self.jobs.ended(state, status, 1.0)
         return self.observed[-1]
 

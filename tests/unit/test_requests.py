@@ -13,7 +13,7 @@ from streamflow.workflow.combinator import LoopCombinator
 from streamflow.workflow.step import LoopCombinatorStep
 from streamflow.workflow.token import ListToken
 
-from streamflow_io.adapters.jobs import Jobs, JobState
+from streamflow_io.adapters.jobs import Jobs, JobState, usage_of
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.bandwidth import requests
 from streamflow_io.bandwidth.learned_windows import RememberedWindows
@@ -111,7 +111,7 @@ class Driver:
     def end(self, at: float, name: str, status: Status = Status.COMPLETED, used: JobUsage | None = None) -> None:
         self.now = at
         job, used = self.jobs[name], used or usage(at - 1, at, SIZE)
-        job.exit = ExitEvent(
+        exit_event = ExitEvent(
             job="1",
             time=0,
             event="exit",
@@ -121,6 +121,7 @@ class Driver:
             ended=used.ended,
             usage=NodeUsage(wchar=used.bytes_written, rchar=used.bytes_read),
         )
+        job.usage = usage_of(exit_event)
         self.bus.ended(job, status, BEGIN + at)
 
     def _limit(self, job: str, rate: float | None, stream: str | None) -> None:
