@@ -1,0 +1,149 @@
+"""Checks the English of docstrings and comments, in Python and in Rust.
+
+The rules: how a text begins, how long a sentence may be, which pronouns are not used, how None is explained, and what
+the head of a file does not repeat. `python -m scripts.english [PATH ...]` prints each place that breaks one of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Words of one sentence, at most.
+LONGEST = 25
+
+_ROOTS = ("streamflow_io", "node/src", "scripts", "benchmarks", "laboratories", "tests")
+_FIRST = re.compile(
+    r"(It|Its|They|Them|Their|This|That|That's|Those|These|Such|So|Who|Whose|What|Which|Whom|Of|As|None|Nobody|Somebody|"
+    r"Well|Then|Else|And|Or|But)\b"
+)
+_PRONOUN = re.compile(
+    r"\b(who|whom|somebody|someone|nobody|anybody|everybody|so many|so much|that which|those which|of which|of whom|"
+    r"of what|what there is|his|her|he|she)\b",
+    re.IGNORECASE,
+)
+_HEAD = re.compile(r"\b(Pure|Adapter|Adapters|Edge)[.:]")
+_NONE = re.compile(r"\bNone: (it|that|they|there|this|not|none|nobody|somebody|as|so)\b")
+_FIELD = re.compile(r"^\s*:(?:param|ivar|return|returns|raises|cvar|type)\b[^:]*: ?", re.MULTILINE)
+_CODE = re.compile(r"`[^`]*`")
+_ITEM = re.compile(r"^\s*(?:[-*+]|\d+\.) +", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A docstring, or the lines of one comment.
+
+    :ivar line: where the text begins in its file, from 1
+    :ivar kind: `head` of a file, `docstring` or `comment`
+    """
+
+    path: Path
+    line: int
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that a text breaks."""
+
+    text: Text
+    reason: str
+
+    def __str__(self) -> str:
+        """The finding as one line: place, reason, the beginning of the text."""
+        return f"{self.text.path}:{self.text.line}: {self.reason}"
+
+
+def findings(text: Text) -> Iterator[Finding]:
+    """Yield each rule that a text breaks."""
+    plain = _CODE.sub("X", text.text)
+    if text.kind == "head" and (match := _HEAD.search(plain)):
+        yield Finding(text, f'the head of a file does not say "{match[1]}": its folder does')
+    if text.kind != "comment" and (match := _FIRST.match(plain)):
+        yield Finding(text, f'begin with a verb or a noun of the domain, not with "{match[1]}"')
+    for match in _PRONOUN.finditer(plain):
+        yield Finding(text, f'"{match[1]}": name the thing or the person')
+    for match in _NONE.finditer(plain):
+        yield Finding(text, f'"{match[0]}": say what None causes')
+    for sentence in sentences(plain):
+        if (count := len(sentence.split())) > LONGEST:
+            yield Finding(
+                text, f"{count} words in one sentence, at most {LONGEST}: {' '.join(sentence.split()[:6])} ..."
+            )
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text; a description of a parameter, an item of a list and a block each begin a new one."""
+    pieces = re.split(r"\n\s*\n", _ITEM.sub("\n\n", _FIELD.sub("\n\n", text)))
+    return [sentence for piece in pieces for sentence in re.split(r"(?<=[.!?;:])\s+", piece.strip()) if sentence]
+
+
+def python_texts(path: Path, source: str) -> Iterator[Text]:
+    """Yield the docstrings of a Python file, and its comments."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if (docstring := ast.get_docstring(node)) is not None:
+            yield Text(path, node.body[0].lineno, "head" if isinstance(node, ast.Module) else "docstring", docstring)
+    lines = [
+        (token.start[0], token.start[1], token.string)
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+        and not re.match(r"#!|# (type|noqa|fmt|ruff|mypy|pragma|pylint)\b", token.string)
+    ]
+    yield from _blocks(path, [(line, column, text.lstrip("#: ")) for line, column, text in lines], "comment")
+
+
+def rust_texts(path: Path, source: str) -> Iterator[Text]:
+    """Yield the comments of a Rust file: documentation (`///`, `//!`) and others."""
+    for kind, sign in (("head", "//!"), ("docstring", "///"), ("comment", "//")):
+        found = []
+        for number, line in enumerate(source.splitlines(), 1):
+            if match := re.match(rf"(\s*){re.escape(sign)}(?![/!])\s?(.*)", line):
+                found.append((number, len(match[1]), match[2]))
+        yield from _blocks(path, found, kind)
+
+
+def _blocks(path: Path, lines: list[tuple[int, int, str]], kind: str) -> Iterator[Text]:
+    """Join lines that follow each other in the same column."""
+    start, last, column, texts = 0, -1, -1, list[str]()
+    for line, here, text in lines:
+        if texts and (line != last + 1 or here != column):
+            yield Text(path, start, kind, "\n".join(texts))
+            texts = []
+        if not texts:
+            start = line
+        texts.append(text)
+        last, column = line, here
+    if texts:
+        yield Text(path, start, kind, "\n".join(texts))
+
+
+def check(paths: list[Path]) -> list[Finding]:
+    """Check all Python and Rust files below some paths.
+
+    :raises OSError: if a file cannot be read
+    :raises SyntaxError: if a Python file cannot be parsed
+    """
+    found: list[Finding] = []
+    for root in paths:
+        files = sorted((*root.rglob("*.py"), *root.rglob("*.rs"))) if root.is_dir() else [root]
+        for path in files:
+            texts = python_texts if path.suffix == ".py" else rust_texts
+            found += (finding for text in texts(path, path.read_text()) for finding in findings(text))
+    return found
+
+
+if __name__ == "__main__":
+    broken = check([Path(argument) for argument in sys.argv[1:] or _ROOTS])
+    for finding in broken:
+        print(finding)
+    raise SystemExit(1 if broken else 0)

@@ -1,0 +1,64 @@
+"""The lint of the English in docstrings and comments finds what its rules forbid, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.english import Text, findings, python_texts, rust_texts, sentences
+
+_PATH = Path("module.py")
+_LONG = " ".join(["word"] * 26)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("docstring", "What a job reads."),
+        ("docstring", "Its arguments."),
+        ("docstring", "Find a reader who waits."),
+        ("comment", "Nobody reads this file."),
+        ("docstring", "Count the bytes.\n\n:param size: bytes; None: it is not known"),
+        ("docstring", f"{_LONG}."),
+        ("head", "Adapter: jobs of StreamFlow."),
+    ],
+)
+def test_broken(kind: str, text: str) -> None:
+    """Each rule is broken by one text."""
+    assert len(list(findings(Text(_PATH, 1, kind, text)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("docstring", "Whether the original job has succeeded."),
+        ("comment", "What follows is read once."),
+        ("docstring", "Count the bytes.\n\n:param size: bytes; None: count until the end of the file"),
+        ("docstring", f"`{_LONG}` is one word."),
+        ("docstring", f"First:\n\n- {' '.join(['word'] * 20)}\n- {' '.join(['word'] * 20)}"),
+        ("docstring", "Start the adapter of a queue manager."),
+    ],
+)
+def test_plain(kind: str, text: str) -> None:
+    """A plain text breaks no rule."""
+    assert list(findings(Text(_PATH, 1, kind, text))) == []
+
+
+def test_sentences_end_at_fields() -> None:
+    """The description of a parameter is a sentence of its own."""
+    assert sentences("Count.\n\n:param size: of a file\n:return: the number") == ["Count.", "of a file", "the number"]
+
+
+def test_python() -> None:
+    """Docstrings and comments are found with their lines; marks for tools are none."""
+    source = '"""Head."""\n\nimport os  # noqa: F401\n\n# One\n# comment.\n\n\ndef f() -> None:\n    """Do."""\n'
+    found = [(text.line, text.kind, text.text) for text in python_texts(_PATH, source)]
+    assert found == [(1, "head", "Head."), (10, "docstring", "Do."), (5, "comment", "One\ncomment.")]
+
+
+def test_rust() -> None:
+    """The three kinds of comments are told apart."""
+    source = "//! Head.\n\n/// Does one\n/// thing.\nfn f() {\n    // Why.\n}\n"
+    found = [(text.line, text.kind, text.text) for text in rust_texts(Path("a.rs"), source)]
+    assert found == [(1, "head", "Head."), (3, "docstring", "Does one\nthing."), (6, "comment", "Why.")]
