@@ -71,27 +71,27 @@ impl Feeder {
     /// The next byte that is read is that of another place. Whoever shares the pipe shares this, too, as that of a file.
     fn go_to(&mut self, place: u64) -> Result<Reply, Failure> {
         self.empty(Netted::go_elsewhere).map_err(cannot("be read from another place"))?;
-        self.wide = false;
+        self.pipe.wide = false;
         self.origin.go_to(place);
-        (self.finished, self.need) = (false, Need::Space);
+        (self.ending.finished, self.need) = (false, Need::Space);
         Ok(at(place))
     }
 
     /// Empties the pipe, which has a writer then, also if its end was given; returns what `by` does.
     fn empty<T>(&mut self, by: impl FnOnce(&mut Netted, &mut Option<OwnedFd>) -> io::Result<T>) -> io::Result<T> {
-        let ended = self.sink.is_none();
+        let ended = self.pipe.sink.is_none();
         let netted = self.netted.as_mut().ok_or(io::ErrorKind::NotFound)?;
-        let emptied = by(netted, &mut self.sink)?;
-        if let (true, Some(sink), Some(store)) = (ended, &self.sink, &self.registration.store) {
-            store.keep(self.registration.number, sink)?;
+        let emptied = by(netted, &mut self.pipe.sink)?;
+        if ended {
+            self.pipe.keep()?;
         }
         Ok(emptied)
     }
 
     /// Nobody has it open for reading, and it can be read from its beginning.
     fn is_unopened(&self) -> bool {
-        let unread = !self.finished && !self.is_split() && self.consumed() == 0;
-        unread && self.sink.as_ref().is_some_and(|sink| !has_reader(sink))
+        let unread = !self.ending.finished && !self.is_split() && self.consumed() == 0;
+        unread && self.pipe.sink.as_ref().is_some_and(|sink| !has_reader(sink))
     }
 
     /// Opens the FIFO for the process that calls: who opens it next then sees that it is open.
@@ -162,7 +162,7 @@ impl Feeder {
 
     /// Some have got the file, and others may have the pipe.
     pub fn is_split(&self) -> bool {
-        self.sink.is_some() && self.netted.as_ref().is_some_and(|netted| netted.file().is_some())
+        self.pipe.sink.is_some() && self.netted.as_ref().is_some_and(|netted| netted.file().is_some())
     }
 
     /// Looks who has the pipe yet, and says whether nobody has.
@@ -174,9 +174,8 @@ impl Feeder {
     /// When somebody waits for bytes of it, who would have them if it was the file.
     pub fn look_at_sharers(&mut self, processes: &[Process], paused: bool) -> Result<bool, Failure> {
         let Some(netted) = self.netted.as_mut() else { return Ok(true) };
-        if !self.sink.as_ref().is_some_and(has_reader) {
-            self.sink = None;
-            self.registration.store.iter().for_each(|store| store.release(self.registration.number));
+        if !self.pipe.has_reader() {
+            self.pipe.end(None);
             return Ok(true);
         }
         let pipe = HashSet::from([netted.id]);

@@ -80,10 +80,10 @@ impl Openings {
         !std::mem::replace(&mut self.counted, true) && opened_twice(&descendants(), fifo)
     }
 
-    /// Whether the command may close it again without having read. `fifo`: None: it has a pipe.
-    pub fn may_be_a_look(&mut self, fifo: Option<&Path>) -> bool {
+    /// Whether the command may close it again without having read.
+    pub fn may_be_a_look(&mut self, fifo: &Path) -> bool {
         // A reader of which nothing was told yet has just come.
-        let (Some(last), Some(fifo)) = (self.last, fifo) else { return self.told };
+        let Some(last) = self.last else { return self.told };
         let now = Instant::now();
         if self.waits {
             return false;
@@ -105,7 +105,7 @@ mod tests {
     /// A command that has opened its FIFO just before a pause may close it again just after.
     #[test]
     fn a_pause_is_no_time_to_close_it_again() {
-        let fifo = Some(Path::new("/nowhere/fifo"));
+        let fifo = Path::new("/nowhere/fifo");
         let mut openings = Openings::default();
         openings.notice(AddWatchFlags::IN_OPEN);
         let opened = openings.last.unwrap();
