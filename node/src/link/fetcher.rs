@@ -303,7 +303,7 @@ impl Fetcher {
     /// Waits until the sender has said something.
     fn wait_for_word(&mut self, channel: &mut Channel) -> Result<(), LinkError> {
         let deadline = Instant::now() + self.times.quiet;
-        while !channel.has_unread() {
+        while !channel.has_unread()? {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(io::Error::from(io::ErrorKind::TimedOut).into());
