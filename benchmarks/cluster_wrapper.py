@@ -41,7 +41,7 @@ def on_a_host(directory: Path) -> Outcome:
         deliver(laboratory, _write_specification(directory, SCRATCH), _SPECIFICATION)
         run = f"{SCRATCH}/run"
         binary, specification = f"{SCRATCH}/{_BINARY}", f"{SCRATCH}/{_SPECIFICATION}"
-        serve = [binary, "serve", "--directory", run, "--remote"]
+        serve = [binary, "serve", "--directory", run]
         timing = [*program_on_host(_PROGRAM), *_time_wrapper(run, specification, binary, "exec")]
         return _measure(directory, *(on_host(laboratory, ONE, command) for command in (serve, timing)))
 
@@ -54,7 +54,7 @@ def on_slurm(directory: Path) -> Outcome:
     """
     with slurm() as laboratory:
         specification, binary, run = _write_specification(directory, str(directory)), _binary(), directory / "run"
-        serve = [*laboratory.prefix, str(binary), "serve", "--directory", str(run), "--remote", "--shared"]
+        serve = [*laboratory.prefix, str(binary), "serve", "--directory", str(run), "--shared"]
         timing = [*_TOOL, *_time_wrapper(str(run), str(specification), str(binary), "run")]
         # It prints nothing itself, and ends with us because nothing is between: it would wait for a Slurm that is gone.
         submit = ["sbatch", "--quiet", "--wait", f"--output={directory}/output.1", f"--wrap={shlex.join(timing)}"]

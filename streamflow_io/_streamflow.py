@@ -426,11 +426,15 @@ async def _run_queued_apart(
     return result
 
 
-def container_command(connector: Connector, location: ExecutionLocation, words: Sequence[str]) -> list[str]:
-    """The words that run a program with its standard input in a container, for who is on the host of its engine."""
+def container_command(connector: Connector, location: ExecutionLocation, words: Sequence[str]) -> list[str] | None:
+    """The words that run a program with its standard input in a container, on the host of its engine.
+
+    None: the location is no container of an engine.
+    """
     if isinstance(connector, FutureConnector):
         connector = connector._connector
-    assert isinstance(connector, ContainerConnector)
+    if not isinstance(connector, ContainerConnector):
+        return None
     return shlex.split(" ".join(connector._get_run_command(f"exec {shlex.join(words)}", location, interactive=True)))
 
 

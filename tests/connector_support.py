@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, MutableMapping, MutableSequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -26,32 +27,58 @@ from streamflow_io.runtime.remote import RemoteRuntime
 
 HERE = Manner()
 CERTIFICATE = Certificate.make()
-# `serve` prints what is put into RUN/say, and ends as told by RUN/end or RUN/die.
+# `serve` does what it is asked for, unless RUN/mute is there, prints what is put into RUN/say, and fails with RUN/die.
+SERVE = """
+import json, os, shutil, sys, threading, time
+run, address = sys.argv[3], json.loads(sys.argv.pop())
+if os.path.exists(sys.argv[0] + ".broken"):
+    sys.exit("it is broken")
+at = lambda *names: os.path.join(run, *names)
+os.makedirs(at("jobs"), 0o700)
+open(at("words"), "w").write(" ".join(sys.argv[1:]) + "\\n")
+tell = lambda **told: print(json.dumps(told), flush=True)
+tell(event="ready", pid=os.getpid(), **address)
+def look():
+    while True:
+        if os.path.exists(at("die")):
+            os._exit(1)
+        if os.path.exists(at("say")):
+            print(open(at("say")).read(), end="", flush=True)
+            os.remove(at("say"))
+        time.sleep(0.01)
+threading.Thread(target=look, daemon=True).start()
+def write(text, *names):
+    open(at(*names) + ".new", "w").write(text)
+    os.rename(at(*names) + ".new", at(*names))
+for line in map(json.loads, sys.stdin):
+    if os.path.exists(at("mute")):
+        continue
+    if "job" in line:
+        os.mkdir(at("jobs", line["job"]))
+        write(json.dumps(line["spec"]), "jobs", line["job"], "job.json")
+        tell(job=line["job"], event="ready")
+    elif "limit" in line:
+        write(json.dumps(line["spec"]), "jobs", line["limit"], "limit")
+    elif "cancel" in line:
+        write("", "jobs", line["cancel"], "cancel")
+shutil.rmtree(run)
+"""
 STAND_IN = """#!/bin/sh
 case $1 in
 --version) echo "sfio-node 0.0.0 protocol __PROTOCOL__" ;;
 reach) echo "$@" >> "$0.reached"; case $2 in *:1) echo "refused" >&2; exit 1 ;; esac ;;
 exec | run) until [ "$1" = -- ]; do shift; done; shift; exec "$@" ;;
-serve)
-    run=$3
-    if [ -e "$0.broken" ]; then echo "it is broken" >&2; exit 1; fi
-    mkdir -m 700 "$run" "$run/jobs"
-    echo "$@" > "$run/words"
-    echo '{"event":"ready"__ADDRESS__}'
-    until [ -e "$run/end" ]; do
-        if [ -e "$run/die" ]; then exit 1; fi
-        if [ -e "$run/say" ]; then cat "$run/say"; rm "$run/say"; fi
-        sleep 0.01
-    done
-    rm -rf "$run" ;;
+serve) exec __PYTHON__ -ISc 'import sys; sys.argv.pop(0); exec(sys.argv.pop())' "$0" "$@" '__ADDRESS__' '__SERVE__' ;;
 esac
 """
 
 
 def stand_in(address: str | None = None) -> Binary:
     """A program that does what `sfio-node` does, as far as these tests go."""
-    field = "" if address is None else f',"address":"{address}"'
-    program = STAND_IN.replace("__ADDRESS__", field).replace("__PROTOCOL__", str(PROTOCOL))
+    words = {"ADDRESS": json.dumps({} if address is None else {"address": address}), "PROTOCOL": str(PROTOCOL)}
+    program = STAND_IN
+    for name, text in {**words, "PYTHON": sys.executable, "SERVE": SERVE}.items():
+        program = program.replace(f"__{name}__", text)
     return Binary(program.encode(), None)
 
 

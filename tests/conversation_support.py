@@ -1,4 +1,4 @@
-"""Drives `sfio-node serve --converse` in tests: jobs are made by requests on its standard input."""
+"""Drives `sfio-node serve` in tests: jobs are made by requests on its standard input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.node_support import Event, Node, built, ended, wait_for
 
 
 class ConversingNode(Node):
-    """A ``serve --converse``.
+    """A ``serve`` that has a driver of which it must hear something each minute.
 
     :ivar errors: where its standard error goes
     """
@@ -22,7 +22,12 @@ class ConversingNode(Node):
         self.errors = base / "errors"
         redirected = ["sh", "-c", f'exec "$@" 2> {self.errors}', "sh"]
         self._speaking = threading.Lock()
-        super().__init__(binary, base, ["--converse", *options], [*redirected, *wrapper])
+        super().__init__(
+            binary,
+            base,
+            options if "--patience" in options else ["--patience", "60", *options],
+            [*redirected, *wrapper],
+        )
 
     def say(self, *messages: object) -> None:
         """Writes lines: bytes as they are, everything else as JSON."""
@@ -71,7 +76,7 @@ class ConversingNode(Node):
 
 @contextmanager
 def conversation(base: Path, *options: str, wrapper: Sequence[str] = ()) -> Iterator[ConversingNode]:
-    """Runs a ``serve --converse``; in the end everything has to be gone: see :func:`tests.node_support.ended`."""
+    """Runs such a ``serve``; in the end everything has to be gone: see :func:`tests.node_support.ended`."""
     for name in ("out", "in"):
         (base / name).mkdir(exist_ok=True)
     with ended(ConversingNode(built(), base, options, wrapper)) as running:

@@ -162,11 +162,9 @@ class Node:
         ready = self.printed[0]
         #: Where it listens, for links from other nodes; empty without the option ``--listen``.
         self.address = str(ready.get("address", ""))
-        #: Its user, with the option ``--converse``.
         self.uid = ready.get("uid")
-        known = {"address": self.address or None, "uid": self.uid}
-        assert ready == {"event": "ready", **{name: value for name, value in known.items() if value is not None}}
-        assert (self.uid is not None) == ("--converse" in options)
+        address = {"address": self.address} if self.address else {}
+        assert ready == {"event": "ready", "uid": self.uid, "pid": ready["pid"], **address}
 
     def _read(self) -> None:
         assert self.server.stdout is not None

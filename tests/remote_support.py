@@ -1,4 +1,4 @@
-"""Drives `sfio-node serve --remote` and `sfio-node run` in tests: one run directory, and jobs of several machines.
+"""Drives `sfio-node serve --shared` and `sfio-node run` in tests: one run directory, and jobs of several machines.
 
 A machine is a directory for temporary files of its own.
 """
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.node_support import TIMEOUT, Event, Job, Node, Owner, built, ended, wait_for
+from tests.node_support import Event, Job, Node, Owner, built, ended, wait_for
 from tests.processes import find_processes
 
 #: A tree of processes; the main one tells when all run.
@@ -29,7 +29,7 @@ class Alone:
 
 
 class RemoteJob(Job):
-    """A job under ``sfio-node run``, or under ``exec`` with ``serve --remote``."""
+    """A job under ``sfio-node run``."""
 
     def __init__(self, node: Owner, name: str, process: subprocess.Popen[bytes], machine: Path | None) -> None:
         super().__init__(node, name, process)
@@ -65,12 +65,10 @@ def _marked(place: bytes) -> re.Pattern[bytes]:
 
 
 class RemoteNode(Node):
-    """A ``serve --remote``, and jobs in its run directory, on machines of their own if it is ``shared``."""
+    """A ``serve --shared``, and jobs in its run directory, on machines of their own."""
 
-    def __init__(self, binary: Path, base: Path, shared: bool = True, wrapper: Sequence[str] = ()) -> None:
-        self.shared = shared
-        options = ("--remote", "--shared") if shared else ("--remote",)
-        super().__init__(binary, base, options, wrapper)
+    def __init__(self, binary: Path, base: Path, wrapper: Sequence[str] = ()) -> None:
+        super().__init__(binary, base, ("--shared", "--patience", "60"), wrapper)
 
     def start(  # type: ignore[override]  # the options of its superclass are passed on
         self,
@@ -83,28 +81,15 @@ class RemoteNode(Node):
         **options: object,
     ) -> RemoteJob:
         """Starts a job on a machine; see :meth:`Node.start`."""
-        if not self.shared:
-            super().start(name, command, environment=environment, **options)  # type: ignore[arg-type]
-            return self._adopt(None)
         temporary = self.base / f"tmp-{machine}"
         temporary.mkdir(exist_ok=True)
         words = ["run"] if patience is None else ["run", "--patience", str(patience)]
         variables = {**(os.environ if environment is None else environment), "TMPDIR": str(temporary)}
         super().start(name, command, words=words, environment=variables, **options)  # type: ignore[arg-type]
-        return self._adopt(temporary)
-
-    def _adopt(self, machine: Path | None) -> RemoteJob:
         plain = self.jobs.pop()
-        job = RemoteJob(self, plain.name, plain.process, machine)
+        job = RemoteJob(self, plain.name, plain.process, temporary)
         self.jobs.append(job)
         return job
-
-    def leave(self) -> int:
-        """Ends serve as the driver does, and returns its exit code, when all that it printed has been read."""
-        (self.run / "end").touch()
-        code = self.server.wait(TIMEOUT)
-        self._reader.join(TIMEOUT)
-        return code
 
     def left_behind(self) -> list[str]:
         """Returns what should not be there when all has ended."""
@@ -113,9 +98,9 @@ class RemoteNode(Node):
 
 
 @contextmanager
-def remote_node(base: Path, shared: bool = True, wrapper: Sequence[str] = ()) -> Iterator[RemoteNode]:
-    """Runs a ``serve --remote``; in the end everything has to be gone: see :func:`tests.node_support.ended`."""
-    with ended(RemoteNode(built(), base, shared, wrapper)) as running:
+def remote_node(base: Path, wrapper: Sequence[str] = ()) -> Iterator[RemoteNode]:
+    """Runs a ``serve --shared``; in the end everything has to be gone: see :func:`tests.node_support.ended`."""
+    with ended(RemoteNode(built(), base, wrapper)) as running:
         yield running
 
 

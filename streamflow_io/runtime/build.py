@@ -6,7 +6,7 @@ import re
 
 #: What `sfio-node --version` says of what the two say to each other. It is raised, here and in `node/src/main.rs`, by
 #: each change of docs/node-protocol.md that the other side, as it was before, would not understand.
-PROTOCOL = 7
+PROTOCOL = 8
 
 _SAID = re.compile(r"sfio-node (?P<version>\S+)(?: protocol (?P<protocol>[0-9]+))?")
 

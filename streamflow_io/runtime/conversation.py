@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("streamflow")
 
 #: Of a line, in bytes.
-LINE_LIMIT = 2**22
+LINE_LIMIT = 2**25
 _READ_SIZE = 2**16
 _CLOSE_SECONDS = 10.0
 _SAID_LINES = 20

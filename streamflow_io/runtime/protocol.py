@@ -365,11 +365,13 @@ class ReadyEvent(_Told):
 
     :ivar address: `IP:PORT` where its links listen, if it was to
     :ivar message: why there is none, if it was to
+    :ivar pid: the process of `serve`, at the location
     """
 
     event: Literal["ready"]
     address: str | None = None
     message: str | None = None
+    pid: int | None = None
 
 
 class SpecAnswer(_Told):

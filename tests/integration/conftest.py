@@ -52,19 +52,10 @@ def runtime(tmp_path: Path) -> Iterator[Node]:
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Iterator[RemoteNode]:
-    """A `serve --remote --shared`, with the directories `out` and `in`."""
+    """A `serve --shared`, with the directories `out` and `in`."""
     for name in ("out", "in"):
         (tmp_path / name).mkdir()
     with remote_node(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[RemoteNode]:
-    """A `serve --remote`, with the directories `out` and `in`."""
-    for name in ("out", "in"):
-        (tmp_path / name).mkdir()
-    with remote_node(tmp_path, shared=False) as running:
         yield running
 
 

@@ -1,4 +1,4 @@
-"""Commands of jobs that `sfio-node serve --converse` starts: the engine of a container need not be asked for each."""
+"""Commands of jobs that `sfio-node serve` starts: the engine of a container need not be asked for each."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_command_that_cannot_be_started(node: ConversingNode) -> None:
 def test_a_reader_who_takes_nothing_is_waited_for(tmp_path: Path) -> None:
     """What is printed stays in the pipes, not in the memory of `serve`."""
     size = 20_000_000
-    command = [built(), "serve", "--directory", tmp_path / "run", "--converse"]
+    command = [built(), "serve", "--directory", tmp_path / "run"]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     assert server.stdin is not None
     assert server.stdout is not None

@@ -8,17 +8,14 @@ mod lifeline;
 mod output;
 mod periodic;
 mod readers;
-mod remote;
+mod shared;
 mod sweep;
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Uid;
@@ -29,7 +26,6 @@ use self::inherited::Inherited;
 use self::jobs::Jobs;
 use self::lifeline::Lifeline;
 use self::output::Output;
-use self::remote::Remote;
 pub use self::sweep::clear;
 use crate::link;
 use crate::protocol::json;
@@ -38,16 +34,14 @@ use crate::sys::ownership;
 /// Where the driver is, and the jobs are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
-    /// The driver is on another machine, and reads the standard output only.
-    pub remote: bool,
-    /// So are the jobs, which share the file system.
+    /// The jobs are on other machines, which share the file system.
     pub shared: bool,
     /// Stream to other machines, from this address (see `link::listen`).
     pub listen: Option<&'a str>,
     /// What streams is encrypted.
     pub tls: bool,
-    /// The driver asks for jobs on the standard input, and says nothing for so long at most.
-    pub converse: Option<Duration>,
+    /// The longest time without a word of the driver. None: `serve` waits for the end of the input.
+    pub patience: Option<Duration>,
     /// Other users may read the events of jobs, if they know where these are.
     pub readable: bool,
     /// Users who may own a directory above the run directory.
@@ -86,52 +80,18 @@ fn serve(path: &Path, signals: &SignalFd, inherited: Inherited, options: Options
     directory::make(path, options.readable)?;
     let directory = path.canonicalize()?;
     let lifeline = if options.shared { None } else { Some(Lifeline::new(&directory)?) };
-    let output = Output::new(options.remote || options.converse.is_some());
-    let mut jobs = Jobs::new(&directory, options.readable, lifeline, output)?;
-    if options.remote {
-        jobs.watch_run_directory(&directory)?;
-    }
+    let mut jobs = Jobs::new(&directory, options.readable, lifeline, Output::new())?;
     let listening = options.listen.map(|address| link::listen(address, &directory, options.tls));
-    jobs.output.print(&ready(listening, options.converse.map(|_| Uid::effective().as_raw())));
+    jobs.output.print(&ready(listening));
     sweep::start(&directory);
-    if options.remote {
-        return Remote::new(&directory, options.shared).serve(jobs, signals);
-    }
-    if let Some(patience) = options.converse {
-        return Conversation::new(&directory, options.readable, patience, inherited)?.serve(jobs, signals);
-    }
-    serve_here(&mut jobs, signals);
-    jobs.end(|_| false);
-    directory::remove(&directory)
-}
-
-/// Serves a driver on this machine, until the standard input has ended.
-fn serve_here(jobs: &mut Jobs, signals: &SignalFd) {
-    let stdin = io::stdin();
-    while jobs.output.is_heard() {
-        let mut descriptors =
-            [stdin.as_fd(), jobs.notices(), signals.as_fd()].map(|news| PollFd::new(news, PollFlags::POLLIN));
-        let timeout = jobs.tick().and_then(|tick| PollTimeout::try_from(tick).ok());
-        let _ = poll(&mut descriptors, timeout);
-        let [input, _, terminated] = descriptors.map(|descriptor| descriptor.any().unwrap_or(false));
-        jobs.take_notices();
-        if terminated || (input && has_ended(&stdin)) {
-            return;
-        }
-    }
-}
-
-/// Whether the driver is gone. It writes nothing.
-fn has_ended(stdin: &impl AsFd) -> bool {
-    !matches!(nix::unistd::read(stdin, &mut [0; 4096]), Ok(1..) | Err(Errno::EINTR | Errno::EAGAIN))
+    Conversation::new(&directory, options, inherited)?.serve(jobs, signals)
 }
 
 /// The first line that is printed.
 ///
 /// # Arguments
 /// * `listening` - where links are, or why they cannot be
-/// * `uid` - who this is, for a driver that is somebody else
-fn ready(listening: Option<Result<SocketAddr, String>>, uid: Option<u32>) -> String {
+fn ready(listening: Option<Result<SocketAddr, String>>) -> String {
     #[derive(Serialize)]
     struct Ready {
         event: &'static str,
@@ -139,13 +99,15 @@ fn ready(listening: Option<Result<SocketAddr, String>>, uid: Option<u32>) -> Str
         address: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        uid: Option<u32>,
+        /// The user, for a driver that is another one.
+        uid: u32,
+        pid: u32,
     }
     let (address, message) = match listening {
         Some(Ok(address)) => (Some(address.to_string()), None),
         Some(Err(message)) => (None, Some(message)),
         None => (None, None),
     };
-    json::write(&Ready { event: "ready", address, message, uid }) + "\n"
+    let (uid, pid) = (Uid::effective().as_raw(), std::process::id());
+    json::write(&Ready { event: "ready", address, message, uid, pid }) + "\n"
 }

@@ -37,7 +37,6 @@ const FAREWELL_OF_READERS: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
-    Run,
     Jobs,
     Job(OsString),
 }
@@ -117,19 +116,9 @@ impl Jobs {
         Ok(Self { directory, lifeline, watcher, running, ended, doubtful, condemned, readers, output })
     }
 
-    /// Lets what appears in the run directory be noticed, too.
-    pub fn watch_run_directory(&mut self, run_directory: &Path) -> nix::Result<()> {
-        self.watcher.watch(run_directory, ARRIVES, Token::Run)
-    }
-
     /// Readable when something has happened.
     pub fn notices(&self) -> BorrowedFd<'_> {
         self.watcher.as_fd()
-    }
-
-    /// Whether files have to be looked at: other machines write them, or there are no notices.
-    pub fn have_to_be_looked_at(&self) -> bool {
-        self.lifeline.is_none() || self.watcher.is_blind()
     }
 
     pub fn are_noticed(&self) -> bool {
@@ -388,7 +377,7 @@ mod tests {
     fn a_job_that_is_first_seen_before_its_last_event_is_not_lost() {
         let directory = tempfile::tempdir().unwrap();
         let run = directory.path().canonicalize().unwrap();
-        let mut jobs = Jobs::new(&run, false, Some(Lifeline::new(&run).unwrap()), Output::new(false)).unwrap();
+        let mut jobs = Jobs::new(&run, false, Some(Lifeline::new(&run).unwrap()), Output::new()).unwrap();
         for (name, events) in [("empty", &[][..]), ("warned", &[Event::warning("w", None)])] {
             let (id, path) = (OsStr::new(name), run.join("jobs").join(name));
             fs::create_dir(&path).unwrap();

@@ -1,6 +1,6 @@
 //! The standard output, which the driver reads.
 
-use std::io::{self, Stdout, Write};
+use std::io::{self, Stdout};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -15,17 +15,14 @@ pub const LAST_WORDS: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Output {
     stdout: Stdout,
-    /// A reader that is slow stops nothing but the printing.
-    keeps: bool,
+    /// What a slow reader has not taken. It stops nothing but the printing.
     unsent: Vec<u8>,
     heard: bool,
 }
 
 impl Output {
-    /// # Arguments
-    /// * `keeps` - what the reader does not take is kept; else he is waited for
-    pub fn new(keeps: bool) -> Self {
-        Self { stdout: io::stdout(), keeps, unsent: Vec::new(), heard: true }
+    pub fn new() -> Self {
+        Self { stdout: io::stdout(), unsent: Vec::new(), heard: true }
     }
 
     /// Whether somebody reads what is printed.
@@ -42,13 +39,8 @@ impl Output {
         if text.is_empty() || !self.heard {
             return;
         }
-        if self.keeps {
-            self.unsent.extend(text.as_bytes());
-            self.flush(Duration::ZERO);
-        } else {
-            let mut stdout = self.stdout.lock();
-            self.heard = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok();
-        }
+        self.unsent.extend(text.as_bytes());
+        self.flush(Duration::ZERO);
     }
 
     /// Prints what is left, as long as the reader takes something within `patience`.
