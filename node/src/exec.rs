@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::prctl::set_child_subreaper;
 use nix::unistd::Pid;
@@ -93,7 +93,8 @@ fn run_in(
     let (signals, inherited) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
     let guard = job.limit.as_ref().and_then(|_| Watchdog::start(&directory).ok());
     let _ = set_child_subreaper(true);
-    let surroundings = Surroundings { directory, alive, signals, inherited, grace, spent, store };
+    let clock = Instant::now();
+    let surroundings = Surroundings { directory, alive, signals, clock, inherited, grace, spent, store };
     let (mut feeders, mut placed) = (Vec::new(), Vec::new());
     let mut gates = Gates::new(&job)?;
     if job.has_to_be_watched() {

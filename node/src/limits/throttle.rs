@@ -44,34 +44,11 @@ const SEARCHES: usize = 3;
 #[derive(Debug)]
 pub struct Throttle {
     moved: Moved,
-    seen: u64,
-    /// When that became more.
-    grown: Duration,
-    rate: Rate,
-    /// None: it has no limit, or nothing was seen since it has one.
-    pace: Option<Pace>,
+    debt: Debt,
     write_out: Option<WriteOut>,
-    guard: Option<Watchdog>,
-    /// Those that are stopped by us. Who was stopped before is not ours.
-    stopped: BTreeSet<ProcessId>,
-    /// Since when the tree is paused.
-    since: Option<Duration>,
-    due: Duration,
-    /// When all looks so far have taken their part of the time.
-    thrift: Duration,
-    /// The CPU time of the thread when it had looked last: what it needs from one look to the next is because of the looks.
-    spent: Duration,
-    /// Of pauses that are over.
-    total: Duration,
-    told: Paused,
-    /// How many bytes it is expected to move, while it has moved less. What is left of them is owed, and waited for; who has
-    /// moved all of them before they were looked at would be held for nothing.
-    expected: Option<u64>,
-    /// Bytes after which it is told how many were moved.
-    step: u64,
-    /// What was told of them, and when that is to be told again.
-    said: u64,
-    say: Duration,
+    pause: Pause,
+    looks: Looks,
+    news: News,
     /// The job is being ended, or may not be looked into.
     slack: bool,
 }
@@ -81,58 +58,45 @@ impl Throttle {
         let writes = limit.direction != Direction::Read;
         Self {
             moved: Moved::new(limit.direction, &limit.path),
-            seen: 0,
-            grown: now,
-            rate: limit.rate,
-            pace: limit.rate.map(|rate| Pace::new(rate, now)),
+            debt: Debt {
+                rate: limit.rate,
+                pace: limit.rate.map(|rate| Pace::new(rate, now)),
+                expected: limit.expected.filter(|expected| *expected > 0),
+                seen: 0,
+                grown: now,
+                ahead: 0,
+            },
             write_out: writes.then(|| WriteOut::start(&limit.path)).flatten(),
-            guard,
-            stopped: BTreeSet::new(),
-            since: None,
-            due: now,
-            thrift: now,
-            spent: thread_cpu(),
-            total: Duration::ZERO,
-            told: Paused::default(),
-            expected: limit.expected.filter(|expected| *expected > 0),
-            step: (limit.expected.unwrap_or(0) / STEPS).max(1),
-            said: 0,
-            say: now + TELL,
+            pause: Pause { guard, stopped: BTreeSet::new(), since: None, total: Duration::ZERO, count: 0 },
+            looks: Looks { due: now, thrift: now, spent: thread_cpu() },
+            news: News { step: (limit.expected.unwrap_or(0) / STEPS).max(1), said: 0, say: now + TELL },
             slack: false,
         }
     }
 
-    /// When to look next.
+    /// When to look next. None: never.
     pub fn due(&self) -> Option<Duration> {
-        (!self.slack).then_some(self.due)
+        (!self.slack).then_some(self.looks.due)
     }
 
     /// Keeps the job to another rate from now on, beginning with a look at it that is due at once.
     pub fn keep_to(&mut self, rate: Rate, now: Duration) {
-        match (&mut self.pace, rate) {
-            (Some(pace), Some(rate)) => pace.change(rate, now),
-            (pace, _) => *pace = None,
-        }
-        self.rate = rate;
-        self.due = now;
+        self.debt.keep_to(rate, now);
+        self.looks.due = now;
     }
 
     /// How many bytes were moved so far, when that is to be told.
     pub fn news(&mut self, now: Duration) -> Option<u64> {
-        let due = now >= self.say && self.seen >= self.said.saturating_add(self.step);
-        due.then(|| {
-            (self.said, self.say) = (self.seen, now + TELL);
-            self.seen
-        })
+        self.news.tell(self.debt.seen, now)
     }
 
     pub fn pauses(&self) -> bool {
-        self.since.is_some()
+        self.pause.since.is_some()
     }
 
     /// How long the tree has been paused by now.
     pub fn paused(&self, now: Duration) -> Duration {
-        self.total + self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
+        self.pause.by(now)
     }
 
     /// Looks at the tree, and pauses it, or lets it go on.
@@ -149,37 +113,80 @@ impl Throttle {
             processes = look();
             found = self.moved.look(&processes);
         }
-        let bytes = found.inspect_err(|_| self.slacken(now))?.unwrap_or(self.seen);
-        let debt = self.take(bytes, now);
-        match self.since {
+        let bytes = found.inspect_err(|_| self.slacken(now))?.unwrap_or(self.debt.seen);
+        let debt = self.debt.take(bytes, now, self.pauses());
+        match self.pause.since {
             Some(since) if debt.is_zero() || now >= since + LONGEST => {
                 if let Some(write_out) = &mut self.write_out {
-                    write_out.begin(&processes, self.seen, now);
+                    write_out.begin(&processes, self.debt.seen, now);
                 }
                 self.let_go(now);
             }
             None if debt > SHORTEST => {
-                self.since = Some(now);
-                self.told.pauses += 1;
-                self.stop(processes, look);
+                self.pause.since = Some(now);
+                self.pause.count += 1;
+                self.pause.stop(processes, look);
             }
-            // Those whom others let go on.
-            Some(_) => self.stop(processes, look),
+            // Others may have let a process go on.
+            Some(_) => self.pause.stop(processes, look),
             None => {}
         }
-        let spent = thread_cpu();
-        self.thrift += spent.saturating_sub(self.spent) * THRIFT;
-        self.spent = spent;
-        self.due = match self.since {
+        let earliest = self.looks.spend(now);
+        self.looks.due = match self.pause.since {
             Some(since) => (now + debt.min(LOOK_IN_PAUSE)).min(since + LONGEST),
-            None if self.rate.is_none() => now + TELL,
-            None => self.thrift.clamp(now + LOOK, now + SELDOM_LOOK),
+            None if self.debt.rate.is_none() => now + TELL,
+            None => earliest,
         };
         Ok(())
     }
 
+    fn let_go(&mut self, now: Duration) {
+        self.pause.let_go(now);
+        self.debt.grown = now;
+    }
+
+    /// Pauses the job no more.
+    pub fn slacken(&mut self, now: Duration) {
+        self.let_go(now);
+        self.pause.guard = None;
+        self.slack = true;
+    }
+
+    /// How the job was kept to its limit.
+    pub fn told(&self) -> Paused {
+        Paused { paused: self.pause.total.as_secs_f64(), pauses: self.pause.count, ahead: self.debt.ahead }
+    }
+}
+
+/// How far a job is ahead of its limit.
+#[derive(Debug)]
+struct Debt {
+    rate: Rate,
+    /// None: the job has no limit, or nothing was seen since it has one.
+    pace: Option<Pace>,
+    /// Bytes that the job is expected to move in all. None: unknown, or the job has moved more.
+    ///
+    /// The debt is never more than the rest of these bytes: a job that has moved all would be held for nothing.
+    expected: Option<u64>,
+    /// Bytes that were moved.
+    seen: u64,
+    /// When `seen` became more.
+    grown: Duration,
+    /// The most that the job was ahead.
+    ahead: u64,
+}
+
+impl Debt {
+    fn keep_to(&mut self, rate: Rate, now: Duration) {
+        match (&mut self.pace, rate) {
+            (Some(pace), Some(rate)) => pace.change(rate, now),
+            (pace, _) => *pace = None,
+        }
+        self.rate = rate;
+    }
+
     /// Takes how many bytes were moved by now, and returns for how long nothing more is to be moved.
-    fn take(&mut self, bytes: u64, now: Duration) -> Duration {
+    fn take(&mut self, bytes: u64, now: Duration, paused: bool) -> Duration {
         let new = bytes.saturating_sub(self.seen);
         self.seen += new;
         let Some(pace) = &mut self.pace else {
@@ -190,17 +197,38 @@ impl Throttle {
         };
         if new > 0 {
             self.grown = now;
-        } else if self.since.is_none() && now >= self.grown + SILENCE {
+        } else if !paused && now >= self.grown + SILENCE {
             pace.idle(now);
         }
         pace.moved(new, now);
-        self.told.ahead = self.told.ahead.max(pace.ahead());
+        self.ahead = self.ahead.max(pace.ahead());
         if let Some(expected) = self.expected {
             // Of what is more than was expected nobody knows how much is still to come.
             pace.owe_at_most(expected.abs_diff(self.seen));
             self.expected = (self.seen < expected).then_some(expected);
         }
         pace.moved(0, now)
+    }
+}
+
+/// The processes that are stopped.
+#[derive(Debug)]
+struct Pause {
+    /// Lets the processes go on if this one is killed.
+    guard: Option<Watchdog>,
+    /// Processes that were stopped here. Those that others have stopped are not among them.
+    stopped: BTreeSet<ProcessId>,
+    /// Since when the tree is paused.
+    since: Option<Duration>,
+    /// The time of pauses that are over.
+    total: Duration,
+    count: u64,
+}
+
+impl Pause {
+    /// How long the tree has been paused by now.
+    fn by(&self, now: Duration) -> Duration {
+        self.total + self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
     fn stop(&mut self, mut processes: Vec<Process>, look: &mut impl FnMut() -> Vec<Process>) {
@@ -223,8 +251,7 @@ impl Throttle {
     }
 
     fn let_go(&mut self, now: Duration) {
-        self.total = self.paused(now);
-        self.grown = now;
+        self.total = self.by(now);
         self.since = None;
         for id in std::mem::take(&mut self.stopped) {
             if !tree::is_gone(id) {
@@ -232,16 +259,45 @@ impl Throttle {
             }
         }
     }
+}
 
-    /// Pauses nobody any more.
-    pub fn slacken(&mut self, now: Duration) {
-        self.let_go(now);
-        self.guard = None;
-        self.slack = true;
+/// When to look at the tree.
+#[derive(Debug)]
+struct Looks {
+    due: Duration,
+    /// When all looks so far have taken their part of the time.
+    thrift: Duration,
+    /// The CPU time of the thread at the last look. What it needs from one look to the next is because of the looks.
+    spent: Duration,
+}
+
+impl Looks {
+    /// Counts what a look has cost, and returns when to look next at a tree that runs.
+    fn spend(&mut self, now: Duration) -> Duration {
+        let spent = thread_cpu();
+        self.thrift += spent.saturating_sub(self.spent) * THRIFT;
+        self.spent = spent;
+        self.thrift.clamp(now + LOOK, now + SELDOM_LOOK)
     }
+}
 
-    /// How the job was kept to its limit.
-    pub fn told(&self) -> Paused {
-        Paused { paused: self.total.as_secs_f64(), ..self.told }
+/// What is told of the bytes that were moved.
+#[derive(Debug)]
+struct News {
+    /// Bytes between two events.
+    step: u64,
+    /// Bytes that were told.
+    said: u64,
+    /// When to tell again.
+    say: Duration,
+}
+
+impl News {
+    fn tell(&mut self, seen: u64, now: Duration) -> Option<u64> {
+        let due = now >= self.say && seen >= self.said.saturating_add(self.step);
+        due.then(|| {
+            (self.said, self.say) = (seen, now + TELL);
+            seen
+        })
     }
 }

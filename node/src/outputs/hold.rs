@@ -77,14 +77,20 @@ pub struct Holder {
     due: Option<Duration>,
     main_exiting: bool,
     accepted: Duration,
-    /// Closes have come since the last rest.
-    fresh: bool,
-    /// What comes next was not looked at as soon as it came.
-    rested: bool,
+    rest: Rest,
     /// When somebody was last seen to die, or to be dead.
     death: Option<Duration>,
     /// Somebody was stopped or frozen at the last look.
     stood: bool,
+}
+
+/// Whether closes are taken some at a time.
+#[derive(Debug, Default)]
+struct Rest {
+    /// Closes have come since the last rest.
+    fresh: bool,
+    /// The next closes are not looked at as soon as they come.
+    rested: bool,
 }
 
 impl Holder {
@@ -96,11 +102,11 @@ impl Holder {
     pub fn close(&mut self, closes: &[(PathBuf, bool)], now: Duration, snapshot: Snapshot) -> Vec<PathBuf> {
         let quiet = !snapshot.deaths_since(&self.last);
         // How they have ended could not be seen.
-        let condemned = !quiet && self.rested;
+        let condemned = !quiet && self.rest.rested;
         if !quiet || snapshot.processes.values().any(|vitals| vitals.exiting) {
             self.death = Some(now);
         }
-        self.fresh = true;
+        self.rest.fresh = true;
         let suspects = self.see(now, &snapshot);
         let any_found = self.held.iter().any(|held| held.found);
         for (path, found) in closes {
@@ -143,8 +149,8 @@ impl Holder {
         let first = self.held.len().checked_sub(CROWD).map(|first| self.held[first].since);
         let rush = first.is_some_and(|first| now < first + RUSH);
         let calm = self.last.processes.len() == 1 && self.death.is_none_or(|death| now > death + GRACE);
-        self.rested = std::mem::take(&mut self.fresh) && rush && calm && !self.main_exiting;
-        self.rested.then_some(NAP)
+        self.rest.rested = std::mem::take(&mut self.rest.fresh) && rush && calm && !self.main_exiting;
+        self.rest.rested.then_some(NAP)
     }
 
     /// Whether a review would change nothing: when a job closes one file after the other, much is held.

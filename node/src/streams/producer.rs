@@ -31,18 +31,39 @@ pub struct Producer {
     /// The file or directory as it is opened here, and as the events name it.
     path: PathBuf,
     named: PathBuf,
-    /// Who writes the events has another `serve`, which may be gone, too: nobody would tell of that.
-    locks: bool,
     /// Of a directory: its files that were committed, and not taken yet, relative to it.
     committed: Option<Vec<PathBuf>>,
-    events: PathBuf,
-    follower: Follower,
-    watched: bool,
+    events: Events,
     /// After so many closes it is taken to be complete, though it is not committed.
     pub closes: Option<NonZeroU32>,
     is_closed: bool,
     /// Nobody writes the file any more: it is committed when all of it was taken, or is wanted as a whole.
     replays: bool,
+}
+
+/// The events of the producer.
+#[derive(Debug)]
+struct Events {
+    path: PathBuf,
+    follower: Follower,
+    watched: bool,
+    /// The writer of the events has another `serve`, which may be gone, too. Then only the lock of the file tells.
+    locks: bool,
+}
+
+impl Events {
+    /// Watches the events, or the nearest directory in which they will appear.
+    fn watch(&mut self, watch: &mut Watch) {
+        if self.watched {
+            return;
+        }
+        let closed = if self.locks { AddWatchFlags::IN_CLOSE_WRITE } else { AddWatchFlags::empty() };
+        self.watched = watch(&self.path, AddWatchFlags::IN_MODIFY | closed).is_ok();
+        if !self.watched {
+            let mut above = self.path.ancestors().skip(1);
+            let _ = above.any(|directory| watch(directory, ARRIVES).is_ok());
+        }
+    }
 }
 
 impl Producer {
@@ -53,11 +74,8 @@ impl Producer {
             port: port.to_owned(),
             path: path.to_owned(),
             named: path.to_owned(),
-            locks: false,
             committed: None,
-            follower: Follower::new(events.clone()),
-            events,
-            watched: false,
+            events: Events { follower: Follower::new(events.clone()), path: events, watched: false, locks: false },
             closes: None,
             is_closed: false,
             replays: false,
@@ -71,8 +89,9 @@ impl Producer {
 
     /// Of a file that is complete, and is taken as if it were being written.
     pub fn of_replay(path: &Path) -> Self {
-        let producer = Self::of_file("", path, PathBuf::new());
-        Self { state: State::Writing, watched: true, replays: true, ..producer }
+        let mut producer = Self::of_file("", path, PathBuf::new());
+        producer.events.watched = true;
+        Self { state: State::Writing, replays: true, ..producer }
     }
 
     /// All was taken that there is, or the whole file is wanted: commits it, if that depends on nobody else. Says whether it
@@ -90,15 +109,17 @@ impl Producer {
 
     /// The producer of a byte stream.
     pub fn of_input(input: &Input, events: &Path) -> Self {
-        let producer = Self::of_file(&input.port, &input.path, events.to_owned());
-        Self { named: input.named.clone(), locks: input.lock, closes: input.closes, ..producer }
+        let mut producer = Self::of_file(&input.port, &input.path, events.to_owned());
+        producer.events.locks = input.lock;
+        Self { named: input.named.clone(), closes: input.closes, ..producer }
     }
 
     /// The producer of a file or a directory, which is committed as a whole when the output is complete.
     pub fn of_gate(gate: &Gate) -> Self {
         let committed = (gate.kind == Kind::Directory).then(Vec::new);
-        let producer = Self::of_file(&gate.port, &gate.path, gate.events.clone());
-        Self { named: gate.named().to_owned(), locks: gate.lock, committed, ..producer }
+        let mut producer = Self::of_file(&gate.port, &gate.path, gate.events.clone());
+        producer.events.locks = gate.lock;
+        Self { named: gate.named().to_owned(), committed, ..producer }
     }
 
     /// The files of a directory that were committed since the last call, relative to it.
@@ -108,20 +129,12 @@ impl Producer {
 
     /// Watches the events, or the nearest directory in which they will appear. To be called until they are there.
     pub fn watch(&mut self, watch: &mut Watch) {
-        if self.watched {
-            return;
-        }
-        let closed = if self.locks { AddWatchFlags::IN_CLOSE_WRITE } else { AddWatchFlags::empty() };
-        self.watched = watch(&self.events, AddWatchFlags::IN_MODIFY | closed).is_ok();
-        if !self.watched {
-            let mut above = self.events.ancestors().skip(1);
-            let _ = above.any(|directory| watch(directory, ARRIVES).is_ok());
-        }
+        self.events.watch(watch);
     }
 
     /// They have to be set anew.
     pub fn watches_are_gone(&mut self) {
-        self.watched = self.replays;
+        self.events.watched = self.replays;
     }
 
     /// Reads what is new.
@@ -131,14 +144,14 @@ impl Producer {
             return;
         }
         self.read_lines();
-        if self.locks && !self.is_final() && !self.follower.is_written() {
+        if self.events.locks && !self.is_final() && !self.events.follower.is_written() {
             // Nothing follows what is there now.
             self.read_lines();
             if !self.is_final() {
                 self.state = State::Failed(format!("the producer of {} is gone", self.path.display()));
             }
         }
-        if self.follower.is_cut() && !matches!(self.state, State::Committed(_)) {
+        if self.events.follower.is_cut() && !matches!(self.state, State::Committed(_)) {
             self.state = State::Failed(format!("{}: {FOREIGN}", self.path.display()));
         }
     }
@@ -148,7 +161,7 @@ impl Producer {
     }
 
     fn read_lines(&mut self) {
-        while let Some(lines) = self.follower.lines() {
+        while let Some(lines) = self.events.follower.lines() {
             lines.iter().filter_map(|line| Seen::parse(line)).for_each(|seen| self.note(&seen));
         }
     }
@@ -222,8 +235,9 @@ mod tests {
         }
 
         fn producer(&self, locks: bool) -> Producer {
-            let producer = Producer::of_file("p", Path::new("/here/f"), self.events.clone());
-            Producer { named: "/there/f".into(), locks, ..producer }
+            let mut producer = Producer::of_file("p", Path::new("/here/f"), self.events.clone());
+            producer.events.locks = locks;
+            Producer { named: "/there/f".into(), ..producer }
         }
     }
 

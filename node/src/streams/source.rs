@@ -33,15 +33,27 @@ pub struct Source {
     taken: u64,
     /// The end of all that was ever taken: beyond `taken` after `resume`, and before it where some was left out.
     reached: u64,
-    verify: Verify,
-    /// What is compared at the end: the bytes that may be taken before the commit.
-    noted: Box<dyn Noted>,
+    compared: Compared,
     /// The most that was there and not taken.
     lag: u64,
-    /// All was taken before the commit: so many bytes.
-    ended_early: Option<u64>,
     /// What was wrong with it before.
     failure: Option<Failure>,
+}
+
+/// What is compared with the file at the end.
+#[derive(Debug)]
+struct Compared {
+    verify: Verify,
+    /// The bytes that may be taken before the commit.
+    noted: Box<dyn Noted>,
+    /// The bytes of the file, when all of them were taken before the commit.
+    ended_early: Option<u64>,
+}
+
+impl Compared {
+    fn new(verify: Verify) -> Self {
+        Self { verify, noted: verify.begin(), ended_early: None }
+    }
 }
 
 impl Source {
@@ -54,10 +66,8 @@ impl Source {
             growth_armed: false,
             taken: 0,
             reached: 0,
-            verify,
-            noted: verify.begin(),
+            compared: Compared::new(verify),
             lag: 0,
-            ended_early: None,
             failure: None,
         }
     }
@@ -137,10 +147,10 @@ impl Source {
             return size.saturating_sub(self.taken);
         }
         let end = size.min(self.taken + AHEAD);
-        if self.noted.bytes() <= self.taken && self.taken < end {
-            self.noted.note(file, end);
+        if self.compared.noted.bytes() <= self.taken && self.taken < end {
+            self.compared.noted.note(file, end);
         }
-        self.noted.bytes().saturating_sub(self.taken)
+        self.compared.noted.bytes().saturating_sub(self.taken)
     }
 
     /// Everything that the file holds was taken: is that all?
@@ -158,7 +168,7 @@ impl Source {
                 return rewritten(format!("was replaced after {reached} bytes of it were streamed"));
             }
             (self.file, self.growth_armed) = (None, false);
-            self.noted = self.verify.begin();
+            self.compared = Compared::new(self.compared.verify);
             return Ok(Step::Moved);
         }
         if file.len() > self.taken {
@@ -174,8 +184,8 @@ impl Source {
             State::Committed(_) => self.compare(open).map(|()| Step::Complete),
             State::Writing if self.producer.is_closed() => {
                 // What was left out is compared, too.
-                self.noted.note(open, file.len());
-                self.ended_early = Some(file.len());
+                self.compared.noted.note(open, file.len());
+                self.compared.ended_early = Some(file.len());
                 Ok(Step::Complete)
             }
             _ => Ok(Step::Waiting),
@@ -183,7 +193,7 @@ impl Source {
     }
 
     fn compare(&self, file: &File) -> Result<(), Failure> {
-        let Some(place) = self.noted.difference(file) else { return Ok(()) };
+        let Some(place) = self.compared.noted.difference(file) else { return Ok(()) };
         let path = self.path.display();
         Err(Failure::Rewritten(format!("{path} was written again {place} after these had been streamed")))
     }
@@ -197,10 +207,12 @@ impl Source {
             return Err(failure.clone());
         }
         match self.producer.state {
-            _ if self.ended_early.is_none() && (self.reached == 0 || self.noted.bytes() == 0) => Ok(None),
+            _ if self.compared.ended_early.is_none() && (self.reached == 0 || self.compared.noted.bytes() == 0) => {
+                Ok(None)
+            }
             // That is told elsewhere, and who has read so much may have enough.
             State::Failed(_) => Ok(None),
-            State::Committed(size) if self.ended_early.is_some_and(|bytes| bytes != size) => {
+            State::Committed(size) if self.compared.ended_early.is_some_and(|bytes| bytes != size) => {
                 let message = format!("{} was written again after it was closed", self.path.display());
                 Err(Failure::Rewritten(message))
             }
@@ -209,10 +221,10 @@ impl Source {
                 self.compare(&file).map(|()| None)
             }
             State::Silent | State::Writing => Ok(Some(Part {
-                bytes: self.noted.bytes(),
-                digest: self.noted.digest(),
-                verify: self.verify,
-                whole: self.ended_early.is_some(),
+                bytes: self.compared.noted.bytes(),
+                digest: self.compared.noted.digest(),
+                verify: self.compared.verify,
+                whole: self.compared.ended_early.is_some(),
             })),
         }
     }
@@ -293,7 +305,7 @@ impl Origin for Source {
     }
 
     fn has_ended_early(&self) -> bool {
-        self.ended_early.is_some()
+        self.compared.ended_early.is_some()
     }
 
     fn take(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure> {
@@ -515,6 +527,6 @@ mod tests {
         }
         let mut producing = Producing::new(&vec![7; size], "committed");
         while producing.take(1 << 20).unwrap().0 == Step::Moved {}
-        assert_eq!(producing.source.noted.bytes(), 0);
+        assert_eq!(producing.source.compared.noted.bytes(), 0);
     }
 }
