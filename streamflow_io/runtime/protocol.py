@@ -375,7 +375,7 @@ class ReadyEvent(_Told):
 
 
 class SpecAnswer(_Told):
-    """What a `serve` that converses says of a job that it was asked to make.
+    """The answer of `serve` to the request for a job.
 
     :ivar message: why not
     """
@@ -829,13 +829,13 @@ Event = Annotated[
 EVENT: TypeAdapter[Event] = TypeAdapter(Event, config=ConfigDict(defer_build=True))
 
 
-#: What is said only to a driver that converses.
+#: The answers to requests.
 Said = Annotated[SpecAnswer | PrintedEvent | ReturnedEvent, Field(discriminator="event")]
 SAID: TypeAdapter[Said] = TypeAdapter(Said, config=ConfigDict(defer_build=True))
 
 
 def parse_said(line: bytes) -> Said | None:
-    """Read one line of what a `serve` prints that converses; None: it is something else."""
+    """Read one line that `serve` prints. None: it is no answer to a request."""
     try:
         return SAID.validate_python(json.loads(line))
     except (RecursionError, ValueError):
