@@ -84,7 +84,7 @@ fn serve(path: &Path, signals: &SignalFd, inherited: Inherited, options: Options
     let listening = options.listen.map(|address| link::listen(address, &directory, options.tls));
     jobs.output.print(&ready(listening));
     sweep::start(&directory);
-    Conversation::new(&directory, options, inherited)?.serve(jobs, signals)
+    Conversation::new(&directory, options.readable, options.shared, options.patience, inherited)?.serve(jobs, signals)
 }
 
 /// The first line that is printed.

@@ -26,8 +26,10 @@ use nix::sys::inotify::AddWatchFlags;
 use nix::unistd::pipe2;
 
 use self::fifo::Fifo;
+pub use self::fifo::Wait;
 use self::netted::Netted;
 use self::observation::Observation;
+pub use self::pacing::Need;
 use self::pacing::Pacing;
 use self::sharers::doing;
 use self::stalls::Doing;
@@ -54,33 +56,6 @@ pub const PAUSE: Duration = Duration::from_micros(200);
 const LITTLE: u64 = 64 << 10;
 /// After so many bytes the other inputs get their turn.
 const TURN: u64 = 16 << 20;
-
-/// What a watch on behalf of a feeder is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    Growth,
-    Fifo,
-    /// The directory of a FIFO: the kernel merges a notice with an equal one before it, and those of the directory keep two
-    /// openings apart.
-    Beside,
-    Events,
-}
-
-/// What a feeder waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    Nothing,
-    Reader,
-    Space,
-    /// More space than there is: see `PAUSE`.
-    Pause,
-    /// Its time: see `Pacing`.
-    Time,
-    /// More data that is likely written already: see `Pacing::gather`.
-    Gathering,
-    /// More data, or word from the producer.
-    Data,
-}
 
 /// How the stream has ended.
 #[derive(Debug, Default)]

@@ -27,7 +27,6 @@ use super::jobs::{Jobs, LOOK};
 use super::output::LAST_WORDS;
 use super::periodic::{Periodic, ALIVE, ALIVE_LINE};
 use super::shared::Shared;
-use super::Options;
 use crate::protocol::json::{self, ByteString};
 use crate::sys::exit::CANNOT_SET_UP;
 use crate::sys::pipe;
@@ -75,8 +74,18 @@ struct News {
 }
 
 impl Conversation {
-    pub fn new(run: &Path, options: Options, inherited: Inherited) -> io::Result<Self> {
-        let (now, patience) = (Instant::now(), options.patience);
+    /// # Arguments
+    /// * `readable` - other users may read the events of the jobs
+    /// * `shared` - the jobs are on other machines
+    /// * `patience` - the longest time without a word of the driver. None: `serve` waits for the end of the input
+    pub fn new(
+        run: &Path,
+        readable: bool,
+        shared: bool,
+        patience: Option<Duration>,
+        inherited: Inherited,
+    ) -> io::Result<Self> {
+        let now = Instant::now();
         let alive = |patience: Duration| {
             // Several are lost before one side believes that the other is gone.
             let period = ALIVE.min(patience / 4);
@@ -84,11 +93,11 @@ impl Conversation {
         };
         Ok(Self {
             run: run.to_owned(),
-            readable: options.readable,
+            readable,
             stdin: io::stdin(),
             lines: Lines::default(),
             commands: Commands::new(inherited)?,
-            shared: options.shared.then(|| Shared::new(run)),
+            shared: shared.then(|| Shared::new(run)),
             alive: patience.map(alive),
             patience,
             heard: now,

@@ -9,11 +9,21 @@ use nix::sys::inotify::AddWatchFlags;
 
 use super::openings::Openings;
 use super::whole::Whole;
-use super::Wait;
 use crate::streams::origin::Failure;
 use crate::sys::file_id::{file_id_of, FileId};
 use crate::sys::pipe::guard_fifo;
 use crate::sys::watch::Watcher;
+
+/// What a watch on behalf of a feeder is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    Growth,
+    Fifo,
+    /// The directory of a FIFO: the kernel merges a notice with an equal one before it, and those of the directory keep two
+    /// openings apart.
+    Beside,
+    Events,
+}
 
 #[derive(Debug)]
 pub struct Fifo {

@@ -4,7 +4,6 @@ use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use super::stutter::Stutter;
-use super::Need;
 use crate::limits::pace::{at_once, Pace};
 use crate::protocol::job::{Access, Input, Rate};
 
@@ -16,6 +15,22 @@ const LONGEST: Duration = Duration::from_secs(1 << 32);
 const GATHER: Duration = Duration::from_millis(2);
 /// A link that has brought nothing for this time had nothing to bring.
 const ON_ITS_WAY: Duration = Duration::from_millis(250);
+
+/// What a feeder waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    Nothing,
+    Reader,
+    Space,
+    /// More space than there is: see `PAUSE` of the feeder.
+    Pause,
+    /// The moment that `Pacing` says.
+    Time,
+    /// More data that is likely written already: see `GATHER`.
+    Gathering,
+    /// More data, or word from the producer.
+    Data,
+}
 
 #[derive(Debug)]
 pub struct Pacing {
