@@ -121,9 +121,9 @@ class StreamProgress(BaseModel):
 
 
 class ProgressRecord(BaseRecord):
-    """The progress of a run that no other record tells.
+    """The progress of a run, as far as no other record has it.
 
-    The record is not part of the telemetry file; a file beside it is replaced with each one.
+    The record is not part of the telemetry file: a file beside it holds the latest one.
     """
 
     event: Literal["progress"] = "progress"
@@ -169,7 +169,7 @@ class RateRecord(JobRecord):
 
 
 class EpochRecord(BaseRecord):
-    """An epoch of learning has ended."""
+    """The end of an epoch of learning."""
 
     event: Literal["epoch"] = "epoch"
     step: str
