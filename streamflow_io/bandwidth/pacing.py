@@ -1,10 +1,10 @@
 """The rates of open requests: each by its expectations, and all of a storage together.
 
 A request has a limit when the length of its window is known (:mod:`.expectations`). The requests of a storage share its
-bandwidth (:func:`shares`), without what jobs with a storageBW hold.
+bandwidth (:func:`shares`), without the bandwidth that jobs with a storageBW hold.
 
-Two kinds of requests move as fast as they can. A small one is over before it could be limited. A job waits already for
-one whose required end has passed.
+Two kinds of requests move as fast as they can. A small request is over before it could be limited. For a request whose
+required end has passed, a job waits already.
 """
 
 from __future__ import annotations
@@ -365,10 +365,10 @@ class Pacing:
     ) -> tuple[float | None, RateReason]:
         limit = request.expected.limit
         rate, is_crowded = rates.get(request.job, (inf, False))
-        # All late requests lose their limit at once. Serving them one after the other, by their required ends, was
-        # simulated. Jobs wait less only if the bandwidth is exact and rates are told at once: 73 s in all instead of 85
-        # s. With rates told every second they wait 275 s instead of 218 s. Where a storage has 1.7 times the stated
-        # bandwidth, they wait 599 s instead of 257 s.
+        # All late requests lose their limit at once. Serving late requests one after the other, by their required ends,
+        # was simulated. Jobs wait less only if the bandwidth is exact and rates are told at once: 73 s in all instead
+        # of 85 s. With rates told every second, jobs wait 275 s instead of 218 s. Where a storage has 1.7 times the
+        # stated bandwidth, jobs wait 599 s instead of 257 s.
         if limit is None or isinf(rate) or self._is_late(request, now):
             return None, "late"
         rate = max(rate, request.least, min(limit, _LEAST_RATE))

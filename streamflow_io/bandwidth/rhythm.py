@@ -1,7 +1,7 @@
 """The rhythm of the phases of a channel, and the expected time of the next phase.
 
 The rhythm is computed from the times when phases were ready. Limited phases take longer, so their throughput over time
-has no rhythm any more. FTIO finds a period in the spectrum of the sum of all channels. That is not needed where the
+has no rhythm any more. FTIO finds a period in the spectrum of the sum of all channels. No spectrum is needed where the
 channels are known.
 """
 

@@ -1,13 +1,13 @@
 """Byte streams as channels: bursts of a growing file, when its readers have them, and how fast each reader is fed.
 
 A burst of the producer is a request of each of its readers. The request is ready when its first byte and the reader are
-there. Its required end is the beginning of the next burst: no job waits, but from then on more is to be moved. No burst
-follows the last one, and the reader needs it now. So the last burst is exposed, and every limit ends at the commit of
-the file.
+there. The required end of the request is the beginning of the next burst: no job waits, but from then on more is to be
+moved. No burst follows the last burst, which the reader needs now. So the last burst is exposed, and every limit ends
+at the commit of the file.
 
 The limit of a burst follows from the window of the burst before, by the strategies of :mod:`.strategies`. For the first
 burst, the window comes from other readers of its step, or from an earlier run. A reader that is behind gets a higher
-rate, so that it has the burst before the next one is expected. After that time it has no limit.
+rate, so that it has the burst before the next one is expected. After that time the reader has no limit.
 """
 
 from __future__ import annotations

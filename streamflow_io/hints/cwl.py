@@ -291,7 +291,7 @@ def _classes(element: CWLObject) -> frozenset[str]:
 
 
 def _check_positions(document: object, file: str) -> None:
-    """Check that all hints of StreamFlow-IO stand under `hints`. CWL ignores them elsewhere, or reports another error.
+    """Check that all hints of StreamFlow-IO stand under `hints`. CWL ignores hints elsewhere, or reports another error.
 
     :raises HintErrors: if some stand elsewhere
     """

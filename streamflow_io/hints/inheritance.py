@@ -109,7 +109,7 @@ class StepAnnotations:
     :ivar sessions: the rules of read sessions, one for each output that has one, and each input without an output
     :ivar streamable_inputs: inputs that are read front to back, with the position that says so
     :ivar streamable_outputs: outputs that are written front to back, with the position that says so
-    :ivar proven: proofs of others for its inputs. They are no hints, because each holds for one tool
+    :ivar proven: proofs of others for its inputs. Proofs are no hints, because each holds for one tool
     """
 
     path: str

@@ -252,7 +252,7 @@ class ProvenInput(Model):
 
 
 class AnnotationsFile(Model):
-    """Hints by step path, for CWL that you cannot change. They win over the hints in the CWL."""
+    """Hints by step path, for CWL that you cannot change, with priority over the hints in the CWL."""
 
     steps: dict[StepPath, tuple[Annotated[Hint, Field(discriminator="class_")], ...]] = Field(
         default_factory=dict, description="hints by StreamFlow step path, as in /chromosome/individuals"

@@ -92,8 +92,8 @@ def scheduler_schema() -> Schema:
 def scheduler_outline() -> Schema:
     """Return the fields of the scheduler's config with their descriptions, as StreamFlow asks for them.
 
-    The outline refuses only values that are no mapping. Of other mistakes, StreamFlow would print a schema, where the
-    parser of StreamFlow-IO names the line and what is allowed.
+    The outline refuses only values that are no mapping. For other mistakes, StreamFlow would print a schema. The parser
+    of StreamFlow-IO names the line and what is allowed.
     """
     schema = scheduler_schema()
     identity = {"$schema": DRAFT, "$id": "urn:streamflow-io:scheduler", "title": schema["title"], "type": "object"}

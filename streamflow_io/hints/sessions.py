@@ -1,7 +1,7 @@
 """Rules of read sessions: which output holds parts of an input, and where the parts begin.
 
-A rule with `port` alone leaves the cuts to the program of the step, which reports them. With `records` the rule
-declares them. Without `port`, the jobs of the step read parts of the file themselves, or all of it.
+A rule with `port` alone leaves the cuts to the program of the step, which reports them. A rule with `records` declares
+the cuts. Without `port`, the jobs of the step read parts of the file themselves, or all of it.
 """
 
 from __future__ import annotations

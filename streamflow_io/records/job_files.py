@@ -90,7 +90,7 @@ class JobFiles:
                 file.closes = file.closes or [event.time]
 
     def outputs(self, of: Identity, time: float, ended: float) -> Iterator[OutputRecord]:
-        """The use of each output. A Directory, or more files than :data:`MOST_RECORDS`, give one record together.
+        """Yield the use of each output. A Directory, or more files than :data:`MOST_RECORDS`, give one record together.
 
         :param ended: when the command of the job ended
         """
@@ -103,7 +103,7 @@ class JobFiles:
                 yield self._output(of, port, group, time, ended)
 
     def possible_splits(self) -> Iterator[PossibleSplit]:
-        """The outputs that may be parts of an input that the job has opened."""
+        """Yield the outputs that may be parts of an input that the job has opened."""
         for port, written in self._written.items():
             output = self._outputs[port]
             sizes = {path: file.size for path, file in written.items() if file.size is not None}
@@ -143,7 +143,7 @@ class JobFiles:
         )
 
     def inputs(self, of: Identity, time: float, origin: Origin) -> Iterator[InputRecord]:
-        """The use of each input, with inputs that were never opened.
+        """Yield the use of each input, with inputs that were never opened.
 
         :param origin: maps an absolute path to the job that made the file, and to the path relative to that job's
             output directory; a path of no job maps to None and itself

@@ -87,7 +87,7 @@ class StartedRecord(JobRecord):
 
 
 class LentRecord(JobRecord):
-    """A job is about to run on cores that other jobs hold and do not use."""
+    """The start of a job on cores that other jobs hold and do not use."""
 
     event: Literal["lent"] = "lent"
     location: str

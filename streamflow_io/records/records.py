@@ -98,7 +98,7 @@ class LeaseRecord(BaseRecord):
 
 
 class HeldRecord(BaseRecord):
-    """A burst of this run begins, and is held back until its slot in a schedule that runs follow."""
+    """The beginning of a burst that is held back until its slot in a schedule that runs follow."""
 
     event: Literal["held"] = "held"
     storage: str

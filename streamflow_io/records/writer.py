@@ -29,10 +29,10 @@ class TelemetryWriter:
     """Appends records, one JSON object per line, in the order of :meth:`write`, and puts files beside them.
 
     A thread serialises and writes twice a second. So the caller never waits for the disk, which may be the one that the
-    run congests. A run that is killed loses at most its last second. It leaves whole lines, perhaps except the last
-    one. If the file cannot be written, one warning says so and all further records are dropped.
+    run congests. A run that is killed loses at most its last second, and leaves whole lines, perhaps except the last.
+    If the file cannot be written, one warning says so and all further records are dropped.
 
-    The file is created with the first record, with mode 0600. It must not exist: two runs never share one.
+    The file is created with the first record, with mode 0600. The file must not exist: two runs never share one.
 
     :param locate: returns the path of the file, and may create directories. Called once, with the first record, in the
         writer's thread

@@ -295,7 +295,7 @@ class SharedStorages:
 
 
 def _amounts(needs: Sequence[Need], queued: Sequence[Queued]) -> tuple[dict[Way, int], dict[Way, int]]:
-    """Return what waiting jobs need, and what all jobs of the same steps could use."""
+    """Return the bandwidth that waiting jobs need, and the bandwidth that all jobs of the same steps could use."""
     jobs = {each.step: each.jobs for each in queued}
     needed: dict[Way, int] = {}
     useful: dict[Way, int] = {}

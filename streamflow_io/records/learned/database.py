@@ -122,13 +122,13 @@ def date_of(seconds: float) -> str:
 
 
 class LearnedDatabase:
-    """A file of learned facts. :meth:`open` makes it.
+    """A file of learned facts. :meth:`open` makes the object.
 
     Several processes may use the file at once. Each method is one transaction: a process that is killed, or a task that
     is cancelled, leaves all of it or nothing, and no lock.
 
-    All methods but :meth:`close` raise :class:`LearnedStoreError`, and nothing else. They do so if the file cannot be
-    read or written, or is locked for longer than the busy timeout.
+    All methods but :meth:`close` raise :class:`LearnedStoreError`, and nothing else: when the file cannot be read or
+    written, or is locked for longer than the busy timeout.
     """
 
     def __init__(self, path: Path, connection: aiosqlite.Connection) -> None:

@@ -2,7 +2,7 @@
 
 A program can treat a stream in one way up to the size of one of its buffers, and in another way beyond that. For
 instance, `split -n` reads a pipe into memory, and fails where the buffer is full. So a proof holds only for files up to
-the size of the file that was tried. It holds only for as many bytes as the program has read from that file.
+the size of the tried file. A proof also holds only for as many bytes of a stream as the program has read.
 """
 
 from __future__ import annotations

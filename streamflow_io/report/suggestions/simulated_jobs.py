@@ -15,7 +15,8 @@ from streamflow_io.report.analysis.network import Network, known, step_of
 
 from .simulation import ReadOutput, SimulatedJob
 
-# A job that waited longer than this waited for a core. It had the core from a job that ended at most so long before.
+# In seconds. A job with a longer wait than `_WAITED` waited for a core. The core came from a job that ended at most
+# `_HANDED_ON` before.
 _WAITED = 0.25
 _HANDED_ON = 1.0
 # Only this many of the last elements of a gathered list are looked at.

@@ -263,7 +263,7 @@ class Admission:
                     break
 
     def drain(self) -> list[LearningEvent]:
-        """Return what was learned and chosen since the last call."""
+        """Return the learning events since the last call."""
         return self._learners.drain()
 
     # Waiting
@@ -282,8 +282,8 @@ class Admission:
         return True
 
     def _order_by_need(self) -> None:
-        """Sort the waiting jobs with due times by these times. Together they keep the positions that they had in the
-        order.
+        """Sort the waiting jobs with due times by these times. Together these jobs keep their positions in the order of
+        arrival.
         """
         names = [name for queue in self._queues.values() for _, name in queue]
         needed = [job for name in names if (job := self._jobs[name]).request.due is not None]

@@ -213,7 +213,7 @@ class Learner:
         self._settle(now)
 
     def drain(self) -> list[EpochEnded | Chosen]:
-        """Return what has happened since the last call."""
+        """Return the events since the last call."""
         events, self._jobs.events = self._jobs.events, []
         return events
 

@@ -230,7 +230,7 @@ class Learners:
         self._keep_locks(tuple(self._learning.values()))
 
     def drain(self) -> list[LearningEvent]:
-        """Return what has happened since the last call."""
+        """Return the events since the last call."""
         events, self._events = self._events, []
         return events
 

@@ -97,8 +97,8 @@ class Learning:
                 break
             if self._climb and not self._known and not self._pays(self._climb[0]):
                 break
-            # Running jobs started one by one, when fewer ran. They end first, and do not count. Then all jobs start at
-            # once.
+            # Running jobs started one by one, when fewer ran. These jobs end first, and do not count. Then all jobs
+            # start at once.
             ground = None if self._jobs.places else ""
             self.epochs[self.epochs.index(epoch)] = replace(_anew(epoch), full=True, ground=ground, started=now)
         if self._known and not self.epochs:

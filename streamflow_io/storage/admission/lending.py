@@ -138,7 +138,7 @@ class Lending:
             self._longest[holder.step] = max(seconds, self._longest.get(holder.step, 0.0))
 
     def ask(self, wish: Wish, now: float) -> LoanAnswer:
-        """Return what a job may borrow, so that it lacks nothing."""
+        """Return the loans that would let a job start, or when to ask again."""
         lenders = self._lenders(wish)
         idle = min((self._idle(place, cores) for place, cores in wish.capacities.items() if lenders), default=0.0)
         longest = self._longest.get(wish.step)

@@ -13,7 +13,8 @@ def completion_seconds(jobs: int, entry: RegisteredConstraint, registry: Constra
     """Return T(n, c): the time until n jobs have ended under a constraint.
 
     Full groups take their mean time. The remaining jobs are a group by themselves. Each of them takes the time of the
-    constraint that lets just this number run at once, not the time of a full group.
+    Full groups take their mean time. The remaining jobs are a group by themselves. Each remaining job takes the time of
+    the constraint that lets just this number run at once, not the time of a full group.
     """
     groups, remainder = divmod(jobs, entry.concurrency)
     seconds = groups * entry.seconds

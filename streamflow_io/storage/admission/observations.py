@@ -113,8 +113,8 @@ class Crowd:
         self._now = 0.0
 
     def job_seconds(self, now: float) -> float:
-        """Return the integral of the number of jobs over time. Its growth divided by the elapsed time is the mean
-        number.
+        """Return the integral of the number of jobs over time. The mean number is the growth of this integral divided
+        by the elapsed time.
         """
         self._job_seconds += self.running * max(0.0, now - self._now)
         self._now = now

@@ -22,8 +22,8 @@ from collections.abc import Callable
 ALIGNMENT = 64 * 1024
 BUFFER = 8 * 1024 * 1024
 # A block is written and synced, and cannot be interrupted. On a slow storage, blocks get small enough to take no longer
-# than this. Without the sync, bytes in memory would be written after the deadline. That holds for direct I/O, too,
-# because some file systems accept it and use memory nevertheless.
+# than this. Without the sync, bytes in memory would be written after the deadline. Direct I/O needs the sync, too: some
+# file systems accept direct I/O and use memory nevertheless.
 BLOCK_SECONDS = 0.5
 FIRST_BLOCK = ALIGNMENT
 GROWTH = 4
@@ -99,7 +99,7 @@ def end_with_parent(parent: int) -> None:
     """Let the kernel kill this process when its parent ends, even during a write."""
     death_signal = 1  # PR_SET_PDEATHSIG of linux/prctl.h
     ctypes.CDLL(None, use_errno=True).prctl(death_signal, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:  # It ended before that.
+    if os.getppid() != parent:  # the parent ended before the call
         sys.exit(1)
 
 

@@ -75,7 +75,7 @@ def contended(others: Iterable[Tenant]) -> frozenset[Way]:
 
 
 def total(tenants: Iterable[Tenant]) -> dict[Way, int]:
-    """Return what several runs hold together."""
+    """Return the bandwidth that several runs hold together."""
     held: dict[Way, int] = {}
     for tenant in tenants:
         for way, much in tenant.held.items():
@@ -85,7 +85,7 @@ def total(tenants: Iterable[Tenant]) -> dict[Way, int]:
 
 
 def by_owner(tenants: Iterable[Tenant]) -> dict[int, dict[Way, int]]:
-    """Return what the runs of each owner hold together."""
+    """Return the bandwidth that the runs of each owner hold together."""
     held: dict[int, dict[Way, int]] = {}
     for tenant in tenants:
         of_owner = held.setdefault(tenant.owner, {})

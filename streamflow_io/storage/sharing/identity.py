@@ -31,7 +31,7 @@ _BESIDE = ("docker", "docker-compose", "singularity")
 
 
 def own_directories() -> Path:
-    """Return the parent of the directories that this user's runs share. It may not exist."""
+    """Return the parent, which may not exist, of the directories that this user's runs share."""
     return data_directory() / "shared"
 
 

@@ -30,8 +30,8 @@ def positive(amounts: Amounts) -> dict[Way, int]:
 class LeaseRequest:
     """All that a run wants of a storage at one moment. Each request replaces the one before.
 
-    :ivar kept: bandwidth that the run keeps of its leases, at least what its running jobs use. It is never taken away.
-        Other held bandwidth goes back, except what leases after `seen` gave
+    :ivar kept: bandwidth that the run keeps of its leases, at least what its running jobs use. Kept bandwidth is never
+        taken away. Other held bandwidth goes back, except what leases after `seen` gave
     :ivar lacks: what the first waiting job lacks beyond `kept`. The job gets all of it, or nothing. Empty: no job waits
     :ivar together: one job lacks both directions, and they are given at once. Otherwise the directions belong to two
         jobs, and one may be given first

@@ -123,13 +123,13 @@ UNUSED_SECONDS = 1.0
 class LeaseHolder:
     """A run's side of its leases of one storage.
 
-    Whenever something has happened, in this order: call :meth:`returned`; let jobs start with what is :attr:`held`;
-    call :meth:`settle`.
+    Whenever something has happened, in this order: call :meth:`returned`; let jobs start with the bandwidth that is
+    :attr:`held`; call :meth:`settle`.
 
-    While no other run wants anything, the next job may use at once what a job returns. Otherwise it goes back first, so
-    that the run with the longest queue does not keep the storage.
+    While no other run wants anything, the next job may use at once what a job returns. Otherwise returned bandwidth
+    goes back first, so that the run with the longest queue does not keep the storage.
 
-    Guarantee: `held` is at least what jobs use. It is at most what the last lease or a later request has said.
+    Guarantee: `held` is at least what jobs use, and at most what the last lease or a later request has said.
     """
 
     def __init__(self) -> None:
@@ -177,8 +177,8 @@ class LeaseHolder:
         """Compute the next request. Call when all jobs have started that can.
 
         :param used: what jobs have now
-        :param needed: what the first waiting jobs need beyond it
-        :param useful: what all waiting jobs could use beyond it, at least `needed`
+        :param needed: what the first waiting jobs need beyond `used`
+        :param useful: what all waiting jobs could use beyond `used`, at least `needed`
         :param together: one job needs both directions
         :param seconds: see :class:`~.lease.LeaseRequest`
         :param began: see :class:`~.lease.LeaseRequest`

@@ -156,7 +156,7 @@ class OtherEntries:
         return other
 
     def _seen_before(self, read: _Read) -> Other | None:
-        """Return an entry that is open already. Its run lives if the content has changed, or the entry is locked.
+        """Return an entry that is open already. A run lives if its entry has changed, or is locked.
 
         :return: None: the entry has to be opened again, as always on a network file system
         """

@@ -94,13 +94,13 @@ class Participant:
         return positive(self._request.useful) if self._wanted else {}
 
     def look(self, others: Sequence[Tenant], bandwidth: Amounts, now: float = inf, passed: float = 0.0) -> Lease | None:
-        """Return what is not kept, and take what is available.
+        """Return held bandwidth that is not kept, and take the bandwidth that is available.
 
         :param others: all other runs
         :param bandwidth: the storage's bandwidth
         :param now: seconds on the wall clock
         :param passed: seconds of a clock that never goes back
-        :return: what the run may use from now on. None: nothing has changed for the run
+        :return: the bandwidth that the run may use from now on. None: nothing has changed for the run
         """
         request, last = self._request, 0 if self._lease is None else self._lease.number
         self._untold = {number: given for number, given in self._untold.items() if number > request.seen}

@@ -22,7 +22,7 @@ from .participant import Participant
 
 HOLDS_BACK_NOBODY = 10.0
 HOLDS_NOTHING = 60.0
-# At most this time is counted between two looks of the observer. It may have been stopped, with all other runs.
+# At most this time is counted between two looks of an observer, which may have been stopped with all other runs.
 _MOST_BETWEEN_LOOKS = 3.0
 
 
