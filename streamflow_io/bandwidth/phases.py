@@ -110,9 +110,7 @@ class Phase:
 
     @cached_property
     def needed(self) -> float:
-        """The required bandwidth B in bytes per second: the least with which no job would have waited (the paper's
-        equation 1).
-        """
+        """The required bandwidth B, bytes per second: the least without a waiting job (the paper's equation 1)."""
         return sum(request.bytes / max(self.required - request.ready, SHORTEST_WINDOW) for request in self.requests)
 
     @cached_property
@@ -122,9 +120,7 @@ class Phase:
 
     @property
     def throughput(self) -> float | None:
-        """The throughput T in bytes per second, at which the requests moved (the paper's equation 2). None: no
-        measurable time.
-        """
+        """The throughput T, bytes per second (the paper's equation 2). None: no measurable time."""
         return self.bytes / self.moving if self.moving > 0 else None
 
     @cached_property

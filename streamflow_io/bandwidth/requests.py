@@ -207,9 +207,7 @@ class Requests(Listener):
         return False
 
     def _level(self, step: str, loop: str) -> int | None:
-        """Return the position of a loop's iteration number in the tag of a step's jobs. None: the step is outside the
-        loop.
-        """
+        """Return the position of a loop's iteration in the tags of a step. None: the step is outside the loop."""
         if not within(step, loop) or not self._loops[loop].iteration_map:
             return None
         # Count the parts of the tags with which the loop was entered. The next part is the iteration.

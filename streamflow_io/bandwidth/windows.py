@@ -132,8 +132,7 @@ class Windows:
         is_estimate: bool = False,
         within: float | None = None,
     ) -> None:
-        """Open a request of an I/O task that could start at a time. Does nothing if the request is open and has not
-        moved.
+        """Open a request of an I/O task that could start at a time. Does nothing if an open request has not moved.
 
         :param at: when the task could start
         :param reads: the jobs whose files it reads
@@ -164,8 +163,7 @@ class Windows:
         return None if end is None else end.time
 
     def needed(self, reads: Iterable[str], others: float, now: float, is_estimate: bool = False) -> None:
-        """Note that a job that is no I/O task has all its input, or is about to read files that are still being
-        written.
+        """Note that a job that is no I/O task has all its input, or is about to read files while they are written.
 
         :param reads: the jobs whose files it reads
         :param others: when the last input from jobs without a request was there. -inf: no such input

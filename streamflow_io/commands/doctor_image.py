@@ -65,8 +65,9 @@ async def _look(config: dict[str, Any], path: Path, image: str) -> tuple[str, li
 
 
 def _target(workflow: WorkflowConfig | None, context: StreamFlowContext, image: str) -> Target:
-    """Return the target that StreamFlow makes of a DockerRequirement, for the first step with one in the StreamFlow
-    file.
+    """Return the target that StreamFlow makes of a DockerRequirement.
+
+    The target is the one of the first step with a `docker` entry in the StreamFlow file.
     """
     target, chosen = LocalTarget(), CWLDockerTranslatorConfig("default", "default", {})
     if workflow is not None:

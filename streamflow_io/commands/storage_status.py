@@ -22,7 +22,7 @@ from streamflow_io.storage.sharing.status import SharedStatus, Sharer, known_dir
 from .console import say, table
 
 _STATUS = "show which runs share a storage now: what each holds and waits for"
-# A clock that is wrong by more than this gets a warning: it shifts the turns of its run.
+# A clock that is wrong by more than this gets a warning: it shifts the turns of runs on its host.
 _SKEW_SECONDS = 1.0
 # A run that uses something writes its entry more often than this.
 _QUIET_SECONDS = 10.0

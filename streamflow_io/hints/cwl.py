@@ -391,9 +391,7 @@ def _members(type_: CWLObject) -> list[CWLObject]:
 
 
 def _files_of_record(type_: CWLObject) -> dict[str, bool]:
-    """Return the fields of a record that are files, and whether each is streamable. Empty: the type is no record of
-    files.
-    """
+    """Return the file fields of a record, and whether each is streamable. Empty: the type is no record of files."""
     records = [each for each in _members(type_) if each != "null"]
     if len(records) != 1 or not hasattr(records[0], "fields"):
         return {}

@@ -72,9 +72,7 @@ class Source:
 
     @cached_property
     def lines(self) -> Mapping[Loc, int]:
-        """Line numbers, from 1, by the keys that lead to a value, as in `("rules", 0, "port")`; `()` is the whole
-        piece.
-        """
+        """Line numbers, from 1, by the keys that lead to a value, as in `("rules", 0, "port")`; `()`: the piece."""
         return self.find()
 
     def line(self, *loc: str | int) -> int | None:

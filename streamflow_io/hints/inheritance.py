@@ -46,9 +46,7 @@ class Parameter:
     fields: Mapping[str, Located[str] | None] = field(default_factory=dict)
 
     def streamables(self) -> Iterator[tuple[str, Located[str] | None]]:
-        """Yield the parameter and its fields, as `record.field`, each with the position of its `streamable: true` or
-        None.
-        """
+        """Yield the parameter and its fields, as `record.field`, each with the position of its `streamable: true`."""
         yield self.name, self.streamable
         for name, position in self.fields.items():
             yield f"{self.name}.{name}", position

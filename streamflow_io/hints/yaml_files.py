@@ -63,11 +63,11 @@ def _collect(node: object, loc: Loc, lines: dict[Loc, int]) -> None:
 
 
 def line_in(document: object, fragment: str, way: Sequence[str]) -> int | None:
-    """Return the line of an element of a CWL document, following names through lists and mappings alike, if it is
-    there.
+    """Return the line of an element of a CWL document, following names through lists and mappings alike.
 
     :param fragment: the id of the process in a document with `$graph`
     :param way: fields and names by turns, as in `("steps", "align", "run", "inputs", "reads")`
+    :return: None: the document has no such element
     """
     node, line = document, None
     if isinstance(document, Mapping) and "$graph" in document:
@@ -225,10 +225,9 @@ def read_scheduler_config(path: str | os.PathLike[str]) -> SchedulerConfig | Non
 
 
 def scheduler_config_source(path: str | os.PathLike[str]) -> Source:
-    """Return the lines of the config of the scheduler `io-aware` in a StreamFlow file. The file is read for the first
-    line.
+    """Return the lines of the config of the scheduler `io-aware` in a StreamFlow file.
 
-    A file that cannot be read has no lines.
+    The file is read when a line is needed. A file that cannot be read has no lines.
     """
     file = Path(path).absolute()
 

@@ -109,7 +109,7 @@ class Session:
 @dataclass
 class History:
     """A run. Times are seconds since its start; times inside records are as recorded.
-    :ivar label: the name under which the run is shown
+
     :ivar label: the name under which the run is shown
     :ivar seconds: from the start of the run to its end, or to its last record
     :ivar ended: whether the end was recorded; if not, the run was killed or goes on
@@ -162,9 +162,7 @@ class History:
         return self.steps[step].direction if step in self.steps else "write"
 
     def waiting(self, job: Job) -> Interval | None:
-        """Return the time in which a job waited for its place, and in the queue of a queue manager. None: no start is
-        known.
-        """
+        """Return the time in which a job waited for its place, and in a queue. None: the job was not submitted."""
         if job.submitted is None:
             return None
         begun = self.begun(job)
@@ -179,9 +177,7 @@ class History:
         return begun, self.seconds if job.ended is None else job.ended
 
     def begun(self, job: Job) -> float | None:
-        """Return when a job began to run: at its start, or at the end of its wait in a queue. None: the job did not
-        start.
-        """
+        """Return when a job began to run: at its start, or after its wait in a queue. None: the job did not start."""
         queued = self.queued(job)
         return job.started if queued is None else queued[1]
 

@@ -20,8 +20,7 @@ from .runs import TELEMETRY_FILE, end_record, run_names, runs_directory
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """Yield the records of a telemetry file, in the order in which they were written. The first is a
-    :class:`RunRecord`.
+    """Yield the records of a telemetry file, in order. The first is a :class:`RunRecord`.
 
     A last line without an end is ignored: the run was killed, or is still writing the line. Unknown fields are ignored.
 

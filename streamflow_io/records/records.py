@@ -135,10 +135,10 @@ class ProgressRecord(BaseRecord):
 
 
 class RequestRecord(JobRecord):
-    """Data that an I/O task or a byte stream moved, or that a compute job wrote, and when a job first waited for the
-    data.
+    """Data that moved, and when a job first waited for the data.
 
-    Requests are recorded when both are known, in no order.
+    An I/O task or a byte stream moved the data, or a compute job wrote the data. Requests are recorded when both facts
+    are known, in no order.
     """
 
     event: Literal["request"] = "request"

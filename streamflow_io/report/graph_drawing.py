@@ -282,9 +282,7 @@ class Layout:
 
 
 def layout(nodes: Sequence[str], edges: Iterable[tuple[str, str]]) -> Layout:
-    """Put each node below all nodes before it. Edges against the order of a cycle, for instance of a loop, do not
-    count.
-    """
+    """Put each node below all nodes before it. Edges against the order of a cycle, such as a loop, do not count."""
     layers, forward = _layers(nodes, edges)
     rows: list[list[str]] = [[] for _ in range(max(layers.values(), default=-1) + 1)]
     for node in nodes:

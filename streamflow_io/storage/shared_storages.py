@@ -198,7 +198,7 @@ class SharedStorages:
             self._settle(one, now)
 
     async def close(self) -> None:
-        """Return all that this run holds, and leave the shared storages."""
+        """Give back all that this run holds, and leave the shared storages."""
         for one in self._shared.values():
             one.cancel()
             self._tell_returned(one)

@@ -257,9 +257,7 @@ class StorageAdmission(Listener):
             self._shared.use(storage)
 
     def _watch(self, job: JobState, demand: Demand) -> None:
-        """Watch the storages of a job whose bandwidth is required. Such jobs share what others leave, in other runs,
-        too.
-        """
+        """Watch the storages of a job whose bandwidth is required. Such jobs use the bandwidth that others leave."""
         if job.hints is not None and job.hints.required is not None:
             for placement in demand.placements:
                 if placement.storage is not None:

@@ -26,8 +26,7 @@ class Storages:
         self._sites = sites
 
     def of(self, name: str | None, target: Target, directory: str) -> StorageConfig | None:
-        """Return the storage that jobs use. With a name, the storage of that name, otherwise the one that holds
-        `directory`.
+        """Return the storage that jobs use: the one named `name`, or without a name the one that holds `directory`.
 
         :param directory: the output directory, as the jobs see it
         :return: None: the target has no such storage

@@ -106,9 +106,7 @@ class Proof(LearnedEntry):
 
     @property
     def _refusal(self) -> int:
-        """The degree of refusal. 0: none. 1: the output is not complete before its job has ended. 2: the port must not
-        stream.
-        """
+        """The degree of refusal. 0: none. 1: complete only when its job has ended. 2: no stream."""
         if self.is_proven or self.closes:
             return 0
         return 2 if self.closes is None else 1

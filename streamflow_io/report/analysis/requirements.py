@@ -227,10 +227,10 @@ def _median(values: Iterable[float]) -> float | None:
 
 
 def limit_spans(history: History, phases: Iterable[Phase]) -> list[Span]:
-    """Return the limit of each request of some phases while the request moved. Times are as recorded, rates in bytes
-    per second.
+    """Return the limit of each request of some phases while the request moved.
 
-    A limit is the rate of the request's job, or the storageBW to which the job was limited.
+    Times are as recorded, rates in bytes per second. A limit is the rate of the request's job, or the storageBW to
+    which the job was limited.
     """
     jobs = {job.name: job for job in history.jobs if job.status == "completed"}
     rates = grouped(history.rates, lambda rate: rate.job)

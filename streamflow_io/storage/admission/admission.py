@@ -167,8 +167,9 @@ class Admission:
         return False
 
     def stand_down(self, job: str, location: str, placement: Placement | None = None) -> bool:
-        """Note that a job lacks something else at a location. The job does not wait for bandwidth there until it is
-        asked about again.
+        """Note that a job lacks something else at a location.
+
+        The job does not wait for bandwidth there until the caller asks about it again.
 
         :return: whether the job waited there and waits nowhere now, so that other jobs may start
         """
@@ -235,15 +236,11 @@ class Admission:
         return True
 
     def capacity(self, storage: StorageConfig, way: Way, location: str) -> Capacity:
-        """Return the unallocated bandwidth of a storage that some job may use, and the free executors of a known
-        location.
-        """
+        """Return the unallocated bandwidth of a storage that a job may use, and the free executors of a location."""
         return self._resources.capacity(storage, way, location)
 
     def executors(self, placement: Placement) -> int:
-        """Return the most I/O tasks at once on the storage of a placement: on one location, or on all if the storage is
-        shared.
-        """
+        """Return the most I/O tasks at once on a placement's storage: on one location, or on all that share it."""
         pool = placement.pool
         found = [self._resources.executors(pool, location) for location in self._resources.locations(pool)]
         is_shared = placement.storage is not None and placement.storage.scope == "shared"
@@ -282,9 +279,7 @@ class Admission:
         return True
 
     def _order_by_need(self) -> None:
-        """Sort the waiting jobs with due times by these times. Together these jobs keep their positions in the order of
-        arrival.
-        """
+        """Sort the waiting jobs with due times by these times, within their positions in the order of arrival."""
         names = [name for queue in self._queues.values() for _, name in queue]
         needed = [job for name in names if (job := self._jobs[name]).request.due is not None]
         places = sorted(job.arrival for job in needed)
@@ -307,9 +302,7 @@ class Admission:
         return blocked
 
     def _find_first(self, job: _Job, blocked: Set[str]) -> _Fit | _Blocked:
-        """Find where the first waiting job of a demand can start. Otherwise return the resources that no later job may
-        take.
-        """
+        """Find where the first waiting job of a demand can start, or the resources that no later job may take."""
         demand = job.request.demand
         if not job.asks:
             return self._find(job, blocked)
@@ -325,8 +318,7 @@ class Admission:
         return _Blocked(frozenset(kept), tuple(needs))
 
     def _next_turn(self, job: _Job, placement: Placement) -> tuple[float | None, NextStart | None] | None:
-        """Return how a job that has everything else on some location may start. None: too many of its locations are
-        kept from it.
+        """Return how a job that has everything else on some location may start. None: other jobs keep the job out.
 
         A job that needs several locations may have to wait for a step that learns on one of them. Such a job keeps
         nothing, because the learning step may wait for the same resources.

@@ -130,9 +130,7 @@ class Grid:
         return min(self.executors, bytes_per_second(self.bandwidth) // bytes_per_second(constraint))
 
     def growing(self, above: float = 0.0) -> Iterator[float]:
-        """Yield the constraints above a value, in ascending order. Each lets fewer jobs run at once than the one
-        before.
-        """
+        """Yield the constraints above a value, ascending. Each lets fewer jobs run at once than the one before."""
         yield from (constraint for constraint in reversed(self.climb()) if constraint > above)
         constraint, maximum, delta = self._first(), self.bandwidth, DOUBLE
         if self.bounds is not None:

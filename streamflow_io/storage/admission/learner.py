@@ -122,8 +122,9 @@ class Learner:
         return iter((NextStart(self._jobs.constraint),)) if self._learning is None else self._learning.turns()
 
     def unplaced(self) -> Iterator[Epoch]:
-        """Return the full epochs without a ground. The caller assigns each a ground, and keeps other I/O tasks away
-        from there.
+        """Return the full epochs without a ground.
+
+        The caller assigns each epoch a ground, and keeps other I/O tasks away from there.
         """
         return (epoch for epoch in self._epochs if epoch.is_on and epoch.ground is None)
 

@@ -140,8 +140,9 @@ class Learners:
         self._by_step: dict[str, tuple[Demand, Sequence[_Learning]]] = {}
 
     def turns(self, demand: Demand, placement: Placement) -> Iterator[NextStart]:
-        """Yield how the next job may start, best first. Nothing: the job must wait. The demand's constraint must be
-        auto.
+        """Yield how the next job may start, best first. Nothing: the job must wait.
+
+        The demand must have an auto constraint.
         """
         learning = next(learning for learning in self._of(demand) if learning.concerns(placement))
         if not learning.learner.is_learning:
@@ -314,8 +315,7 @@ class Learners:
             self._give_grounds(learning)
 
     def _give_back(self, learning: _Learning) -> bool:
-        """Unlock the grounds of epochs that have ended or lost all locations. The learner's next epochs may take these
-        grounds.
+        """Unlock the grounds of epochs that have ended or lost all locations. Next epochs may take these grounds.
 
         :return: whether other learners may now get locations
         """

@@ -69,9 +69,7 @@ class Leases:
         return storage.name in self._leased
 
     def give(self, storage: StorageConfig, held: Amounts, others: Amounts) -> None:
-        """Set what this run and other runs hold of a storage. If jobs have more than `held`, the run holds what they
-        have.
-        """
+        """Set what this run and other runs hold of a storage. The run holds at least what its jobs have."""
         leased = self._leased[storage.name]
         leased.held, leased.others = held, others
         self.limit(storage)
@@ -91,8 +89,9 @@ class Leases:
         return {way: self._ledger.allocated(account) for way, account in _accounts(storage).items()}
 
     def used(self, storage: StorageConfig) -> Amounts:
-        """Return the bandwidth that must not be taken away: what jobs have, or all while an epoch has the storage for
-        itself.
+        """Return the bandwidth that must not be taken away.
+
+        That is the bandwidth of jobs, or all while an epoch has the storage for itself.
         """
         epoch = self._leased[storage.name].epoch
         return self.held(storage) if epoch is not None and epoch.is_on else self.allocated(storage)

@@ -160,9 +160,7 @@ class Lending:
         return sum(loan.cores for loan in self._loans if loan.borrower == job)
 
     def due(self) -> Iterator[tuple[str, int]]:
-        """Yield each borrower of cores that are due, and their number. Cores are due if the lender needs them or has
-        ended.
-        """
+        """Yield each borrower of due cores, and their number. Cores are due if the lender needs them or has ended."""
         yield from ((loan.borrower, due) for loan, due in self._with_due() if due)
 
     def repay(self, job: str, cores: int) -> None:

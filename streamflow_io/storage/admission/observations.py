@@ -113,8 +113,9 @@ class Crowd:
         self._now = 0.0
 
     def job_seconds(self, now: float) -> float:
-        """Return the integral of the number of jobs over time. The mean number is the growth of this integral divided
-        by the elapsed time.
+        """Return the integral of the number of jobs over time.
+
+        The mean number is the growth of this integral divided by the elapsed time.
         """
         self._job_seconds += self.running * max(0.0, now - self._now)
         self._now = now

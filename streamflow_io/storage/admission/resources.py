@@ -121,8 +121,7 @@ class Resources:
         return not self._locked.isdisjoint(locations) or (storage is not None and storage.name in self._locked_storages)
 
     def lock(self, locations: Iterable[str], storage: StorageConfig | None = None) -> set[str]:
-        """Keep other jobs out of some locations. If a storage is given, keep them from the storage at any location,
-        too.
+        """Keep other jobs out of some locations, and from a storage at any location, if one is given.
 
         :return: the I/O tasks that run there now
         """
@@ -150,8 +149,9 @@ class Resources:
     # Jobs
 
     def names(self, demand: Demand, placement: Placement) -> list[str]:
-        """Return the names of the resources that jobs take. A job that lacks one holds back later jobs with the same
-        name.
+        """Return the names of the resources that jobs take.
+
+        A job that lacks a resource holds back later jobs that need a resource of the same name.
         """
         storage = placement.storage if demand.constraint is not None else None
         names = [f"{storage.name} {way}" for way in ONE_WAY[demand.direction]] if storage is not None else []
@@ -303,9 +303,7 @@ class FreeLocations:
             self._usable[location] = (free, self._order[location], location)
 
     def best(self, count: int) -> list[str]:
-        """Return the `count` locations with the most free, or fewer if fewer can be used. Of equals, the first come
-        first.
-        """
+        """Return the `count` locations with the most free, the first of equals first. Fewer if fewer can be used."""
         return [location for _, _, location in heapq.nlargest(count, self._usable.values())]
 
 

@@ -110,9 +110,7 @@ class LeaseClient:
                     self._failed(_reason(error))
 
     def _wait(self, seconds: float | None) -> LeaseRequest | None:
-        """Return the last request since the last call, or wait for one. None: no request in time, or the client is
-        closed.
-        """
+        """Return the last request since the last call, or wait for one. None: no request in time, or closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._request is not None, seconds)
             request, self._request = self._request, None

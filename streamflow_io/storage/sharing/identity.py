@@ -1,5 +1,4 @@
-"""The directory that the runs share that use a storage: one of the same user, or the one that the StreamFlow file
-names.
+"""The directory by which runs share a storage: one of the same user, or the one in the StreamFlow file.
 
 A storage is identified by what it is, not by its name: two StreamFlow files may give it different names.
 """

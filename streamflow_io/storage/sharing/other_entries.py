@@ -21,7 +21,7 @@ from .entries import ENTRY_BYTES, Entry
 from .locking import SharingError, try_lock
 
 MOST_ENTRIES = 1000
-#: Number of entries read for each other user. The runs of a user count as one anyway, and many entries take long to
+#: The most entries read of each other user. The runs of a user count as one anyway, and many entries take long to
 #: read.
 MOST_OF_OWNER = 100
 # More files take too long to list, which each look does.

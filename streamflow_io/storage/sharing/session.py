@@ -212,9 +212,7 @@ class LeaseSession:
         return [tenant for _, tenant in self._tenants.values()]
 
     def _say_overstayed(self, others: list[_Living]) -> None:
-        """Warn once about each owner that does not count beyond its share any more, and name its entry with most
-        bandwidth.
-        """
+        """Warn once about each owner that does not count beyond its share any more, with its largest entry."""
         for owner in self.participant.overstayed - self._overstayed:
             self._overstayed.add(owner)
             of_owner = [one for one in others if owner_of(one.owner) == owner]
