@@ -236,7 +236,7 @@ class StorageAdmission(Listener):
         grant = self._granted[job.name]
         return node_name(location) in grant.locations and grant.placement == self._demands.placement(job.step, target)
 
-    # What a job needs
+    # Needs of a job
 
     def behind(self, step: str) -> int:
         """Return how many jobs have all their input, and wait until StreamFlow has started the one before them."""

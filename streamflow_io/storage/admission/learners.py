@@ -235,7 +235,7 @@ class Learners:
         events, self._events = self._events, []
         return events
 
-    # Which learner
+    # Choice of learners
 
     def _of(self, demand: Demand) -> Sequence[_Learning]:
         """Return the learners of a demand, one for each storage that its jobs may use."""
@@ -289,7 +289,7 @@ class Learners:
             for lock in learning.locks:
                 lock.awaits.discard(job)
 
-    # What has happened
+    # Events and locks
 
     def _update(self, demand: Demand) -> None:
         """Collect the events of the learners of a demand. Other learners have no new events meanwhile."""

@@ -101,7 +101,7 @@ class Leases:
         others = self._leased[storage.name].others.get(way, 0)
         return max(0, _bandwidth(storage, way) - others - self.allocated(storage)[way])
 
-    # What is needed
+    # Needs
 
     def whole(self, storage: StorageConfig, step: str) -> Need:
         """Return the need of an epoch that has a storage for itself: all that jobs of this run do not have."""
@@ -128,7 +128,7 @@ class Leases:
         self._leased[storage.name].needs.append(need)
 
     def needs(self, storage: StorageConfig) -> Sequence[Need]:
-        """Return the needs of waiting jobs: the first, and each later one in no direction of those before."""
+        """Return the needs of waiting jobs in order, without those that share a direction with an earlier one."""
         found: list[Need] = []
         for need in self._leased[storage.name].needs:
             if not any(need.amounts.keys() & other.amounts.keys() for other in found):
