@@ -164,9 +164,9 @@ class StreamingJob:
             await self._changed.wait()
 
     async def attempt(self) -> Attempt:
-        """The attempt to read from: the latest that has not failed.
+        """Wait for the attempt to read from, and return it: the latest that has not failed.
 
-        :raises ProducerFailedError: if there will be none
+        :raises ProducerFailedError: if there will be no such attempt
         """
         while True:
             if self._attempts:
@@ -217,7 +217,10 @@ class StreamingJobs:
             await before.closed()
 
     def get(self, name: str) -> StreamingJob:
-        """:raises ProducerFailedError: if there is no such job in this run"""
+        """Return the job of this name.
+
+        :raises ProducerFailedError: if this run has no such job
+        """
         if (job := self._jobs.get(name)) is None:
             raise ProducerFailedError(name)
         return job

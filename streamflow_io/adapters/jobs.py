@@ -308,6 +308,6 @@ class Jobs:
             await listener.run_closed()
 
     def _that_hear(self, method: Callable[..., object]) -> tuple[Listener, ...]:
-        """The listeners that have a method of their own in place of one of :class:`Listener`."""
+        """The listeners whose class overrides a method of :class:`Listener`."""
         name = method.__name__
         return tuple(one for one in self._listeners if getattr(type(one), name) is not method)

@@ -1,4 +1,4 @@
-"""Where the outputs of a job are found."""
+"""The globs and the processors of the outputs of a job."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ for file; do printf '\\0%s\\0' "$file"; $tool < "$file"; done"""
 
 
 class NoChecksumsError(Exception):
-    """Nothing at a location makes checksums."""
+    """A location has no program for checksums."""
 
 
 def job_path(context: StreamFlowContext, job: Job, path: str) -> StreamFlowPath:

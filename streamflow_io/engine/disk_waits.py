@@ -71,7 +71,7 @@ def _lack(has: Hardware, used: Hardware, asked: Hardware) -> str | None:
 
 
 def _by_disk(hardware: Hardware) -> defaultdict[str, float]:
-    """MiB by mount point."""
+    """The sizes of disks by mount point, in MiB."""
     sizes: defaultdict[str, float] = defaultdict(float)
     for disk in hardware.storage.values():
         sizes[disk.mount_point] += disk.size

@@ -132,7 +132,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def schedule(
         self, job: Job, binding_config: BindingConfig, hardware_requirement: HardwareRequirement | None
     ) -> None:
-        # StreamFlow imports this module in runs with other schedulers, too.
+        # Imported late: StreamFlow imports this module in runs with other schedulers, too.
         from .room_check import check_room
 
         if (run := self.run) is None:

@@ -90,7 +90,7 @@ def binds_of_container(spec: Mapping[str, object], name: str, namespace: str, ow
     for mount in _mappings(container.get("volumeMounts")):
         if (inside := mount.get("mountPath")) is None or mount.get("name") not in sources:
             raise ValueError(f"{mount} is no mount of a volume")
-        # An expression has variables of the container.
+        # The value of an expression depends on variables of the container.
         part = None if mount.get("subPathExpr") else mount.get("subPath") or ""
         source = sources[mount.get("name")]
         outside = None if source is None or part is None else f"{source}/{part}"

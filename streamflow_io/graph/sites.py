@@ -237,7 +237,7 @@ def _after(first: Site, second: Site) -> str:
 
 
 def _apart(source: Site, target: Site) -> str:
-    """Why no job of one can read what a job of the other writes."""
+    """Why no job of one site can read what a job of the other writes, in words for the user."""
     if SiteKind.PODS in (source.kind, target.kind):
         if source.kind is target.kind:
             return "they share no volume; give both a PersistentVolumeClaim, or a hostPath, at their workdir"

@@ -40,7 +40,7 @@ class OutgrownError(Exception):
 
 
 async def _check_sizes(attempt: Attempt, producers: Producers) -> None:
-    """Return if no file is too large that an attempt has read as a stream. All of the files are final.
+    """Check the sizes of the files that an attempt has read as streams. All of the files are final.
 
     :raises OutgrownError: if a file is larger than its proof allows
     """
@@ -54,7 +54,7 @@ async def _check_sizes(attempt: Attempt, producers: Producers) -> None:
 
 
 async def check_parts(parts: Iterable[StreamPart], producers: Producers) -> None:
-    """Return if the parts that were read of streams are in the final files. Reads these parts of the files.
+    """Check that the parts that were read of streams are in the final files. Reads these parts of the files.
 
     :param parts: of streams that were not read to their end
     :raises RewrittenError: if a file has other bytes
@@ -73,7 +73,7 @@ async def check_parts(parts: Iterable[StreamPart], producers: Producers) -> None
 
 
 async def check_read(attempt: Attempt, producers: Producers) -> None:
-    """Return if all that an attempt has read of other jobs is still the same. All of the files are final.
+    """Check that all that an attempt has read of other jobs is unchanged. All of the files are final.
 
     Streams that were read to their end have been compared by the node runtime.
 

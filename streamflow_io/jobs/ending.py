@@ -88,7 +88,7 @@ async def check_exit(
     producers: Producers,
     streams: Sequence[str] = (),
 ) -> None:
-    """Return if the attempt has succeeded.
+    """Check that the attempt has succeeded.
 
     :param streams: the inputs that were byte streams
     :raises JobFailedError: if the attempt failed by itself

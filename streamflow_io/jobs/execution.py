@@ -59,7 +59,7 @@ _PATIENCE_SECONDS = 60.0
 
 
 class SplitReader(Protocol):
-    """Reads the parts ahead that jobs report."""
+    """Reads ahead the parts that jobs report."""
 
     async def split(self, job: JobState, split: Split, runtime: NodeRuntime) -> None: ...
     def split_ended(self, job: JobState) -> None: ...
@@ -303,8 +303,7 @@ class Execution:
         self._take(inputs)
         command = self._command
         if command.initial_work_dir is not None:
-            # Before the globs of the outputs are evaluated: a file that is put there under another name can change
-            # them.
+            # Before the globs are evaluated: an input that is put there under another name can change them.
             command = await prepare_work_dir(command, self._job, expression_context(self._step, self._job))
         globs = {output.port: output_globs(self._step, self._job, output.port) for output in self._step.early_outputs}
         split = await self._splitting.begin(runtime, node_job, self._inputs, producers)
@@ -449,7 +448,8 @@ class Execution:
     async def _give_way(self, node_job: NodeJob, attempt: Attempt, producers: Producers) -> None:
         """End this job if it has a node while a job that it reads from waits in the queue of a queue manager.
 
-        The other job may need this very node. This job starts again when the other one runs, and has not failed.
+        The other job may need this very node. This job starts again when the other one runs. This does not count as a
+        failed attempt.
         """
         waited_for = [producer for _, producer in producers if not producer.has_started]
         if not waited_for:

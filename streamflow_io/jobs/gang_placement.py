@@ -112,6 +112,6 @@ class GangPlacement(Listener):
 
 
 def _host(location: ExecutionLocation) -> str:
-    """The name of the deployment whose host a location or its container is on; empty on the driver's node."""
+    """The name of the deployment of a location, or of its container's host; empty on the driver's node."""
     host = innermost(location)
     return "" if host.local else str(host.deployment)

@@ -91,7 +91,7 @@ class JobLogs:
         self._keep = keep
         self._attempts: Counter[str] = Counter()
         self._kept = 0
-        # By the names of running jobs.
+        # The last words of running jobs, by name.
         self._last: dict[str, LastWords] = {}
 
     def connector(self, job_name: str, inner: Connector) -> Connector:

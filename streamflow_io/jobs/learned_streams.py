@@ -69,7 +69,7 @@ class LearnedStreams:
         return name in self.streamed or name in self.awaited
 
     def is_awaited(self, token: StreamToken) -> bool:
-        """Whether a file streams only after a proof in this run that its readers can read a stream."""
+        """Whether a stream needs a proof in this run that its readers can read it."""
         return _output(token.source.job, token.source.port) in self.awaited
 
     def is_streamed(self, job: str, port: str) -> bool:
@@ -85,7 +85,7 @@ class LearnedStreams:
         )
 
     def closes(self, token: StreamToken) -> int | None:
-        """The number of closes at which a stream without a hint counts as complete; None: only its end counts."""
+        """The number of closes at which a stream without a hint counts as complete; None: the end of its job."""
         known = self.proofs.of(self.written(token.source.job, token.source.port)) if self.is_learned(token) else None
         return None if known is None else known.closes or None
 

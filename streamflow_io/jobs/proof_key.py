@@ -17,7 +17,7 @@ from typing import Any
 from streamflow_io.graph.candidates import Candidate, Stamp
 from streamflow_io.records.learned.proofs import ProofKey
 
-# A file of at most so large a size, in bytes, may be a script or a configuration.
+# The largest size, in bytes, of a file that may be a script or a configuration.
 _SMALL = 2**18
 # Part of every key. To be changed with what a rehearsal tries, so that proofs from lesser trials do not count.
 _HOW = "with a short file, too"

@@ -103,7 +103,7 @@ class JobRecorder(Listener):
         self._early = EarlyRecords(record, self._progress)
         # The names of jobs, by node and output directory.
         self._origins: dict[tuple[str, str], str] = {}
-        # How the node runtime at a location sees its host, by location.
+        # By location: the files of its host that its node runtime sees.
         self._places: dict[str, Place] = {}
 
     def is_measured(self, job: JobState) -> bool:
@@ -118,7 +118,7 @@ class JobRecorder(Listener):
     def lacks(self, job: JobState, cause: WaitCause | None) -> None:
         """The scheduler has looked at a job that waits for a place.
 
-        :param cause: what the job lacks; None: nothing any more
+        :param cause: what the job lacks; None: the job lacks nothing
         """
         if (waits := job.kept(Waits)) is not None:
             waits.lacks(cause, time.monotonic())

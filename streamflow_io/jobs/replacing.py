@@ -36,7 +36,7 @@ class ReplacedError(Exception):
 
 
 def check_replaced(producers: Sequence[tuple[StreamToken, Attempt]]) -> None:
-    """Return if the outputs of the jobs that have ended are the files that a job has read of them.
+    """Check that the outputs of the jobs that have ended are the files that a job has read of them.
 
     :raises ReplacedError: if an output is another file
     """

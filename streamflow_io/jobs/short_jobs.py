@@ -28,7 +28,7 @@ class _Seen:
     """The measured jobs of a step.
 
     :ivar seconds: the times of the last measured commands
-    :ivar plain: the number of jobs since the last measured one
+    :ivar plain: the number of short jobs since the last measured one
     :ivar bytes: the most that a short job has read
     """
 

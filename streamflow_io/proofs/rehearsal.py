@@ -46,7 +46,7 @@ def excerpts_of(sizes: Sequence[int]) -> tuple[int, ...] | None:
 
     :param sizes: of the files of an input, in bytes
     """
-    # An excerpt ends where a line ends.
+    # An excerpt ends where a line ends. With this margin it is long enough all the same.
     most = extents.ENOUGH + extents.ENOUGH // 64
     excerpts = tuple(min(size, most) for size in sizes)
     return excerpts if 0 < 2 * sum(excerpts) <= sum(sizes) else None

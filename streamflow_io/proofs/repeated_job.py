@@ -314,7 +314,7 @@ class RepeatedJob:
         return f"it has not ended after {seconds_for(self.performance.seconds)} s"
 
     def _check(self, exit_event: ExitEvent) -> None:
-        """Return if the run has ended by itself.
+        """Check that the run has ended by itself.
 
         :raises ExhaustedError: if it has used up its time or its space
         :raises NotApartError: if it has not started because it could not be kept apart

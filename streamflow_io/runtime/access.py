@@ -69,7 +69,7 @@ class Access:
             raise NodeRuntimeError(f"{self.name} does not answer within {seconds:.0f} s")
         try:
             result: tuple[str, int] | None = task.result()
-        except Exception as error:  # each connector has its own
+        except Exception as error:  # each connector raises errors of its own
             raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
         assert result is not None
         return result

@@ -186,7 +186,7 @@ class ContainerRuntime(LinkedRuntime):
             # In Python 3.10 only one writer at a time may wait for a full pipe.
             async with self._sending:
                 await self._conversation.send(line)
-        except Exception as error:  # each connector has its own
+        except Exception as error:  # each connector raises errors of its own
             raise NodeRuntimeError(self._lost or f"{self.ended}: {error or type(error).__name__}") from error
 
     async def _reassure(self) -> None:

@@ -185,7 +185,7 @@ async def follow(output: Lines, runtime: NodeRuntime, program: str, ended: str, 
         reason = f"{program} has not been heard of for {silence:.0f} s"
     except ValueError as error:
         reason = f"{program} says a line that is too long: {error}"
-    except Exception as error:  # each connector has its own
+    except Exception as error:  # each connector raises errors of its own
         reason = f"the connection to {runtime.location} is lost: {error or type(error).__name__}"
     finally:
         runtime.lose(reason)

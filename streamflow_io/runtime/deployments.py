@@ -208,7 +208,7 @@ class Deployments:
     async def _deploy(self, connector: FutureConnector) -> None:
         try:
             await connector.deploy(connector.external)
-        except Exception as error:  # Each connector has its own; StreamFlow will only say that it has failed.
+        except Exception as error:  # each connector raises errors of its own; StreamFlow shows none of them
             config = self._manager.config_map[connector.deployment_name]
             what = config.config.get("image") or made_image(config) or connector.deployment_name
             logger.error(f"The container of {what} cannot be deployed: {error or type(error).__name__}")
@@ -217,7 +217,7 @@ class Deployments:
         if (connector := self._manager.get_connector(deployment)) is not None:
             try:
                 await asyncio.wait_for(remove_jobs(connector), _REMOVE_SECONDS)
-            except Exception as error:  # Each connector has its own.
+            except Exception as error:  # each connector raises errors of its own
                 logger.warning(f"Jobs may be left in the queue of {deployment}: {error or type(error).__name__}")
 
     def _connector(self, location: ExecutionLocation) -> Connector:
@@ -237,7 +237,7 @@ async def _place_of_pod(connector: Connector, location: ExecutionLocation) -> Pl
     try:
         pod = await pod_location(connector, location)
         binds = binds_of_container(pod.spec, pod.container, pod.namespace, pod.uid)
-    except Exception as error:  # Each client of a cluster has its own.
+    except Exception as error:  # each client of a cluster raises errors of its own
         reason = getattr(error, "reason", None) or error or type(error).__name__
         raise NodeRuntimeError(f"what {location} has mounted cannot be read: {reason}") from error
     return Place(f"{pod.spec.get('nodeName')} of {pod.server}", binds)

@@ -69,7 +69,7 @@ class NewLimits:
             ends = self._ends = asyncio.Event()
             try:
                 await self._tell(json.dumps({**self._of_job, "inputs": self._of_inputs}))
-            except Exception as error:  # each connector has its own
+            except Exception as error:  # each connector raises errors of its own
                 logger.debug(f"A job could not be told its limits: {error}")
                 self._untold, pause = True, _RETRY_SECONDS
             await self._rest(pause, ends)

@@ -194,7 +194,7 @@ class NodeJob:
         """Wait until the outputs of a successful command are in its output directory. Does nothing if none is held."""
 
     def blame(self, failure: str) -> None:
-        """Return if the runtime has no part in the failure of the job.
+        """Check that the runtime has no part in the failure of the job.
 
         :raises AttemptLostError: if the runtime may have a part in it
         """
@@ -445,7 +445,7 @@ class NodeRuntime(ABC):
         return None if code == 0 else (said.splitlines() or [f"{what}: exit code {code}"])[-1]
 
     def check(self) -> None:
-        """Return if the runtime has not ended.
+        """Check that the runtime has not ended.
 
         :raises NodeRuntimeError: if it has ended
         """

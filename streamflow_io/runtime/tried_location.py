@@ -115,7 +115,7 @@ class DeployedLocation(TriedLocation):
                 capture_output=True,
                 job_name=job.identifier,
             )
-        except Exception as error:  # each connector has its own
+        except Exception as error:  # each connector raises errors of its own
             raise BrokenError(str(error) or type(error).__name__) from error
         if result is not None and result[1] != 0:
             raise BrokenError(f"{result[0] or 'it says nothing'} (exit code {result[1]})")
