@@ -84,7 +84,7 @@ def io_graph(
     """The I/O graph of a translated workflow.
 
     :param site_of: returns the site of a step with this binding
-    :param all_obstacles: whether to look for them also where no hint asks for anything
+    :param all_obstacles: whether to look for obstacles also where no hint asks for anything
     """
     tools = [step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)]
     steps = {tool.name: _step(tool, site_of) for tool in tools}

@@ -125,7 +125,7 @@ class KnownTokens:
         return len(value) if isinstance(value, list) else 0 if value is None else None
 
     def _source(self, port: Port) -> Step | None:
-        """The step that writes to a port, behind all steps that hand on their tokens; None: several steps write."""
+        """The step that writes to a port, behind steps that hand on their tokens; None: no single step writes."""
         while len(writers := port.get_input_steps()) == 1:
             if not isinstance(writers[0], _HandOn):
                 return writers[0]

@@ -21,7 +21,7 @@ WHAT_TO_DO = (
 
 
 class LockedDatabase(logging.Filter):
-    """Lets one message pass of all errors of a locked database, in words and without a stack trace.
+    """Lets only one message about a locked database pass, in words and without a stack trace.
 
     Plain StreamFlow writes to its database in one transaction, from the first step of a run to its end.
     """

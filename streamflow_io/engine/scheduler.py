@@ -98,7 +98,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             or bool(self.config.storages)
             or self.config.observe
             or self.config.streaming == "auto"
-            # A run with the plugin turned off is to be compared with others.
+            # A run with `runtime: off` is for a comparison.
             or self.config.runtime == "off"
         )
 

@@ -33,8 +33,8 @@ _PROGRAM = re.compile(r"/[^\s$]+|[\w+.][\w+.-]*")
 class ToolContent:
     """The content of a tool, as far as known before it runs.
 
-    :ivar digest: a hex digest of the command line, the image, and inherited requirements and hints; of the files that
-        these name on this node, too
+    :ivar digest: a hex digest of the command line, the image, and inherited requirements and hints; also of the files
+        that these name on this node, such as the program
     :ivar programs: the words in the command line that may name programs and scripts, with their stamps on this node
     """
 

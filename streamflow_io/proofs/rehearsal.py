@@ -161,7 +161,7 @@ class Rehearsal:
     async def run(self) -> Finding | None:
         """Rehearse the input, and return the result. When cancelled, leaves neither processes nor files.
 
-        If this is cancelled while short files are tried, the finding before that is kept for the next call.
+        If the call is cancelled while short files are tried, the finding before that is kept for the next call.
 
         :return: None: the excerpts have shown nothing, and the next call is to try the whole files
         :raises NotApartError: if the rehearsal cannot run before its job has ended

@@ -1,7 +1,7 @@
 """Decides what may be rehearsed, when, and what follows from the outcome.
 
-A rehearsal is one more run of a job that has succeeded, with one of its inputs fed as a byte stream. It proves that the
-program makes the same of a stream, or shows that the program does not. Whatever it does not show stays unknown.
+A rehearsal is one more run of a job, with one of its inputs fed as a byte stream. It proves that the program makes the
+same of a stream, or shows that the program does not. Whatever it does not show stays unknown.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from streamflow_io.records.learned.proofs import Way
 
 from .clocks import Span, Unlike, differ_only_in_times
 
-#: Bytes that a pipe holds before they are read. A program may have tried to seek in such a file, which was there as a
-#: whole.
+#: Bytes that a pipe holds before they are read. A smaller file is in the pipe as a whole: a program may have tried to
+#: seek in it.
 SMALL = 2**16
 # The part of the file that has to be read as a stream, at least: otherwise little is gained.
 _WORTH = 0.5

@@ -130,7 +130,7 @@ class Binary:
 class Neighbours:
     """Other users that may see the work directory of a container, from other containers.
 
-    :ivar user: may own directories above it, as root may: the driver's user
+    :ivar user: may own directories above the work directory, as root may: the driver's user
     :ivar mounts: the volumes whose writers are trusted, whatever the modes say
     """
 

@@ -190,7 +190,7 @@ class ContainerRuntime(LinkedRuntime):
             raise NodeRuntimeError(self._lost or f"{self.ended}: {error or type(error).__name__}") from error
 
     async def _reassure(self) -> None:
-        """Report that the driver is alive, because `serve` may not see that it is gone."""
+        """Report that the driver is alive: `serve` may not see the end of the connection."""
         with contextlib.suppress(NodeRuntimeError):
             while True:
                 await asyncio.sleep(_ALIVE_SECONDS)
