@@ -147,7 +147,7 @@ pub struct Descendants {
     kept: HashMap<i32, Kept>,
 }
 
-/// Open files of a process. They never show a later process with the same number.
+/// Open files of a process, which never show a later process with the same number.
 #[derive(Debug)]
 struct Kept {
     stat: File,
@@ -306,7 +306,7 @@ fn a_thread_waits(pid: i32) -> bool {
     threads(pid).any(|thread| thread.waiting && !is_held(thread.id.pid))
 }
 
-/// Whether a thread waits for the answer to a call that the gate holds. This looks like a wait for a device.
+/// Whether a thread waits for the answer to a call that the gate holds, which looks like a wait for a device.
 fn is_held(thread: i32) -> bool {
     fs::read_to_string(format!("/proc/{thread}/wchan")).is_ok_and(|channel| channel.contains("seccomp"))
 }

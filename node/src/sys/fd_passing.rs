@@ -22,7 +22,7 @@ pub fn send(to: &impl AsRawFd, bytes: &[u8], file: Option<BorrowedFd>, flags: Ms
     sendmsg::<()>(to.as_raw_fd(), &[IoSlice::new(bytes)], rights, flags | MsgFlags::MSG_NOSIGNAL, None).map(drop)
 }
 
-/// A received message. Its bytes are in the caller's buffer.
+/// A received message, whose bytes are in the caller's buffer.
 #[derive(Default)]
 pub struct Received {
     pub length: usize,

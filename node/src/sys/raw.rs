@@ -86,7 +86,7 @@ pub fn shield(on: bool) {
     let _ = nix::sys::prctl::set_dumpable(!on);
 }
 
-/// Whether `attempt` succeeds in a child process, which ends after it. This process must have one thread.
+/// Whether `attempt` succeeds in a child process, which ends after it. The calling process must have one thread.
 pub fn can(attempt: impl FnOnce() -> bool) -> bool {
     // SAFETY: the forked process has one thread; it ends by `_exit`, so that no destructor runs twice.
     match unsafe { nix::unistd::fork() } {
