@@ -65,9 +65,9 @@ pub struct Throttle {
     /// Sum of the pauses that are over.
     total: Duration,
     told: Paused,
-    /// Bytes that the job is expected to move in all. None: pauses do not depend on the
-    /// end of the job, because the bytes were moved, or are not known.
-    /// The job waits only for the time of the bytes that are left: a pause after the last byte would be of no use.
+    /// Bytes that the job is expected to move in all. The job waits only for the time of the bytes that are left: a
+    /// pause after the last byte would be of no use. None: a pause may be of any length, as the end is not known, or
+    /// has passed.
     expected: Option<u64>,
     /// Bytes between two reports.
     step: u64,

@@ -58,7 +58,8 @@ impl Drop for Watchdog {
     }
 }
 
-/// Guards the job in directory `job`. The `exec` of the job writes the paused processes to the standard input of this process.
+/// Guards the job in directory `job`. The `exec` of the job writes the paused processes to the standard input of this
+/// process.
 pub fn run(job: &Path) -> i32 {
     let mut paused = Vec::new();
     for line in BufReader::new(std::io::stdin()).lines().map_while(Result::ok) {
