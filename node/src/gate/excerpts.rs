@@ -213,11 +213,11 @@ impl Excerpt {
 /// The question of a call that may be about an excerpt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
-    /// The open file: what is it?
+    /// The attributes of the open file.
     What { descriptor: i32, buffer: u64 },
-    /// Seek there.
+    /// A seek in the open file.
     Seek { descriptor: i32, to: Seek },
-    /// Read or map there.
+    /// A read or a mapping at a place of the open file.
     Place { descriptor: i32, place: u64 },
     /// More about the open file than its bytes.
     More { descriptor: i32 },
