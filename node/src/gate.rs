@@ -1,4 +1,5 @@
-//! The gate: a command starts before its inputs are committed, and each call that touches one of these is held.
+//! The gate: a command starts before its inputs are committed, and each call that touches one of these is held until
+//! the commit.
 //!
 //! Calls with a path are held by seccomp user notification. Safety does not depend on the gate: an input that is not
 //! committed does not exist at the path where the command looks. An observed command is only delayed, with or without
@@ -143,7 +144,7 @@ impl Gates {
         self.handler.observer.as_ref().map(Observer::verdicts).unwrap_or_default()
     }
 
-    /// Returns each excerpt that the command could tell from its file, with the name of the call.
+    /// Returns each excerpt that the command could distinguish from its file, with the name of the call.
     pub fn told_apart(&self) -> Vec<(String, Cow<'static, str>)> {
         self.handler.excerpts.as_ref().map(Excerpts::told_apart).unwrap_or_default()
     }

@@ -29,8 +29,7 @@ use self::sys::{memory, raw};
 use self::tools::{excerpt, identity, programs, refused, unlike};
 
 /// Version of the program and number of the protocol. A change that an older driver would not understand raises this
-/// number,
-/// here and in `streamflow_io/runtime/build.py`.
+/// number, here and in `streamflow_io/runtime/build.py`.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 7");
 
 /// The node runtime of StreamFlow-IO
@@ -100,8 +99,7 @@ enum Command {
         part: String,
     },
     /// Print where a rule cuts a file into parts, one line of JSON for each, or compare with existing parts: exit code
-    /// 1 if
-    /// something is different
+    /// 1 if something is different
     Cut {
         /// The file
         #[arg(long, value_name = "PATH")]
@@ -150,7 +148,8 @@ enum Command {
         #[arg(long, value_name = "JSON")]
         is: Option<String>,
     },
-    /// Print what tells programs from others with the same name, one line of JSON for each, or a dash if there is none
+    /// Print what distinguishes programs from others with the same name, one line of JSON for each, or a dash if there
+    /// is none
     Programs {
         /// Names, which are searched in PATH, or paths
         #[arg(value_name = "WORD")]

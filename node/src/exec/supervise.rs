@@ -409,7 +409,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Looks which processes share a stream that has become a file for one of them.
+    /// Finds the processes that share a stream which has become a file for one of them.
     fn look_at_sharers(&mut self) {
         if self.inputs.sharers_due() {
             let (processes, paused) = (self.processes.look(), self.is_paused());
@@ -588,8 +588,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Leaves the streams after the end of the command. Waits until it is known what to compare of those that were not
-    /// read to
-    /// their end.
+    /// read to their end.
     fn leave_streams(&mut self) {
         self.inputs.leave();
         while self.state.may_succeed() {

@@ -68,7 +68,7 @@ pub const DESCRIPTORS: &[(i64, Place, Told)] = &[
     (libc::SYS_pselect6, Place::Selected, Told::UnlessNull(4)),
 ];
 
-/// The calls that tell an excerpt from its file by a descriptor, and when the kernel reports them.
+/// The calls that distinguish an excerpt from its file by a descriptor, and when the kernel reports them.
 /// Calls with a path are reported as for byte streams.
 pub const TELLING: &[(i64, Told)] = &[
     (libc::SYS_fstat, Told::Always),

@@ -1,8 +1,8 @@
 //! Excerpts: files with the first bytes of other files, for a command that should treat both alike.
 //!
 //! A command that only reads on notices no difference but the end. `fstat` is answered as for the whole file. A seek to
-//! the end of the file leads to that of the excerpt, if both have the same bytes there. Every other call that tells the
-//! two apart continues, and is recorded, such as a seek or a read beyond the end of the excerpt.
+//! the end of the file leads to that of the excerpt, if both have the same bytes there. Every other call that
+//! distinguishes the two continues, and is recorded, such as a seek or a read beyond the end of the excerpt.
 
 use std::borrow::Cow;
 use std::fs::{self, File, Metadata};
@@ -82,7 +82,7 @@ impl Excerpts {
         u32::try_from(end.unwrap_or(0)).unwrap_or(u32::MAX)
     }
 
-    /// Returns the names of the excerpts that were told from their files, each with the name of the call.
+    /// Returns the excerpts that the command could distinguish from their files, each with the name of the call.
     pub fn told_apart(&self) -> Vec<(String, Cow<'static, str>)> {
         let told = |excerpt: &Excerpt| Some((excerpt.name.clone(), lock(&excerpt.told_apart).clone()?));
         self.excerpts.iter().filter_map(told).collect()
@@ -179,7 +179,8 @@ impl Excerpts {
 
 impl Excerpt {
     /// Leads a seek to the end of the file to the end of the excerpt, if both have the same bytes there.
-    /// None if the seek tells the two apart. A relative seek from the place that it was led to does.
+    /// None if the seek distinguishes the two, for example a relative seek from the end of the excerpt, to which an
+    /// earlier seek was led.
     fn lead(&self, thread: u32, descriptor: i32, to: Seek) -> Option<Led> {
         let place = match to {
             Seek::To(place) => place,
@@ -337,7 +338,7 @@ mod tests {
             File::open(self.directory.path().join(name)).unwrap()
         }
 
-        /// Returns the call that has told the excerpt from its file.
+        /// Returns the call that has distinguished the excerpt from its file.
         fn told(&self) -> Option<String> {
             self.excerpts.told_apart().pop().map(|(_, call)| call.into_owned())
         }

@@ -53,7 +53,7 @@ pub struct Purpose {
     /// Report calls that read
     #[arg(long = "observe")]
     pub observes: bool,
-    /// Report calls that tell a file from its first bytes, which are at least this many
+    /// Report calls that distinguish a file from an excerpt of it, which has at least this many bytes
     #[arg(long = "excerpts", value_name = "BYTES")]
     pub excerpts: Option<u32>,
 }
@@ -65,8 +65,7 @@ impl Purpose {
     }
 
     /// Whether only signals that end the process interrupt a waiting call. Other signals never interrupt a wait for the
-    /// bytes
-    /// of a file, but may interrupt a wait for a name.
+    /// bytes of a file, but may interrupt a wait for a name.
     pub fn is_patient(self) -> bool {
         self.net || !self.may_hold()
     }
@@ -124,7 +123,7 @@ fn map_of_file() -> [sock_filter; 5] {
     [jump(EQUAL, libc::SYS_mmap as u32, 0, 4), jump(LOAD, argument(4), 0, 0), no_file, ALLOW, NOTIFY]
 }
 
-/// Reports `lseek`, unless it goes to a place not beyond `end`.
+/// Allows `lseek` to a place up to `end`, and reports any other.
 fn far_seek(end: u32) -> [sock_filter; 9] {
     [
         jump(EQUAL, libc::SYS_lseek as u32, 0, 8),
@@ -139,7 +138,7 @@ fn far_seek(end: u32) -> [sock_filter; 9] {
     ]
 }
 
-/// Reports a read at a position, unless the position is not beyond `end`.
+/// Allows a read at a position up to `end`, and reports any other.
 fn far_read(number: i64, position: usize, end: u32) -> [sock_filter; 7] {
     [
         jump(EQUAL, number as u32, 0, 6),
@@ -155,8 +154,8 @@ fn far_read(number: i64, position: usize, end: u32) -> [sock_filter; 7] {
 fn hold(call: &Syscall) -> Vec<sock_filter> {
     let number = call.number as u32;
     let Some(flags) = call.empty else { return vec![jump(EQUAL, number, 0, 1), NOTIFY] };
-    // fstat is often this call, with an empty path and a descriptor. No answer is needed then,
-    // because the opening of an incomplete directory has waited before.
+    // fstat is often this call, with an empty path and a descriptor. No answer is needed then, because the opening of
+    // an incomplete directory has waited before.
     vec![
         jump(EQUAL, number, 0, 6),
         jump(LOAD, argument(flags), 0, 0),

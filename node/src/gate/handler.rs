@@ -23,7 +23,7 @@ use crate::sys::raw;
 use crate::sys::raw::seccomp::{self, Answer};
 use crate::sys::threads::{lock, spawn};
 
-/// After each this many waiting calls, interrupted ones are removed.
+/// Interrupted calls are removed whenever the number of waiting calls is a multiple of this.
 const CROWD: usize = 64;
 /// All threads that answer calls are stuck if none has answered for this time.
 const STUCK: Duration = Duration::from_millis(20);
@@ -46,7 +46,7 @@ pub struct Handler {
     /// Number of calls that were handled.
     served: AtomicUsize,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Another process answers calls from now on.
+    /// Set when another process takes over the answers.
     stopped: AtomicBool,
 }
 
@@ -108,8 +108,7 @@ impl Handler {
     /// Starts one more thread whenever all threads that answer calls are stuck.
     ///
     /// To examine a file may need a process of this job, for example the server of a FUSE mount. The server may wait
-    /// for
-    /// the answer to a call of its own. Two threads from the start would make each call half as expensive again.
+    /// for the answer to a call of its own. Two threads from the start would make each call half as expensive again.
     fn relieve(self: Arc<Self>) {
         let (mut served, mut pause) = (self.served.load(Ordering::Relaxed), STUCK);
         while self.observer.is_some() || self.excerpts.is_some() || !self.table.is_open() {

@@ -25,8 +25,7 @@ use crate::sys::raw::{self, seccomp};
 const WITHOUT_GATE: &str = "SFIO_NODE_WITHOUT_GATE";
 
 /// Messages of the launcher: it listens, with the address of `MARK`; it has no filter, with the reason; the command
-/// cannot be
-/// run.
+/// cannot be run.
 const LISTENS: u8 = b'L';
 const WITHOUT: u8 = b'W';
 const CANNOT: u8 = b'X';

@@ -72,8 +72,8 @@ fn write_file(thread: u32, address: u64, bytes: &[u8]) -> nix::Result<usize> {
     memory.and_then(|memory| memory.write_at(bytes, address)).map_err(as_of_a_call)
 }
 
-/// Returns the memory of a process as a file, proc(5). The file needs the same right as the calls, but some
-/// containers refuse the calls.
+/// Returns the memory of a process as a file, proc(5). The file needs the same right as the calls, but some containers
+/// refuse the calls.
 fn memory(thread: u32) -> String {
     format!("/proc/{thread}/mem")
 }

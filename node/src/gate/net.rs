@@ -2,8 +2,7 @@
 //!
 //! Plain reads of a pipe are not intercepted, because a pipe and a file behave alike there. For every other call this
 //! module finds out whether it is about a stream. The thread that feeds the streams answers such calls, so that no
-//! bytes
-//! are fed between two looks at a pipe.
+//! bytes are fed between two looks at a pipe.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -7,7 +7,7 @@ use crate::processes::open_files::Positions;
 use crate::protocol::event::Verdict;
 use crate::sys::file_id::FileId;
 
-/// The reader moved in the file: always, or only where seeking is possible.
+/// Reasons: the reader seeks, or seeks only in files that allow it.
 const SOUGHT: &str = "sought";
 const PROBED: &str = "probed";
 
@@ -31,8 +31,7 @@ pub enum Whence {
 ///
 /// The process had read `read` bytes of any files before, and its children had `faults` page faults. Each child that is
 /// waited for adds faults. An earlier opening by the same thread is over, and shows among the open files. One by
-/// another
-/// thread may still be under way.
+/// another thread may still be under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opener {
     pub thread: u32,
@@ -121,7 +120,7 @@ pub struct Observation {
     unseen: bool,
     /// Files opened since the last look.
     fresh: HashSet<FileId>,
-    /// The last look before which nothing had been written.
+    /// Time of the last look at which nothing had been written.
     quiet: Option<f64>,
 }
 

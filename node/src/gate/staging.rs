@@ -152,7 +152,7 @@ impl Tree {
     fn copy_link(&self, relative: &Path) -> io::Result<bool> {
         let mut leads = fs::read_link(self.source.join(relative))?;
         let from = relative.parent().unwrap_or(Path::new(""));
-        // Relative to another directory, a path that leads out would lead elsewhere.
+        // A relative link that leads out of the directory would lead elsewhere from here.
         if leads.is_relative() && leaves(from, &leads) {
             leads = self.source.join(from).join(leads);
         }

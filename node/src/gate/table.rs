@@ -61,8 +61,8 @@ enum Course {
 
 /// Decides about calls, in several threads at once.
 ///
-/// No lock is held while files are examined. An examination may need a process of this job, for example the server of
-/// a FUSE mount, whose own calls are decided meanwhile.
+/// No lock is held while files are examined. An examination may need a process of this job, for example the server of a
+/// FUSE mount, whose own calls are decided meanwhile.
 #[derive(Debug)]
 pub struct GateTable {
     state: Mutex<State>,

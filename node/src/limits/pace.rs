@@ -1,8 +1,7 @@
 //! How far the bytes moved are ahead of their rate.
 //!
 //! Bytes are moved first and paid for by waiting afterwards, so that a piece may have any size. A delay caused by a
-//! busy
-//! processor or device is made up for, as in TMIO (Tarraf et al., CLUSTER 2024).
+//! busy processor or device is made up for, as in TMIO (Tarraf et al., CLUSTER 2024).
 
 use std::num::NonZeroU64;
 use std::time::Duration;

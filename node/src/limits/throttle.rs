@@ -21,8 +21,7 @@ use crate::protocol::event::Paused;
 use crate::protocol::job::{Direction, Limit, Rate};
 
 /// Times between two looks at the running processes. `LOOK` grows to `SELDOM_LOOK` while all work done here takes more
-/// than
-/// one part in `THRIFT` of a core. Pauses then become fewer and longer.
+/// than one part in `THRIFT` of a core. Pauses then become fewer and longer.
 const LOOK: Duration = Duration::from_millis(1);
 const SELDOM_LOOK: Duration = Duration::from_millis(5);
 const THRIFT: u32 = 100;

@@ -81,7 +81,7 @@ pub struct Holder {
     accepted: Duration,
     /// Closes have come since the last call of `rest`.
     fresh: bool,
-    /// The last call of `rest` asked for a nap: closes that come next were not looked at at once.
+    /// The last call of `rest` asked for a nap, so that the next closes are seen late.
     rested: bool,
     /// When a process was last seen dead, or dying.
     death: Option<Duration>,

@@ -33,8 +33,7 @@ impl Stamp {
     /// Compares the file `path` with this stamp. `writable`: a process may have written to it meanwhile.
     ///
     /// A file with other names always counts as writable. Otherwise another time of modification proves nothing: `cp
-    /// -p` and
-    /// similar programs set it after they have closed the file.
+    /// -p` and similar programs set it after they have closed the file.
     pub fn fate(&self, path: &Path, writable: bool) -> Fate {
         let Ok(file) = fs::metadata(path) else { return Fate::Removed };
         let now = Self::of(&file);

@@ -12,8 +12,7 @@ pub enum Token {
     /// A file that existed before the command. The first write to the file is reported to the driver.
     Old(PathBuf),
     /// A file whose closes are counted. The kernel merges a notice with an equal one before it. The second notice of
-    /// this
-    /// watch keeps two closes apart.
+    /// this watch keeps two closes apart.
     Counted,
     Input(usize, Wait),
     /// An input of some gate: all gates are examined in every round.

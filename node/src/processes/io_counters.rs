@@ -14,16 +14,16 @@ use crate::processes::tree::Process;
 use crate::protocol::job::Direction;
 
 /// File systems for which the kernel counts the bytes that go to storage, statfs(2): ext4 (and ext2 and ext3), XFS,
-/// Btrfs,
-/// F2FS, NFS. With musl, nix has no names for some. On others the bytes of all system calls count, also those on pipes.
+/// Btrfs, F2FS, NFS. With musl, nix has no names for some. On others the bytes of all system calls count, also those on
+/// pipes.
 const ACCOUNTED: [i128; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x6969];
 
 /// The number of processes for which a file is kept open. To open it costs more than to read it.
 const KEPT: usize = 32;
 
 /// Time after which a refusal to read the counters of a process is an error.
-/// A process that ends or begins another program refuses other users than root for a moment. A program of another user
-/// refuses them for ever.
+/// The kernel refuses other users than root for a moment while a process ends or begins another program. It refuses for
+/// ever if the program belongs to another user.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Bytes read, and bytes written.

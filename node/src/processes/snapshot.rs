@@ -23,8 +23,7 @@ pub struct ProcessState {
     /// The process runs, or waits for a processor.
     pub runnable: bool,
     /// Times since the start for which the process ran and for which it waited for a processor. None: all time counts
-    /// as
-    /// active, because the kernel does not tell.
+    /// as active, because the kernel does not tell.
     pub turns: Option<(Duration, Duration)>,
     /// Wait status of an exiting process. 0 if it may not be read.
     pub status: i32,

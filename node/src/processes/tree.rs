@@ -237,7 +237,8 @@ fn read_text(pid: i32, name: &str, kept: Option<Option<&File>>) -> Option<String
     std::str::from_utf8(&buffer[..length]).ok().map(str::to_owned)
 }
 
-/// Parses the times run and waited of a `schedstat` line. None if the kernel does not count: every process had a turn.
+/// Parses the times run and waited of a `schedstat` line. None if the kernel does not count: it then says that there
+/// was no turn.
 fn parse_turns(line: &str) -> Option<(Duration, Duration)> {
     let mut numbers = line.split_ascii_whitespace().map_while(|number| number.parse().ok());
     let (ran, waited, turns) = (numbers.next()?, numbers.next()?, numbers.next()?);

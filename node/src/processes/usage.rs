@@ -28,8 +28,7 @@ impl Spent {
     /// Returns the resources used by now. A shielded process may not read its own counters, and gets zeros.
     ///
     /// `/proc/self/io` sums this process and all descendants that were waited for. The part of this thread is
-    /// subtracted: it
-    /// includes all that the feeders did.
+    /// subtracted: it includes all that the feeders did.
     pub fn by_now() -> Self {
         let (all, own) = (counters("/proc/self/io"), counters("/proc/thread-self/io"));
         let children = getrusage(UsageWho::RUSAGE_CHILDREN).ok();

@@ -25,8 +25,7 @@ pub struct Watchdog {
 
 impl Watchdog {
     /// Starts the guard of a job, given by its directory. Must be called before this process becomes a subreaper, so
-    /// that the
-    /// guard does not become its child.
+    /// that the guard does not become its child.
     pub fn start(job: &Path) -> std::io::Result<Self> {
         let mut program = own_program();
         // Signals of the terminal do not reach another process group. The guard keeps no output open whose end a reader
@@ -40,8 +39,8 @@ impl Watchdog {
         Ok(Self { told, last: String::new() })
     }
 
-    /// Tells the guard, before they are paused, which processes to end if `exec` dies. The list stays when they
-    /// continue, as `serve` would end them, too.
+    /// Tells the guard which processes to end if `exec` dies, before these processes are paused. The list stays when
+    /// they continue, because `serve` would end them, too.
     pub fn tell<'a>(&mut self, paused: impl Iterator<Item = &'a ProcessId>) {
         let line = paused.map(|id| format!("{}:{} ", id.pid, id.start)).collect();
         if line != self.last {

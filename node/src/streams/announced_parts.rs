@@ -230,7 +230,7 @@ impl<'a> Parts<'a> {
         file.metadata().map(|of| Identity::of(&of)).map_err(|error| cannot_read(&self.request.of, &error))
     }
 
-    /// Returns a digest that tells the bytes of a part from those of another attempt. None for a final file.
+    /// Returns a digest that distinguishes the bytes of a part from those of another attempt. None for a final file.
     fn digest(&self, pieces: &[Piece]) -> Result<Option<Digest>, String> {
         let Cut::Growing(Some(file)) = &self.cut else { return Ok(None) };
         digest_of(file, pieces).map(Some).map_err(|error| cannot_read(&self.request.of, &error))

@@ -173,7 +173,7 @@ impl Origin for PartReader {
         Ok(false)
     }
 
-    /// Only if outputs are links to the file: to keep it, it would have to be written.
+    /// Whether outputs are links to the place. The file is written only for such outputs.
     fn is_to_stay(&self, place: &Path) -> bool {
         env::current_dir().is_ok_and(|directory| symbolic_links::lead_to(&directory, place))
     }

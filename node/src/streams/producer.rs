@@ -32,8 +32,7 @@ pub struct Producer {
     path: PathBuf,
     named: PathBuf,
     /// The events are locked by their writer, which has another `serve`. Both can end together without a report, so
-    /// that only
-    /// the lock tells.
+    /// that only the lock tells.
     locks: bool,
     /// The files of a directory that were committed and not taken yet, relative to it. None for a file.
     committed: Option<Vec<PathBuf>>,

@@ -33,7 +33,8 @@ pub fn stranger(directory: &Path, trusted: &[u32], within: &[PathBuf]) -> io::Re
     Ok(None)
 }
 
-/// Takes the write permission on the directories of a job, and on those between them and its streams, from other users.
+/// Removes the write permission of other users from the directories of a job, and from those between them and its
+/// streams.
 /// StreamFlow creates directories with mode 0777 when it creates them by a command.
 ///
 /// # Errors
@@ -78,8 +79,8 @@ fn close_one(place: &Path, follow: OFlag) -> Result<Option<u32>, String> {
     Ok(Some(found.uid()))
 }
 
-/// Makes our file readable for other users, whatever the umask, if these may pass through `directory`, which is above
-/// it.
+/// Makes a file of this user readable for others, whatever the umask, if others may pass through `directory`, which is
+/// above the file.
 pub fn share(path: &Path, directory: &Path) -> io::Result<()> {
     if symlink_metadata(directory)?.mode() & S_IXOTH != 0 {
         set_permissions(path, Permissions::from_mode(0o644))?;

@@ -12,7 +12,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-/// The size in bytes that a pipe is given where the system allows it, and the most that one system call moves.
+/// Size in bytes of widened pipes, where the system allows it. Also the most bytes that one system call moves.
 pub const PIPE_SIZE: usize = 1 << 20;
 
 /// Sets the size of `pipe` to `PIPE_SIZE`. Returns false if the limits of the system forbid it.

@@ -81,7 +81,8 @@ pub fn lead_session(command: &mut Command, umask: Mode, signals: Vec<Signal>) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Forbids other processes of the same user, except root, to inspect or trace this one or to take its open files.
+/// Forbids, or allows again, that other processes of the same user inspect or trace this one, or take its open files.
+/// Root always may.
 pub fn shield(on: bool) {
     let _ = nix::sys::prctl::set_dumpable(!on);
 }

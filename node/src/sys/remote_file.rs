@@ -1,8 +1,8 @@
 //! Files that another machine writes.
 //!
 //! NFS and similar file systems answer from a cache, for up to a minute, whether a file exists and how large it is.
-//! NFS asks its server when a file is opened (close-to-open consistency, nfs(5)). Written data go to the
-//! server at any later time, unless a program asks for it.
+//! NFS asks its server when a file is opened (close-to-open consistency, nfs(5)). Written data go to the server at any
+//! later time, unless a program asks for it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};

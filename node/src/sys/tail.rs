@@ -61,9 +61,8 @@ impl Follower {
         Some(complete[..end].split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect())
     }
 
-    /// Whether the file has become shorter, which never happens to a file of events. Always false on another machine's
-    /// file
-    /// system, because its sizes may be old.
+    /// Whether the file has become shorter, which never happens to a file of events. Always false on the file system of
+    /// another machine, whose sizes may be old.
     pub fn is_cut(&self) -> bool {
         let is_shorter = |file: &File| file.metadata().is_ok_and(|found| found.len() < self.read);
         self.file.as_ref().is_some_and(|file| is_shorter(file) && !remote_file::is_remembered(file))

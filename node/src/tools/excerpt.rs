@@ -30,8 +30,7 @@ struct Made {
 /// * `bytes` - the most bytes of the whole file that are used
 ///
 /// The new file ends where a line ends, if one does shortly before `bytes`. If the whole file is compressed by gzip or
-/// bgzip,
-/// the new one is, too, and can be read to its end.
+/// bgzip, the new one is, too, and can be read to its end.
 pub fn run(of: &Path, to: &Path, bytes: u64) -> i32 {
     let said = make(of, to, bytes).and_then(|bytes| writeln!(io::stdout(), "{}", json::write(&Made { bytes })));
     match said {

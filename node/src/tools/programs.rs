@@ -1,4 +1,4 @@
-//! `sfio-node programs`: prints what tells programs here from others with the same name.
+//! `sfio-node programs`: prints stamps that distinguish programs here from others with the same name.
 
 mod cache;
 mod elf;

@@ -1,8 +1,7 @@
 //! Lists the lines in which two files differ, for a person to judge. The files are text, or text compressed by bgzip.
 //!
 //! Files of bgzip (SAM/BAM format specification, section 4.1) are compared block by block. Blocks with the same content
-//! must
-//! have the same bytes. Other blocks must be equally long when decompressed, so that only their content differs.
+//! must have the same bytes. Other blocks must be equally long when decompressed, so that only their content differs.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};

@@ -1,7 +1,7 @@
 //! Whether a job has had all the time that it was given.
 //!
-//! A job of the lowest priority may get no processor as long as others want it. Time in which a process of the
-//! job waits for a processor does not count.
+//! A job of the lowest priority may get no processor as long as others want it. Time in which a process of the job
+//! waits for a processor does not count.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -12,7 +12,7 @@ pub const LOOK: Duration = Duration::from_millis(100);
 const SILENCE: Duration = Duration::from_millis(250);
 /// The fewest bytes of a burst: fewer are not worth waiting for.
 const LEAST: u64 = 1_000_000;
-/// After each this many bursts, the silence that ends a burst is doubled, so that neighbours become one burst.
+/// Number of bursts after which the silence that ends a burst doubles, so that neighbours become one burst.
 const MANY: u64 = 1_000;
 
 /// A burst that goes on.

@@ -19,7 +19,8 @@ use crate::protocol::job::Rate;
 use crate::streams::origin::Failure;
 use crate::sys::watch::{Notice, Watcher};
 
-/// Processes that share a pipe with one that has got the file are looked at after pauses that double each time.
+/// Shortest and longest pause between two looks at processes that share a pipe with one that has the file. The pause
+/// doubles each time.
 const SOONEST: Duration = Duration::from_millis(10);
 const LATEST: Duration = Duration::from_millis(500);
 
@@ -220,12 +221,12 @@ impl<'a> Inputs<'a> {
         Ok(())
     }
 
-    /// Whether to look now for processes that share a stream.
+    /// Whether a look at processes that share a stream is due.
     pub fn sharers_due(&self) -> bool {
         self.feeders.iter().any(Feeder::is_split) && Instant::now() >= self.sharers.0
     }
 
-    /// Looks which processes have the pipe of a stream that is a file for others.
+    /// Finds the processes that have the pipe of a stream which is a file for others.
     pub fn look_at_sharers(&mut self, processes: &[Process], paused: bool) -> Result<(), Fact> {
         let (_, pause) = self.sharers;
         self.sharers = (Instant::now() + pause, (pause * 2).min(LATEST));
@@ -238,13 +239,13 @@ impl<'a> Inputs<'a> {
         Ok(())
     }
 
-    /// Whether to look now what the readers of streams do.
+    /// Whether a look at the readers of streams is due.
     pub fn readers_due(&self) -> bool {
         let now = Instant::now();
         self.feeders.iter().filter_map(Feeder::look_due).any(|due| due <= now)
     }
 
-    /// Looks whether readers that have taken all bytes wait for more.
+    /// Finds out whether readers that have taken all bytes wait for more.
     ///
     /// # Arguments
     /// * `look` - returns all processes as they are now

@@ -1,8 +1,8 @@
 //! The time of a job in I/O, estimated from looks at single moments.
 //!
 //! The kernel has its own account (delay accounting), which is off unless the administrator turns it on. The account
-//! leaves
-//! out waits for journals and for Lustre. The time of a process is lost when a parent within the job waits for it.
+//! leaves out waits for journals and for Lustre. The time of a process is lost when a parent within the job waits for
+//! it.
 
 use std::time::Duration;
 

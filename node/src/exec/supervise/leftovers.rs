@@ -1,17 +1,14 @@
 //! Decides about processes that the main process leaves behind when it ends with success. Facts in, a fate out; no I/O,
-//! no
-//! clock.
+//! no clock.
 //!
 //! StreamFlow waits until every process has closed the output of the command, and ignores processes that continue after
-//! that. `exec` does the same, with two exceptions for processes that are late because of it. Some have waited for a
-//! stream
-//! or at a gate, and some are just about to close an output.
+//! that. `exec` does the same, but first waits for two kinds of processes that are late because of `exec`. Some have
+//! waited for a stream or at a gate, and some are just about to close an output.
 
 use std::time::Duration;
 
 /// How long a process may continue that has read a stream to its end, or has come through a gate, after the main
-/// process
-/// ended. Also how long a stream may stand still because no process reads it.
+/// process ended. Also how long a stream may stand still because no process reads it.
 const LATE: Duration = Duration::from_secs(10);
 /// How long outputs that are still open may be written, as in `tool 2> >(tee log >&2)`, where the shell does not wait
 /// for tee.

@@ -2,8 +2,7 @@
 //! moment.
 //!
 //! A job ends by itself, or is ended by a signal, by its driver, or because it cannot continue. The first reason stays.
-//! The
-//! processes then get a signal, and those that survive it are killed.
+//! The processes then get a signal, and those that survive it are killed.
 
 use std::time::Duration;
 
@@ -91,8 +90,7 @@ pub enum Action {
     /// Let another process answer the calls of those that are left.
     HandOver,
     /// Wait a moment, and take the signals that have come. To cancel a job, all of its processes may be signalled one
-    /// after the
-    /// other, and the command first.
+    /// after the other, and the command first.
     WaitAMoment,
 }
 
@@ -351,8 +349,7 @@ mod tests {
     }
 
     /// Handles facts, `TIME FACT, TIME FACT`, in milliseconds, with a tick every 10 ms. Writes each action that differs
-    /// from the
-    /// one before. The processes that are left do `activity`, and may go on.
+    /// from the one before. The processes that are left do `activity`, and may go on.
     fn course(facts: &str, activity: Option<Activity>) -> (String, Ended) {
         let facts: Vec<(u64, Fact)> = facts
             .split(", ")

@@ -27,7 +27,8 @@ const MOST_TIMES: u64 = 64;
 /// Copies the first bytes of a file, so that they can be decompressed to their end.
 ///
 /// # Returns
-/// False if the file is not compressed in this way, or has no part that can be. Bytes may have been written even then.
+/// False if the file is not compressed in this way, or its first bytes contain nothing to decompress. Bytes may have
+/// been written even then.
 pub fn copy(from: &File, to: &mut File, bytes: u64) -> io::Result<bool> {
     let mut magic = [0; MAGIC.len()];
     if !is_there(from.read_exact_at(&mut magic, 0))? || magic != MAGIC {

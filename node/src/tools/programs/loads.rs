@@ -157,7 +157,7 @@ fn interpreter(script: &Path, path: &OsString) -> Option<PathBuf> {
     which(&OsString::from_vec(name.to_vec()), path)
 }
 
-/// Returns a text that tells a loaded file from others with its name. Without a place the file does not exist.
+/// Returns a text that distinguishes a loaded file from others with its name. Without a place the file does not exist.
 fn stamp(name: &[u8], place: Option<&Path>) -> String {
     let found = place.and_then(|place| fs::metadata(place).ok());
     let what = found.map_or("none".into(), |found| format!("{} {}", found.size(), mtime_of(&found)));
