@@ -10,10 +10,11 @@ import asyncio
 import hashlib
 import posixpath
 from collections.abc import Iterable, Mapping, MutableMapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from threading import Event
 from typing import Any, cast
 
+from msgspec import Struct
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
@@ -39,8 +40,7 @@ _BLOCK = 1 << 20
 _MORE = frozenset({"contents", "secondaryFiles", "listing"})
 
 
-@dataclass(frozen=True)
-class Complete:
+class Complete(Struct, frozen=True):
     """The port where the token of the same file, with its checksum, will be.
 
     :ivar port: the name of the port

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os.path
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote
 
+from msgspec import Struct
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.workflow import Token
 from streamflow.workflow.token import ListToken, ObjectToken
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Token)
 
 
-@dataclass(frozen=True)
-class StreamSource:
+class StreamSource(Struct, frozen=True):
     """The origin of a file or Directory that is read before its producer has ended.
 
     :ivar job: the name of the job that writes the file
@@ -91,8 +91,7 @@ class StreamToken(Token):  # type: ignore[misc]
         return StreamToken(value, self.source, tag=self.tag)
 
 
-@dataclass(frozen=True)
-class SaidBy:
+class SaidBy(Struct, frozen=True):
     """The attempt that has reported a part.
 
     :ivar job: the job of the workflow

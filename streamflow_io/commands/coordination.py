@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from msgspec import Struct
 from pydantic.alias_generators import to_camel
 from rich.console import Console
 
@@ -27,8 +28,7 @@ _CAPIO_CL = "capio-cl-"
 FORMATS = (*(f"{_CAPIO_CL}{version}" for version in reversed(get_args(Version))), "dot", "json")
 
 
-@dataclass(frozen=True)
-class Coordination:
+class Coordination(Struct, frozen=True):
     """The coordination configuration of a workflow, in one of the formats.
 
     :ivar text: the document

@@ -9,13 +9,13 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import cwl_utils.parser
 import cwl_utils.parser.utils
 from cwl_utils.errors import GraphTargetMissingException
+from msgspec import Struct, field
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
@@ -58,8 +58,7 @@ from .storage_status import sharers, status_to_json
 from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
 
 
-@dataclass(frozen=True)
-class WorkflowPlans:
+class WorkflowPlans(Struct, frozen=True):
     """The plans of all CWL workflows of a StreamFlow file, by name.
 
     :ivar inactive: why no plan will be followed. None: the plans will be

@@ -6,11 +6,12 @@ import argparse
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 
@@ -30,8 +31,7 @@ _QUIET_SECONDS = 10.0
 _RECENT_SECONDS = 3_600.0
 
 
-@dataclass(frozen=True)
-class Statuses:
+class Statuses(Struct, frozen=True):
     """The shared storages of some directories.
 
     :ivar left_out: how many directories are not shown, because no run uses them

@@ -6,9 +6,9 @@ import argparse
 import gc
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from rich.console import Console
 from rich.table import Table
 
@@ -31,8 +31,7 @@ from .selected_ranges import wrong_ranges
 Port = tuple[str, str, str]
 
 
-@dataclass(frozen=True)
-class Validation:
+class Validation(Struct, frozen=True):
     """The mistakes and hints of a workflow.
 
     :ivar cwl_valid: whether cwltool accepts the workflow, and the job if there is one

@@ -8,10 +8,11 @@ import contextlib
 import re
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 from rich.live import Live
 
@@ -27,8 +28,7 @@ from .console import PlainResult, SafeConsole, say
 _SHOWN_EACH, _SAID_EACH = 1.0, 30.0
 
 
-@dataclass(frozen=True)
-class Watched:
+class Watched(Struct, frozen=True):
     """The state of a run at the last look.
 
     :ivar interrupted: whether Ctrl-C ended the command while the run went on

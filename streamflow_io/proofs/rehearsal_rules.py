@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from streamflow_io.records.learned.proofs import Way
 
@@ -54,8 +57,7 @@ _CALLS = {
 }
 
 
-@dataclass(frozen=True)
-class FreeRoom:
+class FreeRoom(Struct, frozen=True):
     """The free cores and the free memory of a location, or of a host below it.
 
     :ivar memory: in MiB

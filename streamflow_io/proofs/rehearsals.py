@@ -10,9 +10,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
+from msgspec import Struct
+from msgspec.structs import replace
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.exception import WorkflowException
 from streamflow.core.scheduling import AvailableLocation, Hardware
@@ -65,8 +66,7 @@ _MOST_TRIES = 3
 _MOST_WAITING = 64
 
 
-@dataclass
-class _Running:
+class _Running(Struct):
     """A rehearsal that runs.
 
     :ivar is_beside: the rehearsal has begun before its job has ended

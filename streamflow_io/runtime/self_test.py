@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from .protocol import (
@@ -102,8 +104,7 @@ async def _try(
         return LocationFinding(name, False, str(error), otherwise)
 
 
-@dataclass(frozen=True)
-class _Command:
+class _Command(Struct, frozen=True):
     """A script that runs as a job, in a directory."""
 
     job: NodeJob

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.commands.console import say
@@ -19,8 +20,7 @@ from .language.to_hints import Annotation, annotate, annotation_text
 from .loading import load_capio_cl
 
 
-@dataclass(frozen=True)
-class Annotated:
+class Annotated(Struct, frozen=True):
     """An annotations file.
 
     :ivar source: the CAPIO-CL file that it was made from

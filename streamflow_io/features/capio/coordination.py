@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
@@ -24,8 +25,7 @@ from .loading import load_capio_cl
 _MOST_PATHS = 5
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """What in a CAPIO-CL file contradicts a workflow."""
 
     file: str

@@ -9,12 +9,13 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import aiosqlite
+from msgspec import Struct
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import Self
 
@@ -48,8 +49,7 @@ _FORGET = "DELETE FROM learned WHERE kind = ? AND key = ?"
 _ADAPTERS: dict[type[LearnedEntry], TypeAdapter[Any]] = {}
 
 
-@dataclass(frozen=True)
-class LearnedKey:
+class LearnedKey(Struct, frozen=True):
     """The conditions under which an entry holds.
 
     :ivar tool: a hex digest of the tool
@@ -63,8 +63,7 @@ class LearnedKey:
         return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class LearnedEntry:
+class LearnedEntry(Struct, frozen=True):
     """A learned fact. Each kind of fact is a subclass.
 
     :ivar kind: the name of the kind in the file

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import JsonValue
 
 from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
@@ -43,8 +44,7 @@ def read_capio_cl(document: JsonValue, file: str, lines: Mapping[Loc, int] | Non
     return configuration
 
 
-@dataclass
-class _Reader:
+class _Reader(Struct):
     document: Document
     source: Source
     errors: list[HintError] = field(default_factory=list)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.commands.console import say
@@ -20,8 +20,7 @@ from .table import show_figures
 _MOST_SHOWN = 20
 
 
-@dataclass(frozen=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     """What is wrong with a schedule."""
 
     file: Path

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.commands.console import say, table
@@ -24,8 +25,7 @@ _RUNS = ("run", "bursts", "alone (s)", "together (s)", "dilation")
 _SCENARIOS = ("without", "last end (s)", "slowest", "mean", "MB/s")
 
 
-@dataclass(frozen=True)
-class ForecastResult:
+class ForecastResult(Struct, frozen=True):
     """:ivar measured: whether the storage was measured: else it is as fast as its bandwidth, with any number of jobs
     :ivar curve: of the storage, before what was seen in the runs has corrected it
     """
