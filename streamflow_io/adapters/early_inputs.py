@@ -10,11 +10,10 @@ import asyncio
 import hashlib
 import posixpath
 from collections.abc import Iterable, Mapping, MutableMapping
-from dataclasses import asdict
 from threading import Event
 from typing import Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
@@ -72,7 +71,7 @@ class EarlyInputToken(CWLFileToken):  # type: ignore[misc]
         return cls(value, complete, tag=row["tag"], recoverable=row["recoverable"])
 
     async def _save_value(self, database: Database) -> dict[str, Any]:
-        return {"file": self.value, "complete": asdict(self.complete)}
+        return {"file": self.value, "complete": to_builtins(self.complete)}
 
     def retag(self, tag: str) -> EarlyInputToken:
         return EarlyInputToken(self.value, self.complete, tag=tag, recoverable=self.recoverable)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from pydantic.alias_generators import to_camel
 from rich.console import Console
 
@@ -114,7 +113,7 @@ def configuration_to_json(configuration: Configuration) -> dict[str, Any]:
         "name": configuration.name,
         "applications": list(configuration.applications),
         "files": [
-            {to_camel(field): value for field, value in asdict(file).items()} | {"committed": str(file.committed)}
+            {to_camel(field): value for field, value in to_builtins(file).items()} | {"committed": str(file.committed)}
             for file in configuration.files
         ],
     }

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 from rich.console import Console
 from rich.table import Table
 
@@ -56,8 +57,8 @@ class Validation(Struct, frozen=True):
         return {
             "workflow": self.workflow,
             "cwl": {"valid": self.cwl_valid, "messages": list(self.messages)},
-            "errors": [vars(error) for error in self.errors],
-            "warnings": [vars(warning) for warning in self.warnings],
+            "errors": [asdict(error) for error in self.errors],
+            "warnings": [asdict(warning) for warning in self.warnings],
             "steps": {path: step_to_json(step) for path, step in self.steps.items()},
         }
 

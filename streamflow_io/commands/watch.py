@@ -8,11 +8,10 @@ import contextlib
 import re
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from rich.console import Console
 from rich.live import Live
 
@@ -43,7 +42,8 @@ class Watched(Struct, frozen=True):
         return self.view.state not in ("failed", "killed", "cancelled")
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self.view)
+        view: dict[str, Any] = to_builtins(self.view)
+        return view
 
     def show(self, console: Console) -> None:
         if not self.interrupted:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from streamflow_io.records.learned.proofs import Way
 

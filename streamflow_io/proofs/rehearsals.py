@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections import Counter
@@ -497,7 +498,7 @@ class Rehearsals(Listener):
         if finding.is_known and finding.way is None and known is not None and known.is_proven:
             tried, bound = size_text(rehearsal.size), bound_of(known.extents)
             before = "before" if bound is None else f"up to {size_text(bound)}"
-            finding = replace(finding, reason=f"{finding.reason} (with {tried}; it was proven {before})")
+            finding = dataclasses.replace(finding, reason=f"{finding.reason} (with {tried}; it was proven {before})")
         self._tell(rehearsal, finding)
         if finding.is_of_place:
             runtime = rehearsal.performance.runtime

@@ -11,11 +11,11 @@ import contextlib
 import posixpath
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal, cast
 
 from msgspec import Struct
-from msgspec.structs import replace
 from streamflow.core.exception import WorkflowException
 from streamflow.core.utils import random_name
 from streamflow.core.workflow import CommandOutput, Job, Status, Token

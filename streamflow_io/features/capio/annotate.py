@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from rich.console import Console
 
 from streamflow_io.commands.console import say
@@ -44,7 +43,7 @@ class Annotated(Struct, frozen=True):
             "output": None if self.output is None else str(self.output),
             "annotations": self.annotation.file.model_dump(by_alias=True, mode="json"),
             "streamable": {port: list(paths) for port, paths in self.annotation.streamable.items()},
-            "unexpressed": [asdict(each) for each in self.annotation.unexpressed],
+            "unexpressed": [to_builtins(each) for each in self.annotation.unexpressed],
         }
 
     def show(self, console: Console) -> None:

@@ -74,7 +74,7 @@ class _Reader(Struct):
         return self._files.get(path) or CoordinatedFile(path)
 
     def _add(self, path: str, **changes: object) -> None:
-        self._files[path] = replace(self._file(path), **changes)  # type: ignore[arg-type]
+        self._files[path] = replace(self._file(path), **changes)
 
     def _paths(self, names: Iterable[str]) -> Iterator[str]:
         """The paths that some names stand for, groups as their files, each once."""

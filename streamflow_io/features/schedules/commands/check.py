@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 from rich.console import Console
 
 from streamflow_io.commands.console import say
@@ -32,7 +33,7 @@ class CheckResult(Struct, frozen=True):
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        return {"file": str(self.file), "problems": [vars(one) for one in self.problems]}
+        return {"file": str(self.file), "problems": [asdict(one) for one in self.problems]}
 
     def show(self, console: Console) -> None:
         for one in self.problems[:_MOST_SHOWN]:

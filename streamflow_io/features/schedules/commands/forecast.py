@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from rich.console import Console
 
 from streamflow_io.commands.console import say, table
@@ -50,9 +49,9 @@ class ForecastResult(Struct, frozen=True):
                 {"run": name, "jobs": seen.jobs, "rate": seen.rate, "curve": self.curve.total(seen.jobs), "used": used}
                 for name, seen, used in self._seen()
             ],
-            "runs": [{**asdict(one), "alone": own} for one, own in zip(self.runs, found.alone, strict=True)],
-            "scenarios": [{**asdict(one), "slowest": one.slowest} for one in found.scenarios],
-            "later": None if found.later is None else asdict(found.later),
+            "runs": [{**to_builtins(one), "alone": own} for one, own in zip(self.runs, found.alone, strict=True)],
+            "scenarios": [{**to_builtins(one), "slowest": one.slowest} for one in found.scenarios],
+            "later": None if found.later is None else to_builtins(found.later),
         }
 
     def show(self, console: Console) -> None:
