@@ -1,4 +1,4 @@
-"""Whether a `sfio-node` is of the build that this driver needs."""
+"""Checks whether a `sfio-node` is of the build that this driver needs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SAID = re.compile(r"sfio-node (?P<version>\S+)(?: protocol (?P<protocol>[0-9]+)
 
 
 def other_build(said: str) -> str | None:
-    """Why a program is none that this driver can talk with, if so.
+    """Why this driver cannot talk with a program; None: no obstacle.
 
-    :param said: what it prints for `--version`
+    :param said: the program's output for `--version`
     """
     found = _SAID.fullmatch(said.strip())
     if found is None:

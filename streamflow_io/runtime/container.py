@@ -1,4 +1,4 @@
-"""The node runtime in a container: `sfio-node serve` and `exec` run in it, what they share is in its volume."""
+"""The node runtime in a container: `sfio-node serve` and `exec` run in it, and shared files are in its volumes."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class ContainerRuntime(ConversingRuntime):
         """Deliver `sfio-node` and start `serve`.
 
         :param workdir: of the deployment
-        :param links: None: it has none
-        :param user: one who may own directories that its own is in, as root may
-        :raises NodeRuntimeError: if it cannot be started, with one reason; nothing is left but the binary
+        :param links: None: the runtime has no links
+        :param user: may own directories above the runtime's own, as root may
+        :raises NodeRuntimeError: if it cannot be started, with one reason; only the binary is left then
         """
         neighbours = Neighbours(user, place.volumes)
         # Others, who may run as other users, must not guess it.
@@ -74,7 +74,7 @@ class ContainerRuntime(ConversingRuntime):
 
     @property
     def ended(self) -> str:
-        # Nobody is left in a container that was killed to tell which it was.
+        # In a container that was killed, no process is left that could tell which of the two has ended.
         return f"{self.location} has ended, or sfio-node serve in it"
 
     async def write_spec(self, job: NodeJob, text: str) -> None:
@@ -92,24 +92,24 @@ class ContainerRuntime(ConversingRuntime):
             await asyncio.to_thread(_remove, directory, filter(None, fifos))
 
     def _here(self, path: str) -> Path | None:
-        """Where the driver has a file of the container; None: nowhere."""
+        """The path of a container's file on the driver's node; None: the driver does not see the file."""
         seen = None if self.place is None else Place().path_of(self.place, path)
         return None if seen is None else Path(seen)
 
 
 def _remove(directory: Path, fifos: Iterable[Path]) -> None:
-    """Remove what a container that was killed has left, for nothing in there could; as far as we may.
+    """Remove the files that a killed container has left, because no process in it can; as far as permitted.
 
     :param directory: the run directory
     """
     try:
         alive = os.open(directory / "alive", os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:  # It has removed all itself.
+    except OSError:  # `serve` has removed all itself
         return
     try:
         if os.read(alive, 1) != b"":
             return
-    except BlockingIOError:  # `serve` is there, and does it.
+    except BlockingIOError:  # `serve` is alive, and removes all itself
         return
     finally:
         os.close(alive)

@@ -41,7 +41,7 @@ class RemoteRuntime(ConversingRuntime):
         self.place = place
         if shared:
             self.wrapper = "run"
-            self.stop_seconds = 30.0  # told by files, which are looked at now and then
+            self.stop_seconds = 30.0  # orders are files, which are looked at now and then
         self._shared = shared
         self._process = process
 
@@ -58,11 +58,11 @@ class RemoteRuntime(ConversingRuntime):
         """Deliver `sfio-node` and start `serve`.
 
         :param workdir: of the deployment
-        :param shared: jobs run on other nodes than `serve`, which share the work directory with it
-        :param links: None: it has none
-        :param place: its host, if containers of that have its work directory, and read what jobs write, or jobs read of
-            them; None: its run directory is of no concern to others
-        :raises NodeRuntimeError: if it cannot be started, with one reason; nothing is left but the binary
+        :param shared: whether jobs run on other nodes than `serve`, which share the work directory with it
+        :param links: None: the runtime has no links
+        :param place: its host, if jobs in containers of that host and jobs beside them read of each other. None: no
+            container needs the run directory
+        :raises NodeRuntimeError: if it cannot be started, with one reason; only the binary is left then
         """
         neighbours = None if place is None else Neighbours(_ROOT)
         # Others, who may run as other users, must not guess it.
@@ -91,13 +91,13 @@ class RemoteRuntime(ConversingRuntime):
 
     @property
     def has_sessions(self) -> bool:
-        """Whether files can be read ahead for its jobs: not where these are on other machines."""
+        """Whether files can be read ahead for its jobs; not if these run on other machines."""
         return not self._shared
 
     def create_session(self, name: str) -> RemoteSessionJob:
-        """A new read session; see :attr:`has_sessions`.
+        """Create a read session; see :attr:`has_sessions`.
 
-        :param name: for people who read it; need not be unique
+        :param name: for people; need not be unique
         :raises NodeRuntimeError: if the runtime has ended
         """
         return self._add(name, lambda identifier: RemoteSessionJob(self, identifier, self._access))
@@ -105,7 +105,7 @@ class RemoteRuntime(ConversingRuntime):
     async def _remove(self, ended: bool) -> None:
         """End a `serve` that has not ended with its input, and remove what is left of it.
 
-        A process of the same id that is not told of the directory is not ours.
+        A process with the same number is another program if its command line does not name the directory.
         """
         if ended:
             return

@@ -1,7 +1,7 @@
 //! Keeps a job to its limit: pauses all of its processes when they have moved more than the limit allows.
 //!
-//! No program has to know of the limit, no system call is slower, and no rights of root are needed. A call that is
-//! under way goes on in the kernel; what the call moves meanwhile makes the next pause longer.
+//! Programs need no change, system calls do not become slower, and no rights of root are needed. A running system call
+//! continues during a pause. The bytes that it moves make the next pause longer.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,27 +20,27 @@ use crate::processes::watchdog::Watchdog;
 use crate::protocol::event::Paused;
 use crate::protocol::job::{Direction, Limit, Rate};
 
-/// The tree is looked at so often while it runs; less often, so that it is paused less often, and for longer, where all that is
-/// done here would have taken more than one part of so many of the time: 1 percent of a core.
+/// Times between two looks at the running processes. `LOOK` grows to `SELDOM_LOOK` while all work done here takes more
+/// than one part in `THRIFT` of a core. Pauses then become fewer and longer.
 const LOOK: Duration = Duration::from_millis(1);
 const SELDOM_LOOK: Duration = Duration::from_millis(5);
 const THRIFT: u32 = 100;
-/// The same while it is paused.
+/// Longest time between two looks at the paused processes.
 const LOOK_IN_PAUSE: Duration = Duration::from_millis(50);
-/// A shorter pause is not worth its signals.
+/// The shortest pause. A shorter one is not worth its signals.
 const SHORTEST: Duration = Duration::from_millis(2);
-/// A longer one others might take for the end of the job.
+/// The longest pause. Other programs could take the job for dead after a longer one.
 const LONGEST: Duration = Duration::from_secs(5);
-/// After such a silence a job had nothing to move.
+/// Time without I/O after which a job had nothing to move.
 const SILENCE: Duration = Duration::from_millis(250);
-/// What was moved is told at most so often. A tree without a limit is looked at so often, too.
+/// Least time between two reports of the bytes moved, and time between two looks at a job without a limit.
 const TELL: Duration = Duration::from_secs(2);
-/// Of the bytes that are expected, that is told after one part in so many.
+/// Reports are at least one part in this many of the expected bytes apart.
 const STEPS: u64 = 10;
-/// When the processes are stopped, those that they have just started are sought so often.
+/// How often newly started processes are searched for while the processes are being stopped.
 const SEARCHES: usize = 3;
 
-/// Times are durations since any fixed moment.
+/// Pauses and continues the processes of a job. Times are durations since any fixed moment.
 #[derive(Debug)]
 pub struct Throttle {
     moved: Moved,
@@ -79,13 +79,13 @@ impl Throttle {
         (!self.slack).then_some(self.looks.due)
     }
 
-    /// Keeps the job to another rate from now on, beginning with a look at it that is due at once.
+    /// Keeps the job to another rate from now on. The next look is due at once.
     pub fn keep_to(&mut self, rate: Rate, now: Duration) {
         self.debt.keep_to(rate, now);
         self.looks.due = now;
     }
 
-    /// How many bytes were moved so far, when that is to be told.
+    /// Returns the bytes moved so far if a report is due.
     pub fn news(&mut self, now: Duration) -> Option<u64> {
         self.news.tell(self.debt.seen, now)
     }
@@ -94,18 +94,18 @@ impl Throttle {
         self.pause.since.is_some()
     }
 
-    /// How long the tree has been paused by now.
+    /// Returns for how long the processes have been paused by now.
     pub fn paused(&self, now: Duration) -> Duration {
         self.pause.by(now)
     }
 
-    /// Looks at the tree, and pauses it, or lets it go on.
+    /// Looks at the processes, and pauses or continues them.
     ///
     /// # Arguments
-    /// * `look` - gives all processes as they are now, each after its parent
+    /// * `look` - returns all processes as they are now, each after its parent
     ///
     /// # Errors
-    /// When they may not be looked into: then the job is not kept to its limit any more.
+    /// The error, if the processes may not be examined. The job is not paused any more then.
     pub fn look(&mut self, now: Duration, look: &mut impl FnMut() -> Vec<Process>) -> io::Result<()> {
         let mut processes = look();
         let mut found = self.moved.look(&processes);
@@ -190,7 +190,7 @@ impl Debt {
         let new = bytes.saturating_sub(self.seen);
         self.seen += new;
         let Some(pace) = &mut self.pace else {
-            // What was moved without a limit does not count.
+            // Bytes that were moved without a limit do not count.
             self.pace = self.rate.map(|rate| Pace::new(rate, now));
             self.grown = now;
             return Duration::ZERO;
@@ -203,7 +203,7 @@ impl Debt {
         pace.moved(new, now);
         self.ahead = self.ahead.max(pace.ahead());
         if let Some(expected) = self.expected {
-            // Of what is more than was expected nobody knows how much is still to come.
+            // After more bytes than expected it is unknown how many are still to come.
             pace.owe_at_most(expected.abs_diff(self.seen));
             self.expected = (self.seen < expected).then_some(expected);
         }

@@ -15,12 +15,12 @@ use crate::sys::watch::{Watch, ARRIVES};
 /// How far the producer is with the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Its events have not named the file.
+    /// The events have not named the file yet.
     Silent,
     Writing,
-    /// Committed with so many bytes, which is final.
+    /// The file is committed and final, with this number of bytes.
     Committed(u64),
-    /// It has ended without having committed the file.
+    /// The producer has ended without a commit of the file.
     Failed(String),
 }
 
@@ -28,7 +28,7 @@ pub enum State {
 pub struct Producer {
     pub state: State,
     port: String,
-    /// The file or directory as it is opened here, and as the events name it.
+    /// The path of the file or directory here, and in the events.
     path: PathBuf,
     named: PathBuf,
     /// Of a directory: its files that were committed, and not taken yet, relative to it.
@@ -37,7 +37,7 @@ pub struct Producer {
     /// After so many closes it is taken to be complete, though it is not committed.
     pub closes: Option<NonZeroU32>,
     is_closed: bool,
-    /// Nobody writes the file any more: it is committed when all of it was taken, or is wanted as a whole.
+    /// The file is written by no process any more. The commit comes when all of it was taken, or is needed as a whole.
     replays: bool,
 }
 
@@ -67,7 +67,7 @@ impl Events {
 }
 
 impl Producer {
-    /// The producer of a file, on this machine, with our `serve`.
+    /// Returns the producer of a file on this machine, with the `serve` of this process.
     pub fn of_file(port: &str, path: &Path, events: PathBuf) -> Self {
         Self {
             state: State::Silent,
@@ -82,20 +82,20 @@ impl Producer {
         }
     }
 
-    /// Whether it was closed as often as it is told to be when it is complete.
+    /// Whether the file was closed often enough to be taken to be complete.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Of a file that is complete, and is taken as if it were being written.
+    /// Returns the producer of a complete file, which is streamed as if it were being written.
     pub fn of_replay(path: &Path) -> Self {
         let mut producer = Self::of_file("", path, PathBuf::new());
         producer.events.watched = true;
         Self { state: State::Writing, replays: true, ..producer }
     }
 
-    /// All was taken that there is, or the whole file is wanted: commits it, if that depends on nobody else. Says whether it
-    /// has done so.
+    /// Commits a replayed file, because all of it was taken, or it is needed as a whole. Returns whether the state has
+    /// changed.
     pub fn finish(&mut self) -> bool {
         if !self.replays || self.is_final() {
             return false;
@@ -107,14 +107,14 @@ impl Producer {
         true
     }
 
-    /// The producer of a byte stream.
+    /// Returns the producer of a byte stream.
     pub fn of_input(input: &Input, events: &Path) -> Self {
         let mut producer = Self::of_file(&input.port, &input.path, events.to_owned());
         producer.events.locks = input.lock;
         Self { named: input.named.clone(), closes: input.closes, ..producer }
     }
 
-    /// The producer of a file or a directory, which is committed as a whole when the output is complete.
+    /// Returns the producer of a file or a directory, which is committed as a whole when the output is complete.
     pub fn of_gate(gate: &Gate) -> Self {
         let committed = (gate.kind == Kind::Directory).then(Vec::new);
         let mut producer = Self::of_file(&gate.port, &gate.path, gate.events.clone());
@@ -122,24 +122,24 @@ impl Producer {
         Self { named: gate.named().to_owned(), committed, ..producer }
     }
 
-    /// The files of a directory that were committed since the last call, relative to it.
+    /// Returns the files of a directory that were committed since the last call, relative to it.
     pub fn take_committed(&mut self) -> Vec<PathBuf> {
         self.committed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Watches the events, or the nearest directory in which they will appear. To be called until they are there.
+    /// Watches the events, or the nearest directory in which they will appear. Must be called until they exist.
     pub fn watch(&mut self, watch: &mut Watch) {
         self.events.watch(watch);
     }
 
-    /// They have to be set anew.
+    /// Says that the watches have to be set again.
     pub fn watches_are_gone(&mut self) {
         self.events.watched = self.replays;
     }
 
-    /// Reads what is new.
+    /// Reads new events.
     pub fn read(&mut self) {
-        // Nothing is believed any more, and a reader that is fed all the time asks all the time.
+        // After a commit no event changes the state, and a busy reader would read the events each time.
         if self.replays || matches!(self.state, State::Committed(_)) {
             return;
         }
