@@ -59,13 +59,9 @@ def slurm(inner: Host) -> tuple[Connector, ExecutionLocation]:
 
 
 ENGINES = {
-    docker: ("docker exec --interactive box sh", "docker exec  box sh -c ", "docker exec -i box sh -c "),
-    singularity: (
-        "singularity exec instance://box sh",
-        "singularity exec   instance://box sh -c ",
-        "singularity exec   instance://box sh -c ",
-    ),
-    slurm: ("sh", "sh -c 'echo sfio:process", "sh -c 'umask 077"),
+    docker: ("docker exec --interactive box sh", "docker exec -i box sh -c "),
+    singularity: ("singularity exec instance://box sh", "singularity exec   instance://box sh -c "),
+    slurm: ("sh", "sh -s ", "sh -c 'umask 077"),
 }
 
 
