@@ -28,8 +28,8 @@ use self::protocol::{liveness, verify};
 use self::sys::{memory, raw};
 use self::tools::{excerpt, identity, programs, refused, unlike};
 
-/// The number of the protocol is raised, here and in `streamflow_io/runtime/build.py`, by each change of it that a driver,
-/// as it was before, would not understand.
+/// Version of the program and number of the protocol. A change that an older driver would not understand raises this
+/// number, here and in `streamflow_io/runtime/build.py`.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 8");
 
 /// The node runtime of StreamFlow-IO

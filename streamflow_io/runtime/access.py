@@ -1,4 +1,4 @@
-"""What the driver does at a location that is not its own: small commands, files, and a program that it talks with.
+"""The driver's access to other locations: small commands, files, and a program that the driver talks with.
 
 Everything goes through StreamFlow's connectors, so that it is the same over SSH, on login nodes and in containers.
 """

@@ -57,7 +57,7 @@ class ContainerRuntime(ConversingRuntime):
         :raises NodeRuntimeError: if it cannot be started, with one reason; only the binary is left then
         """
         neighbours = Neighbours(user, place.volumes)
-        # Others, who may run as other users, must not guess it.
+        # Jobs of other users must not guess the name.
         name = f"streamflow-io-{os.getpid()}-{os.urandom(16).hex()}"
         mounts = (word for mount in place.volumes for word in ("--within", mount))
         options = ["--readable", "--trust", str(user), *mounts, *(links.serve_options if links else [])]

@@ -148,7 +148,7 @@ class ConversingRuntime(LinkedRuntime):
             raise NodeRuntimeError(self._lost or f"{self.ended}: {error or type(error).__name__}") from error
 
     async def _reassure(self) -> None:
-        """Say that the driver is there, as to a connection of which one end is gone."""
+        """Say that the driver is there, because a connection may lose one end without a word."""
         with contextlib.suppress(NodeRuntimeError):
             while True:
                 await asyncio.sleep(_ALIVE_SECONDS)
@@ -191,7 +191,7 @@ def _hear(command: _Command, said: PrintedEvent | ReturnedEvent) -> None:
 
 
 async def _abandon(opening: asyncio.Task[Conversation], seconds: float) -> None:
-    """End a conversation of which nothing has come, also one that is still being opened."""
+    """End a conversation that has brought nothing, even if it is still being opened."""
     await asyncio.wait({opening}, timeout=seconds)
     if opening.cancel() or opening.cancelled() or opening.exception() is not None:
         return

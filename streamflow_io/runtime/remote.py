@@ -65,7 +65,7 @@ class RemoteRuntime(ConversingRuntime):
         :raises NodeRuntimeError: if it cannot be started, with one reason; only the binary is left then
         """
         neighbours = None if place is None else Neighbours(_ROOT)
-        # Others, who may run as other users, must not guess it.
+        # Jobs of other users must not guess the name.
         name = f"streamflow-io-{os.getpid()}-{os.urandom(4 if place is None else 16).hex()}"
         shown = [] if place is None else ["--readable"]
         options = [*(["--shared"] if shared else []), *shown, *(links.serve_options if links else [])]

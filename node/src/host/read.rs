@@ -1,5 +1,5 @@
-//! `sfio-node read`: brings parts of a file into the page cache of this machine, as its driver says, and gives them back. It decides nothing, and nothing depends
-//! on it.
+//! `sfio-node read`: brings parts of a file into the page cache of this machine, as its driver says, and gives them
+//! back. It decides nothing, and nothing depends on it.
 
 mod cache;
 mod orders;
@@ -36,7 +36,7 @@ use crate::sys::tail::Follower;
 use crate::sys::watch::{Watcher, ARRIVES};
 
 const CONTROL: &str = "control.jsonl";
-/// How often it is looked whether what is watched is still cached; and for orders where nobody tells of them.
+/// Time between two looks whether the watched pages are still cached.
 const TICK: Duration = Duration::from_secs(1);
 /// The most bytes of a file that the kernel keeps as one piece, which it gives back as a whole.
 const LARGEST_FOLIO: u64 = 2 << 20;
@@ -52,7 +52,8 @@ pub fn run(job: &Path) -> i32 {
             return CANNOT_SET_UP;
         }
     };
-    // A thread that waits for a storage holds what this process has for as long as that does not answer, also when it was killed: nobody must wait for its end.
+    // A thread that waits for a storage keeps the files of this process open, even after a kill. Without a standard
+    // error no caller waits for its end.
     let _ = File::options().write(true).open("/dev/null").and_then(|null| Ok(dup2_stderr(null)?));
     let mut watcher = Watcher::new().ok();
     let started = now();

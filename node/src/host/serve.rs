@@ -38,15 +38,15 @@ pub struct Options<'a> {
     pub shared: bool,
     /// Stream to other machines, from this address (see `link::listen`).
     pub listen: Option<&'a str>,
-    /// What streams is encrypted.
+    /// Encrypts the streams to other machines.
     pub tls: bool,
     /// The longest time without a word of the driver. None: `serve` waits for the end of the input.
     pub patience: Option<Duration>,
     /// Other users may read the events of jobs, if they know where these are.
     pub readable: bool,
-    /// Users who may own a directory above the run directory.
+    /// Users that may own a directory above the run directory.
     pub trusted: &'a [u32],
-    /// Mounts that only those have who are trusted.
+    /// Mounts to which only trusted users have access.
     pub within: &'a [PathBuf],
 }
 

@@ -50,11 +50,13 @@ use crate::sys::pipe::{has_reader, make_fifo, remove_fifo, remove_link};
 use crate::sys::raw::bytes_in_pipe;
 use crate::sys::watch::Watcher;
 
-/// A reader that takes little at a time makes space page by page. When less than `LITTLE` could be moved into a pipe of the
-/// full size, the feeder waits for this time instead of being woken for each page: the reader still has plenty.
+/// Pause of the feeder when less than `LITTLE` could be moved into a pipe of the full size.
+///
+/// A reader that takes little at a time makes space page by page. Without the pause each page would wake the feeder.
+/// The reader still has plenty in the pipe.
 pub const PAUSE: Duration = Duration::from_micros(200);
 const LITTLE: u64 = 64 << 10;
-/// After so many bytes the other inputs get their turn.
+/// Bytes after which the other inputs get their turn.
 const TURN: u64 = 16 << 20;
 
 /// How the stream has ended.
@@ -76,12 +78,12 @@ struct Ending {
 pub struct Feeder {
     pub input: Input,
     pub need: Need,
-    /// What is fed.
+    /// The source of the bytes.
     origin: Box<dyn Origin>,
     pipe: WriteEnd,
-    /// None: the command has the pipe as its standard input, or the FIFO is put away.
+    /// Present while the FIFO of the stream is there. A stream into the standard input has none.
     fifo: Option<Fifo>,
-    /// None: the stream is not under the net.
+    /// Present for a stream under the net.
     netted: Option<Netted>,
     pacing: Pacing,
     told: Observation,
@@ -135,7 +137,7 @@ impl Feeder {
         self.origin.taken()
     }
 
-    /// When the stream may be fed again, or an event of it is due. None: it waits for neither.
+    /// The moment when the stream may be fed again, or an event of it is due. Without such a moment None.
     pub fn due(&self) -> Option<Instant> {
         if self.waits_for_time() {
             return self.pacing.due(self.need);
@@ -157,7 +159,7 @@ impl Feeder {
         self.input.phases && (self.ending.complete || self.need == Need::Data)
     }
 
-    /// That all was fed, if it is time to tell it.
+    /// The event that all was fed, if that is to be told now.
     pub fn drained(&mut self) -> Option<Event<'_>> {
         let bytes = self.streamed();
         if !self.has_fed_all() || !self.told.drained(bytes, self.ending.complete) {
@@ -167,7 +169,7 @@ impl Feeder {
         Some(Event::Drained { name: &self.input.id, bytes, last })
     }
 
-    /// For whom or what it waits.
+    /// The side for which the stream waits.
     fn waits(&self) -> Option<WaitsFor> {
         match self.need {
             Need::Nothing => None,
@@ -183,7 +185,7 @@ impl Feeder {
         self.told.stalls.due().filter(|_| !self.ending.finished)
     }
 
-    /// What the command does that reads it.
+    /// Finds what the command does that reads the stream.
     pub fn doing(&self, processes: &[Process]) -> Doing {
         self.pipe.sink.as_ref().map_or(Doing::Unseen, |sink| doing(processes, sink))
     }
@@ -205,7 +207,7 @@ impl Feeder {
         Some(Event::Fed { name: &self.input.id, bytes, last, stalled, waits })
     }
 
-    /// What has to be waited for until it is readable.
+    /// Descriptors that become readable when there is more to feed.
     pub fn arrivals(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let stream = self.origin.arrivals().filter(|_| self.need == Need::Data);
         stream.into_iter().chain(self.origin.whole_arrivals())
@@ -223,12 +225,12 @@ impl Feeder {
         fifo.whole.get_or_insert_with(|| Whole::of(&fifo.path)).advance(&mut *self.origin, &fifo.path)
     }
 
-    /// Somebody waits for it.
+    /// Whether the command waits for the whole file.
     pub fn is_wanted_whole(&self) -> bool {
         self.fifo.as_ref().is_some_and(|fifo| fifo.whole.is_some())
     }
 
-    /// Whether somebody has the stream open, and has not got its end.
+    /// Whether a process has the stream open, and has not got its end.
     pub fn is_read(&self) -> bool {
         !self.ending.finished && self.pipe.has_reader()
     }
@@ -352,7 +354,7 @@ impl Feeder {
         self.origin.growth_notice();
     }
 
-    /// So many bytes more the command may get as a stream.
+    /// Bytes that the command may still get as a stream.
     fn left(&self) -> u64 {
         self.input.most.map_or(u64::MAX, |most| most.saturating_sub(self.streamed()))
     }
@@ -427,7 +429,7 @@ impl Feeder {
         self.pipe.end(guard);
     }
 
-    /// Nobody reads the rest.
+    /// Ends the stream because the rest is not read.
     pub fn leave(&mut self) {
         if !std::mem::replace(&mut self.ending.finished, true) {
             self.told.stalls.end();
@@ -439,7 +441,7 @@ impl Feeder {
         }
     }
 
-    /// It is not known yet how the stream has ended.
+    /// Whether the stream has ended, and its end is not reported yet.
     pub fn is_leaving(&self) -> bool {
         self.ending.finished && !self.ending.reported
     }
@@ -467,8 +469,8 @@ impl Feeder {
         Ok(Some(Event::Stream(Stream { name, id, bytes, seconds, first, last, waited, behind, lag, part })))
     }
 
-    /// The command has succeeded. If it has not opened the stream, that has to be there still: it may have read something
-    /// else under that name.
+    /// The command has succeeded. If it has not opened the stream, that has to be there still: it may have read
+    /// something else under that name.
     ///
     /// # Errors
     /// When something else is in the place of the FIFO, or of its directory.
@@ -479,8 +481,8 @@ impl Feeder {
         }
     }
 
-    /// The command has succeeded: puts a link to the file in the place of the FIFO, if all of it was given. The command may
-    /// have made an output of its input's name.
+    /// The command has succeeded: puts a link to the file in the place of the FIFO, if all of it was given. The
+    /// command may have made an output of its input's name.
     ///
     /// # Errors
     /// When a file that has to be there cannot be made.

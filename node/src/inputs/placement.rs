@@ -31,7 +31,7 @@ pub struct Placed {
     /// Where it is, if it is in memory.
     memory: Option<PathBuf>,
     seconds: f64,
-    /// It stays there after the job.
+    /// The file stays after the job.
     stays: bool,
 }
 
@@ -132,7 +132,7 @@ pub fn remove_memory(job: &Path) {
     let _ = memory_directory::of_job(job).map(fs::remove_dir_all);
 }
 
-/// Makes the file in memory, and a link to it; None: there is no room.
+/// Makes the file in memory, and a link to it. Without room it returns None.
 fn place_in_memory(
     input: &Input,
     part: &Part,

@@ -162,7 +162,7 @@ impl Throttle {
 #[derive(Debug)]
 struct Debt {
     rate: Rate,
-    /// None: the job has no limit, or nothing was seen since it has one.
+    /// Present once a limit is set and a look has followed.
     pace: Option<Pace>,
     /// Bytes that the job is expected to move in all. None: unknown, or the job has moved more.
     ///
@@ -281,7 +281,7 @@ impl Looks {
     }
 }
 
-/// What is told of the bytes that were moved.
+/// Reports of the bytes that were moved.
 #[derive(Debug)]
 struct News {
     /// Bytes between two events.

@@ -52,12 +52,12 @@ impl Channel {
         self.tls.is_none()
     }
 
-    /// What is said, as the socket has it.
+    /// Returns the bytes of both sides, over the socket as it is set.
     pub fn stream(&mut self) -> Stream<'_, &TcpStream> {
         Stream { tls: self.tls.as_deref_mut(), transport: &self.socket }
     }
 
-    /// What is said, and has to be done with within `limit`.
+    /// Returns the bytes of both sides, for an exchange that ends within `limit`.
     pub fn within(&mut self, limit: Duration) -> Stream<'_, Timed<'_>> {
         Stream { tls: self.tls.as_deref_mut(), transport: Timed::new(&self.socket, limit) }
     }
@@ -76,7 +76,7 @@ impl Channel {
         }
     }
 
-    /// Sends what the socket takes, which is not to wait, of what is encrypted.
+    /// Sends as much of the encrypted bytes as the socket takes without waiting.
     ///
     /// # Errors
     /// As `push`.
@@ -87,7 +87,7 @@ impl Channel {
         })
     }
 
-    /// Adds what the other side has said, of which the socket, which is not to wait, has brought something.
+    /// Adds the bytes that the socket has brought to `heard`. The socket must not wait.
     ///
     /// # Errors
     /// EPIPE: the other side is gone.
@@ -220,7 +220,7 @@ fn nothing_yet(error: &io::Error) -> nix::Result<()> {
     }
 }
 
-/// What both sides say, over a transport of their socket.
+/// The bytes of both sides, over a transport of their socket.
 pub struct Stream<'a, T> {
     tls: Option<&'a mut Tls>,
     transport: T,

@@ -80,7 +80,7 @@ pub struct Holder {
     main_exiting: bool,
     accepted: Duration,
     rest: Rest,
-    /// When somebody was last seen to die, or to be dead.
+    /// When a process was last seen dead, or dying.
     death: Option<Duration>,
     /// A process was stopped or frozen at the last look.
     stood: bool,

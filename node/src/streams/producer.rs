@@ -31,10 +31,10 @@ pub struct Producer {
     /// The path of the file or directory here, and in the events.
     path: PathBuf,
     named: PathBuf,
-    /// Of a directory: its files that were committed, and not taken yet, relative to it.
+    /// The files of a directory that were committed and not taken yet, relative to it. For a file there are none.
     committed: Option<Vec<PathBuf>>,
     events: Events,
-    /// After so many closes it is taken to be complete, though it is not committed.
+    /// The file is taken to be complete after this number of closes, even before its commit.
     pub closes: Option<NonZeroU32>,
     is_closed: bool,
     /// The file is written by no process any more. The commit comes when all of it was taken, or is needed as a whole.

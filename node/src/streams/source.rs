@@ -36,11 +36,11 @@ pub struct Source {
     compared: Compared,
     /// The most that was there and not taken.
     lag: u64,
-    /// What was wrong with it before.
+    /// The failure of the last attempt to take bytes.
     failure: Option<Failure>,
 }
 
-/// What is compared with the file at the end.
+/// The values that are compared with the file at the end.
 #[derive(Debug)]
 struct Compared {
     verify: Verify,
@@ -211,7 +211,7 @@ impl Source {
             _ if self.compared.ended_early.is_none() && (self.reached == 0 || self.compared.noted.bytes() == 0) => {
                 Ok(None)
             }
-            // That is told elsewhere, and who has read so much may have enough.
+            // A failure is reported elsewhere, and a reader that has left may have had enough.
             State::Failed(_) => Ok(None),
             State::Committed(size) if self.compared.ended_early.is_some_and(|bytes| bytes != size) => {
                 let message = format!("{} was written again after it was closed", self.path.display());

@@ -1,4 +1,4 @@
-//! What is measured of a running job, and held to its limits, by a look at its processes now and then.
+//! Measures a running job, and holds it to its limits, by a look at its processes now and then.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -29,7 +29,7 @@ pub struct Outputs<'a> {
     growth: Growth<'a>,
     /// Only for an observed job.
     beginning: Option<Beginning>,
-    /// What the command says of the parts that it makes. None: it is no split.
+    /// The parts that the command announces, if it is a split.
     pub parts: Option<Parts<'a>>,
 }
 

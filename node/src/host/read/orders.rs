@@ -1,4 +1,4 @@
-//! What a session is, and what its driver wants. Pure.
+//! The specification of a session, and the orders of its driver.
 
 use std::ops::Range;
 use std::path::PathBuf;

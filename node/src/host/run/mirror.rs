@@ -24,7 +24,7 @@ pub struct Mirror {
     source: Option<Follower>,
     /// Lines that are not written yet; the first may be written in part.
     unwritten: Vec<u8>,
-    /// What may be the last line: it is when the job has ended, and nothing follows.
+    /// A line that is the last one if the job has ended and nothing follows.
     exit: Option<Vec<u8>>,
     started: bool,
     ended: bool,
@@ -114,7 +114,7 @@ impl Mirror {
             return;
         }
         let event = Seen::parse(line).map(|seen| seen.event);
-        // One after which something comes is of somebody else.
+        // Another process has written an `exit` after which a line comes.
         self.exit = None;
         self.started |= matches!(event.as_deref(), Some("started" | "exit"));
         if event.as_deref() == Some("exit") {

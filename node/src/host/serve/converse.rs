@@ -1,5 +1,5 @@
-//! The conversation of `serve` with its driver, which needs nothing else of this machine: its requests are on the standard
-//! input, the answers on the standard output.
+//! The conversation of `serve` with its driver, which needs nothing else of this machine: its requests are on the
+//! standard input, the answers on the standard output.
 
 mod commands;
 mod lines;
@@ -35,7 +35,7 @@ use crate::sys::pipe;
 const FAREWELL: Duration = Duration::from_secs(5);
 /// Bytes of the input that are taken at once.
 const AT_ONCE: usize = 1 << 16;
-/// So many lines that are not understood are told of: nobody need read the standard error.
+/// Misunderstood lines that are reported. The standard error need not be read.
 const COMPLAINTS: usize = 20;
 /// The most characters of each.
 const LENGTH: usize = 300;
@@ -58,16 +58,16 @@ pub struct Conversation {
     commands: Commands,
     /// Present if the jobs are on other machines.
     shared: Option<Shared>,
-    /// When to say again that this process lives. None: nobody listens for that.
+    /// When to say again that this process lives. Only a driver with a patience listens for that.
     alive: Option<Periodic>,
-    /// The longest time without a word of the driver. None: it may say nothing for ever.
+    /// The longest time without a word of the driver. Without a patience the end of the input decides alone.
     patience: Option<Duration>,
     /// When the driver has said something.
     heard: Instant,
     complaints: usize,
 }
 
-/// What there is to do.
+/// The news of one wait.
 struct News {
     input: bool,
     terminated: bool,
@@ -105,11 +105,11 @@ impl Conversation {
         })
     }
 
-    /// Serves until the input has ended, or has brought nothing for too long, or nobody reads what is printed; then ends
-    /// the jobs and removes the run directory.
+    /// Serves until the input has ended, or has brought nothing for too long, or the output is closed. Then ends the
+    /// jobs and removes the run directory.
     ///
     /// # Errors
-    /// When it cannot be removed.
+    /// When the run directory cannot be removed.
     pub fn serve(mut self, mut jobs: Jobs, signals: &SignalFd) -> io::Result<()> {
         while jobs.output.is_heard() {
             let news = self.wait(&mut jobs, signals);
@@ -223,7 +223,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Says what was not understood. What is written there is nobody's answer: it is not told for ever, and need not be heard.
+    /// Reports a misunderstood line on the standard error, which need not be read. The number of reports is limited.
     fn complain(&mut self, message: &str) {
         self.complaints += 1;
         if self.complaints <= COMPLAINTS {

@@ -25,9 +25,9 @@ use crate::sys::remote_file;
 use crate::sys::tail::{is_written, Follower};
 use crate::sys::watch::{Watcher, ARRIVES};
 
-/// How often files are looked at that notify nobody.
+/// Time between two looks at files without notices.
 pub const LOOK: Duration = Duration::from_millis(250);
-/// The same in the first moments after somebody has closed the events of a job.
+/// The same in the first moments after a process has closed the events of a job.
 const SOON: Duration = Duration::from_millis(5);
 const MOMENT: Duration = Duration::from_millis(100);
 /// How long jobs may take to end when the driver is gone.
@@ -45,11 +45,11 @@ enum Token {
 #[derive(Debug)]
 struct Running {
     events: Follower,
-    /// Its `exec`, valid as long as the events are open for writing.
+    /// The process of `exec`, valid as long as the events are open for writing.
     pid: Option<i32>,
-    /// What may be its last event: it is when nobody writes any more, and nothing follows.
+    /// An `exit` that is the last event if no process writes any more and nothing follows.
     exit: Option<Vec<u8>>,
-    /// There is something among them that was written by somebody else.
+    /// A process other than `exec` has written into the events.
     foreign: bool,
 }
 
@@ -58,11 +58,11 @@ impl Running {
         Self { events: Follower::new(events), pid: None, exit: None, foreign: false }
     }
 
-    /// Some new events as they are printed, but for an `exit`, which is kept; None: there are no more.
+    /// Some new events as they are printed. An `exit` is kept back. Without more events None.
     fn news(&mut self, id: &OsStr) -> Option<String> {
         let mut text = String::new();
         for line in self.events.lines()? {
-            // An `exit` after which something comes was written by somebody else, too.
+            // Another process has also written an `exit` after which something comes.
             self.foreign |= self.exit.take().is_some();
             let Some(seen) = Seen::parse(&line).filter(|seen| !seen.names_job()) else {
                 self.foreign |= !line.is_empty();
@@ -85,15 +85,16 @@ impl Running {
 /// All jobs, and where is printed what happens in them.
 pub struct Jobs {
     directory: PathBuf,
-    /// None: the jobs are on other machines.
+    /// Present if the jobs are on this machine.
     lifeline: Option<Lifeline>,
     watcher: Watcher<Token>,
     running: HashMap<OsString, Running>,
-    /// Those of which all was printed.
+    /// Jobs whose events were all printed.
     ended: HashSet<OsString>,
-    /// Somebody has closed their events, who may be their `exec`: a process that dies closes before it unlocks.
+    /// Jobs whose events a process has closed. It may have been `exec`: a process that dies closes a file before it
+    /// unlocks it.
     doubtful: HashMap<OsString, Instant>,
-    /// They are to be ended by a signal, when their `exec` is known.
+    /// Jobs to end by a signal, when their `exec` is known.
     condemned: HashSet<OsString>,
     readers: Readers,
     pub output: Output,
@@ -196,7 +197,7 @@ impl Jobs {
         }
     }
 
-    /// When to look at what nobody tells.
+    /// The time until the next look at files without notices.
     pub fn tick(&self) -> Option<Duration> {
         let doubt = self.doubtful.values().map(|since| if since.elapsed() < MOMENT { SOON } else { LOOK }).min();
         doubt.or((self.watcher.is_blind() || self.readers.is_busy()).then_some(LOOK))
@@ -271,7 +272,7 @@ impl Jobs {
         }
     }
 
-    /// Its events may say why, or nobody has begun them.
+    /// Ends a session whose reader has ended. The events may say why, if the reader has begun them.
     fn reader_has_ended(&mut self, id: OsString) {
         if self.ended.contains(&id) {
             return;
@@ -290,12 +291,12 @@ impl Jobs {
         self.output.print(&printed(id, Event::Exit(exit).line().as_bytes()));
     }
 
-    /// Whether nobody writes the events of a job any more. Of jobs on other machines that is not known.
+    /// Whether no process writes the events of a job any more. For jobs on other machines that is unknown.
     fn is_closed(&self, id: &OsStr) -> bool {
         let Some(lifeline) = &self.lifeline else { return false };
         let known = self.running.get(id).and_then(|running| running.events.is_locked());
         let is_written = || File::open(self.directory.join(id).join("events.jsonl")).as_ref().map_or(true, is_written);
-        // Somebody else may have replaced the file before it was read here.
+        // Another process may have replaced the file before it was read here.
         !known.unwrap_or_else(|| is_written() && !lifeline.store.has_concluded(id))
     }
 
@@ -312,7 +313,7 @@ impl Jobs {
         while let Some(text) = running.news(id) {
             self.output.print(&text);
         }
-        // Of jobs on other machines it is not known who wrote it.
+        // On other machines the writer of an `exit` is unknown.
         let is_own = |lifeline: &Lifeline| closed && lifeline.store.has_ended(id).unwrap_or(true);
         let is_own = self.lifeline.as_ref().is_none_or(is_own);
         running.foreign |= closed && !is_own && running.exit.is_some();

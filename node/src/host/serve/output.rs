@@ -8,14 +8,14 @@ use nix::errno::Errno;
 use nix::libc::PIPE_BUF;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
-/// How long the reader may take nothing of what is left to print in the end.
+/// How long the driver may take nothing of the last lines.
 pub const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Where is printed what happens.
 #[derive(Debug)]
 pub struct Output {
     stdout: Stdout,
-    /// What a slow reader has not taken. It stops nothing but the printing.
+    /// Bytes that the reader has not taken. A slow reader stops nothing but the printing.
     unsent: Vec<u8>,
     heard: bool,
 }
@@ -25,7 +25,7 @@ impl Output {
         Self { stdout: io::stdout(), unsent: Vec::new(), heard: true }
     }
 
-    /// Whether somebody reads what is printed.
+    /// Whether the output is still open.
     pub fn is_heard(&self) -> bool {
         self.heard
     }
@@ -53,7 +53,7 @@ impl Output {
             if !self.heard || !state.contains(PollFlags::POLLOUT) {
                 return;
             }
-            // A pipe that has space takes so much without waiting, pipe(7).
+            // A pipe that has space takes `PIPE_BUF` bytes without waiting, pipe(7).
             let piece = &self.unsent[..self.unsent.len().min(PIPE_BUF)];
             match nix::unistd::write(&self.stdout, piece) {
                 Ok(count) => drop(self.unsent.drain(..count)),

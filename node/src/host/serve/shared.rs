@@ -12,7 +12,7 @@ const BEAT: Duration = Duration::from_secs(5);
 /// Looking at files takes at most one part in `EFFORT` of the time.
 const EFFORT: u32 = 10;
 
-/// Gives the jobs signs of life, and looks at their files, of which there are no notices.
+/// Gives the jobs signs of life, and looks at their files, for which there are no notices.
 pub struct Shared {
     heartbeat: PathBuf,
     beat: Periodic,

@@ -14,13 +14,13 @@ use crate::sys::file_id::{file_id_of, FileId};
 use crate::sys::pipe::guard_fifo;
 use crate::sys::watch::Watcher;
 
-/// What a watch on behalf of a feeder is for.
+/// The purpose of a watch that a feeder has set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     Growth,
     Fifo,
-    /// The directory of a FIFO: the kernel merges a notice with an equal one before it, and those of the directory keep two
-    /// openings apart.
+    /// The directory of a FIFO: the kernel merges a notice with an equal one before it, and those of the directory
+    /// keep two openings apart.
     Beside,
     Events,
 }

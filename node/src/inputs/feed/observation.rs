@@ -1,4 +1,5 @@
-//! What is told of a stream: when its bytes moved, how far it is, and how long reader and bytes have waited for each other.
+//! The times of a stream: when its bytes moved, how far it is, and how long reader and bytes have waited for each
+//! other.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,7 @@ impl Observation {
         self.moved = Some((self.moved.map_or(time, |(first, _)| first), time));
     }
 
-    /// When the first and the last bytes moved. None: none have.
+    /// When the first and the last bytes moved.
     pub fn times(&self) -> Option<(f64, f64)> {
         self.moved
     }

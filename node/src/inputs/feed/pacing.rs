@@ -7,7 +7,7 @@ use super::stutter::Stutter;
 use crate::limits::pace::{at_once, Pace};
 use crate::protocol::job::{Access, Input, Rate};
 
-/// As good as for ever.
+/// Practically forever, and small enough for an `Instant`.
 const LONGEST: Duration = Duration::from_secs(1 << 32);
 /// A producer that writes little at a time wakes the feeder by each write, and the feeder the reader. When less than
 /// `LITTLE` was fed, and nothing is left, the feeder lets bytes gather for this time.
@@ -16,7 +16,7 @@ const GATHER: Duration = Duration::from_millis(2);
 /// A link that has brought nothing for this time had nothing to bring.
 const ON_ITS_WAY: Duration = Duration::from_millis(250);
 
-/// What a feeder waits for.
+/// The thing for which a feeder waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     Nothing,
@@ -34,15 +34,15 @@ pub enum Need {
 
 #[derive(Debug)]
 pub struct Pacing {
-    /// None: the stream has no limit.
+    /// Present for a stream with a limit.
     limiter: Option<Limiter>,
-    /// None: the file is not fed as if it were being written.
+    /// Present for a file that is fed as if it were being written.
     stutter: Option<Stutter>,
     /// The time without bytes after which the origin has nothing to feed.
     patience: Duration,
     /// The end of the time in which bytes gather.
     gathered: Instant,
-    /// The moment since when there is nothing to feed. None: there is something.
+    /// The moment since when there is nothing to feed.
     dry: Option<Instant>,
 }
 
@@ -62,7 +62,7 @@ impl Pacing {
         self.stutter.is_some()
     }
 
-    /// The moment when the stream may be fed again. None: it does not wait for a moment.
+    /// The moment when the stream may be fed again, if it waits for one.
     pub fn due(&self, need: Need) -> Option<Instant> {
         match need {
             Need::Gathering => Some(self.gathered),

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use crate::protocol::event::WaitsFor;
 
-/// It is told no sooner after it was told before.
+/// The shortest time between two events.
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// It stands when nothing was fed for so long.
+/// A stream without new bytes for this time stands.
 const STANDS: Duration = Duration::from_millis(800);
-/// That it moves again, and for whom it waits, is told no sooner.
+/// The shortest time before an event of a stream that stands, or moves again.
 const SOON: Duration = Duration::from_millis(250);
 
 /// How far a stream is.
@@ -20,12 +20,12 @@ pub struct State {
     pub waits: Option<WaitsFor>,
 }
 
-/// What was told last.
+/// The last event of the progress.
 #[derive(Debug)]
 pub struct Progress {
     time: Instant,
     told: State,
-    /// Since when there are so many bytes.
+    /// The bytes, and the moment since when they are this many.
     since: (u64, Instant),
 }
 
@@ -34,7 +34,7 @@ impl Progress {
         Self { time: now, told: State { bytes: 0, stalled: false, waits: None }, since: (0, now) }
     }
 
-    /// What is to be told, if it is time for it, and another thing than before.
+    /// The state to report, if a report is due and the state has changed.
     pub fn tell(&mut self, now: Instant, bytes: u64, waits: Option<WaitsFor>) -> Option<State> {
         if bytes != self.since.0 {
             self.since = (bytes, now);

@@ -1,7 +1,7 @@
-//! Who has waited for whom, while a stream was fed.
+//! How long reader and bytes have waited for each other, while a stream was fed.
 //!
-//! A reader that has taken all that there is waits for more, or it works on what it has: that is seen only by looking at what
-//! its processes do. It is looked at sooner or later, and never for more than a small part of the time.
+//! A reader that has taken all bytes waits for more, or works on them. Only a look at its processes tells which. The
+//! looks take a small part of the time at most.
 
 use std::time::{Duration, Instant};
 
@@ -10,23 +10,23 @@ use crate::protocol::event::WaitsFor;
 /// A reader that has taken all is looked at after so long, and then after twice the time each time.
 const SOONEST: Duration = Duration::from_millis(10);
 const LATEST: Duration = Duration::from_millis(250);
-/// It is looked at less often where that would take more than one part of so many of the time.
+/// Looks are less frequent where they would take more than one part in `THRIFT` of the time.
 const THRIFT: u32 = 200;
 
-/// What a reader does that has taken all.
+/// The occupation of a reader that has taken all bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// It waits for more.
+    /// The reader waits for more.
     Waits,
     Works,
-    /// It is not seen.
+    /// The reader cannot be seen.
     Unseen,
 }
 
 /// A time in which a reader had taken all that there was.
 #[derive(Debug)]
 struct Drought {
-    /// What it did when it was looked at last.
+    /// The occupation of the reader at the last look.
     doing: Option<Doing>,
     /// The time since then.
     open: Duration,
@@ -36,14 +36,14 @@ struct Drought {
 
 #[derive(Debug)]
 pub struct Stalls {
-    /// Until then it is known who has waited.
+    /// Until this moment the waiting is accounted for.
     since: Instant,
     /// The reader, for more bytes: it had taken all that there was.
     pub reader: Duration,
     /// Bytes, for the reader: it had not taken what it was given before.
     pub bytes: Duration,
     drought: Option<Drought>,
-    /// The last look has cost so much that there is none before.
+    /// The earliest moment of the next look, by the cost of the last one.
     rests: Instant,
 }
 
@@ -52,7 +52,7 @@ impl Stalls {
         Self { since: now, reader: Duration::ZERO, bytes: Duration::ZERO, drought: None, rests: now }
     }
 
-    /// Until now it was waited for somebody.
+    /// Accounts the time until now to the side that was waited for.
     pub fn wait(&mut self, waits: Option<WaitsFor>, now: Instant) {
         let passed = now.saturating_duration_since(std::mem::replace(&mut self.since, now));
         if waits != Some(WaitsFor::Producer) {
@@ -69,7 +69,10 @@ impl Stalls {
         }
     }
 
-    /// It was fed until now; true: with something.
+    /// The stream was fed until now.
+    ///
+    /// # Arguments
+    /// * `something` - whether bytes were fed
     pub fn fed(&mut self, something: bool, now: Instant) {
         self.since = now;
         if something {
@@ -77,7 +80,7 @@ impl Stalls {
         }
     }
 
-    /// When to look what the reader does; None: that is known, or it has not taken all.
+    /// When to look at the reader. A reader that is known to wait, or has bytes left, needs no look.
     pub fn due(&self) -> Option<Instant> {
         let drought = self.drought.as_ref().filter(|drought| !matches!(drought.doing, Some(Doing::Waits)))?;
         Some(drought.due.max(self.rests))

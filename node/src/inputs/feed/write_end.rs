@@ -15,7 +15,7 @@ use crate::sys::raw::bytes_in_pipe;
 #[derive(Clone, Debug)]
 pub struct Registration {
     pub number: u32,
-    /// Where `serve` keeps a copy of the write end. None: it keeps none.
+    /// Keeps a copy of the write end at `serve`, if it can.
     pub store: Option<Rc<Client>>,
     pub streams: Arc<Streams>,
     pub handler: Arc<Handler>,
@@ -35,7 +35,7 @@ impl Registration {
 
 #[derive(Debug)]
 pub struct WriteEnd {
-    /// None: the reader was given the end.
+    /// Present until the reader is given the end.
     pub sink: Option<OwnedFd>,
     pub registration: Registration,
     /// The pipe has the size that was asked for.
