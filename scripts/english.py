@@ -23,7 +23,12 @@ LONGEST = 25
 WIDEST = 120
 
 #: The pages that are in plain English. The list grows until all pages are in it.
-PAGES: tuple[str, ...] = ()
+PAGES = (
+    "README.md",
+    "docs/index.md",
+    "docs/tutorial.md",
+    "docs/why-it-does-not-stream.md",
+)
 
 _ROOTS = ("streamflow_io", "node/src", "scripts", "benchmarks", "laboratories", "tests")
 _FIRST = re.compile(
