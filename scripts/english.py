@@ -26,6 +26,7 @@ WIDEST = 120
 PAGES = (
     "README.md",
     "docs/index.md",
+    "docs/streaming-without-hints.md",
     "docs/tutorial.md",
     "docs/why-it-does-not-stream.md",
 )
