@@ -25,7 +25,9 @@ WIDEST = 120
 #: The pages that are in plain English. The list grows until all pages are in it.
 PAGES = (
     "README.md",
+    "docs/guide.md",
     "docs/index.md",
+    "docs/split-steps.md",
     "docs/streaming-without-hints.md",
     "docs/tutorial.md",
     "docs/why-it-does-not-stream.md",
