@@ -26,6 +26,7 @@ WIDEST = 120
 PAGES = (
     "README.md",
     "docs/guide.md",
+    "docs/how-it-works.md",
     "docs/index.md",
     "docs/split-steps.md",
     "docs/streaming-without-hints.md",
