@@ -28,6 +28,7 @@ PAGES = (
     "docs/guide.md",
     "docs/how-it-works.md",
     "docs/index.md",
+    "docs/operating-on-a-cluster.md",
     "docs/split-steps.md",
     "docs/streaming-without-hints.md",
     "docs/tutorial.md",
