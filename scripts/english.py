@@ -25,6 +25,7 @@ WIDEST = 120
 #: The pages that are in plain English. The list grows until all pages are in it.
 PAGES = (
     "README.md",
+    "docs/containers.md",
     "docs/guide.md",
     "docs/how-it-works.md",
     "docs/index.md",
