@@ -28,6 +28,7 @@ from tests.matrix.table import CASES
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
+STREAMABLE = ", streamable: true"
 _WHERE = ("*.md", "docs/*.md", "workflows/*/*.md", "cwl-extensions/*.md")
 PAGES = sorted(page for where in _WHERE for page in REPOSITORY.glob(where))
 PROJECT = (REPOSITORY / "pyproject.toml").read_text()
@@ -139,6 +140,20 @@ def test_blocks_of_a_shell_can_be_read() -> None:
     script = "\n".join(f"f{number}() {{\n{block.text}\n:\n}}" for number, block in enumerate(found))
     checked = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False, timeout=60)
     assert checked.stderr == ""
+
+
+def test_the_tutorial_ends_with_the_example_of_the_readme() -> None:
+    """The pictures of the tutorial are those of this example."""
+    readme, tutorial = (
+        [block.text for block in blocks(page.read_text()) if block.language == "yaml"]
+        for page in (REPOSITORY / "README.md", DOCS / "tutorial.md")
+    )
+    workflow, streamflow_file, *changed = tutorial
+    for line in changed:
+        (plain,) = [plain for plain in workflow.splitlines(keepends=True) if plain == line.replace(STREAMABLE, "")]
+        workflow = workflow.replace(plain, line)
+    load = YAML(typ="safe").load
+    assert [load(workflow), streamflow_file] == [load(readme[0]), readme[1]]
 
 
 def commands() -> Iterator[tuple[str, str]]:
