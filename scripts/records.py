@@ -17,8 +17,8 @@ This page is for you if your program reads the telemetry file of a run. [Telemet
 says where the file is.
 
 Each line of the file is one JSON object. `event` names its kind. `time` is in seconds since the epoch, as all points in
-time are; durations are in seconds. Bandwidths are in MB/s (10^6 bytes per second). `job` is the path of a step and the
-tag of StreamFlow, `step` is the path of the step, and `location` is where the job runs.
+time are; durations are in seconds. Bandwidths are in MB/s (10^6 bytes per second). `step` is the path of a step.
+`job` is that path and the tag of StreamFlow. `location` is where the job runs.
 
 A field without a value is left out. Ignore fields that you do not know, and a last line without an end. A job that is
 repeated has all its records again, from `submitted` on. [The schema](../streamflow_io/records/telemetry.schema.json) of

@@ -144,7 +144,7 @@ def _table(section: Section, columns: Mapping[str, Sequence[str]], same: Sequenc
 
 def _listed(names: Sequence[str]) -> list[str]:
     """The names in lines, where no line breaks inside a name."""
-    joined = ", ".join(_code(name).replace(" ", "\0") for name in names)
+    joined = "; ".join(_code(name).replace(" ", "\0") for name in names)
     return [line.replace("\0", " ") for line in _wrapped(f"{joined}.")]
 
 
