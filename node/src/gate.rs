@@ -41,8 +41,7 @@ pub use self::pass_through::pass_through;
 pub use self::streams::Streams;
 use self::table::GateTable;
 use crate::processes::tree::Process;
-use crate::protocol::event::Event;
-use crate::protocol::event::Verdict;
+use crate::protocol::event::{Event, GateEvent, UsedEvent};
 use crate::protocol::job::{Job, Target};
 use crate::streams::origin::Failure;
 use crate::sys::watch::Watcher;
@@ -124,7 +123,7 @@ impl Gates {
     /// Whether the command waits at a gate, if that is another thing than was told before.
     pub fn news(&mut self) -> Option<Event<'static>> {
         let waits = !self.inputs.is_empty() && self.handler.has_held_for(LONG);
-        (std::mem::replace(&mut self.told, waits) != waits).then_some(Event::Gate { waits })
+        (std::mem::replace(&mut self.told, waits) != waits).then_some(Event::Gate(GateEvent { waits }))
     }
 
     /// The calls of the command are not told, or not understood.
@@ -138,7 +137,7 @@ impl Gates {
     }
 
     /// How the inputs were read, when the command has ended.
-    pub fn verdicts(&self) -> Vec<Verdict> {
+    pub fn verdicts(&self) -> Vec<UsedEvent> {
         self.handler.observer.as_ref().map(Observer::verdicts).unwrap_or_default()
     }
 

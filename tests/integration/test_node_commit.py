@@ -118,7 +118,7 @@ def test_glob_with_directories(runtime: Node, out: Path) -> None:
 def test_standard_output(runtime: Node, out: Path) -> None:
     both = str(out / "log")
     job = runtime.shell(
-        "j", "echo to-out; echo to-err >&2", job=json.dumps({"name": "j", "stdout": both, "stderr": both})
+        "j", "echo to-out; echo to-err >&2", job=json.dumps({"name": "j", "command": {"stdout": both, "stderr": both}})
     )
     assert job.wait() == 0
     assert (out / "log").read_text() == "to-out\nto-err\n"
@@ -126,7 +126,7 @@ def test_standard_output(runtime: Node, out: Path) -> None:
 
 def test_standard_output_is_committed_with_success_only(runtime: Node, out: Path) -> None:
     for name, code, expected in (("good", 0, ["good"]), ("bad", 1, [])):
-        fields = {"name": name, "stdout": str(out / name), "outputs": [output(out, name, "on_close")]}
+        fields = {"name": name, "command": {"stdout": str(out / name)}, "outputs": [output(out, name, "on_close")]}
         job = runtime.shell(name, f"echo x; exit {code}", job=json.dumps(fields))
         assert job.wait() == code
         assert job.committed() == expected
@@ -149,7 +149,7 @@ def test_failure_commits_nothing_more(runtime: Node, out: Path) -> None:
 
 
 def test_success_codes(runtime: Node, out: Path) -> None:
-    job = runtime.shell("j", f"echo x > {out}/a; exit 3", outputs=[output(out, "*")], successCodes=[0, 3])
+    job = runtime.shell("j", f"echo x > {out}/a; exit 3", outputs=[output(out, "*")], command={"success_codes": [0, 3]})
     assert job.wait() == 3
     assert job.committed() == ["a"]
 
@@ -388,7 +388,7 @@ def test_files_of_a_directory_that_was_renamed(runtime: Node, out: Path) -> None
             {"committed": "on_close", "closes": 2},
             ["opened a", "closed a", "closed b", "entry a", "entry b", "complete", "closed a"],
         ),
-        ({"committed": "on_n_files", "nFiles": 2}, ["opened a", "entry a", "entry b", "complete", "closed a"]),
+        ({"committed": "on_n_files", "n_files": 2}, ["opened a", "entry a", "entry b", "complete", "closed a"]),
         ({"committed": "on_termination"}, ["opened a", "entry a", "entry b", "complete"]),
     ],
 )
@@ -449,7 +449,7 @@ AFTERWARDS = {
 def test_a_change_after_the_commit_is_told(runtime: Node, out: Path, how: str, rule: str) -> None:
     act, told = AFTERWARDS[how]
     script = f"cd {out}; echo x > a; echo x > done; {HOLD}; {act}; exit 0"
-    options = {"fileDeps": ["done"]} if rule == "on_file" else {}
+    options = {"file_deps": ["done"]} if rule == "on_file" else {}
     job = runtime.shell("j", script, outputs=[output(out, "a", rule, **options)], stdout=subprocess.DEVNULL)
     wait_for(lambda: job.committed() == ["a"], "the commit")
     time.sleep(0.1)

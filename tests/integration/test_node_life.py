@@ -67,7 +67,7 @@ def test_streams_from_files(runtime: Node) -> None:
     base = runtime.base
     (base / "given").write_text("given\n")
     fields = {"stdin": str(base / "given"), "stdout": str(base / "o"), "stderr": str(base / "e")}
-    job = runtime.shell("j", "cat; echo bad >&2", job=json.dumps({"name": "j", **fields}))
+    job = runtime.shell("j", "cat; echo bad >&2", job=json.dumps({"name": "j", "command": fields}))
     assert job.wait() == 0
     assert ((base / "o").read_text(), (base / "e").read_text()) == ("given\n", "bad\n")
 

@@ -18,7 +18,7 @@ use crate::processes::tree::{self, Process};
 use crate::processes::usage::thread_cpu;
 use crate::processes::watchdog::Watchdog;
 use crate::protocol::event::Paused;
-use crate::protocol::job::{Direction, Limit, Rate};
+use crate::protocol::job::{Direction, Rate, RateLimit};
 
 /// The tree is looked at so often while it runs; less often, so that it is paused less often, and for longer, where all that is
 /// done here would have taken more than one part of so many of the time: 1 percent of a core.
@@ -77,7 +77,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    pub fn new(limit: &Limit, guard: Option<Watchdog>, now: Duration) -> Self {
+    pub fn new(limit: &RateLimit, guard: Option<Watchdog>, now: Duration) -> Self {
         let writes = limit.direction != Direction::Read;
         Self {
             moved: Moved::new(limit.direction, &limit.path),
