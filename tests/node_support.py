@@ -191,6 +191,7 @@ class Node:
         self,
         name: str,
         command: Sequence[str | bytes | Path],
+        /,
         *,
         job: object = None,
         stdin: int | None = subprocess.DEVNULL,

@@ -32,9 +32,8 @@ def start(runtime: Node, script: str, stdin: bool = False) -> Job:
     (place / "f").symlink_to(out / "first")
     spec = {
         "name": "c",
-        "command": {"stdout": str(runtime.base / "printed")},
+        "command": {"stdout": str(runtime.base / "printed"), **({"stdin": str(place / "f")} if stdin else {})},
         "rehearsal": {"excerpts": [{"name": "e", "path": str(place / "f"), "of": str(out / "f")}]},
-        **({"stdin": str(place / "f")} if stdin else {}),
     }
     words = ["env", f"--chdir={place}", "sh", "-c", script]
     return runtime.start("c", words, job=json.dumps(spec))

@@ -112,7 +112,7 @@ def test_a_command_that_cannot_run(runtime: Node, command: str, code: int) -> No
             ["outputs[0].kind", "directory"],
         ),
         ('{"name": "n", "outptus": []}', ["outptus", "outputs"]),
-        ('{"name": "n", "stdin": "/nowhere"}', ["/nowhere"]),
+        ('{"name": "n", "command": {"stdin": "/nowhere"}}', ["/nowhere"]),
     ],
 )
 def test_a_bad_job_is_one_clear_message(runtime: Node, text: str, words: list[str]) -> None:
