@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, JustifyMethod, OverflowMethod, RenderableType
 from rich.markup import escape
@@ -18,7 +18,7 @@ from rich.text import Text
 from streamflow_io.hints.errors import HintError
 from streamflow_io.wording import displayed
 
-# Columns of a terminal of 80: a table column may take this many without being folded.
+# The most columns of a terminal (of 80) that a table column may take without being folded.
 _UNFOLDED = 40
 
 
@@ -30,14 +30,13 @@ class CommandResult(Protocol):
         """Whether all is well: the exit code is 0 then, and only then."""
 
     def to_json(self) -> dict[str, Any]:
-        """The result for programs; `ok` is added."""
+        """Return the result for programs; `ok` is added."""
 
     def show(self, console: Console) -> None:
-        """The result for people."""
+        """Print the result for people."""
 
 
-@dataclass(frozen=True)
-class PlainResult:
+class PlainResult(Struct, frozen=True):
     """A result that is data for programs, and texts and tables for people.
 
     :ivar shown: printed one after the other; nothing in a string is markup
@@ -62,7 +61,7 @@ class Command(Protocol):
     """A module that implements a subcommand."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments; `--json` is there already."""
+        """Declare the arguments, except `--json`."""
 
     def run(self, arguments: argparse.Namespace) -> CommandResult:
         """Do the work.
@@ -72,7 +71,7 @@ class Command(Protocol):
 
 
 class SafeConsole(Console):
-    """A console that shows names and texts of others without what a terminal would obey."""
+    """A console that shows texts of others without characters that control a terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -94,7 +93,7 @@ def table(
     cut: Container[str] = (),
     lines: bool = False,
 ) -> Table:
-    """A table. Text that is wider than its column is folded. Nothing in a string is markup.
+    """Make a table. Text that is wider than its column is folded. Nothing in a string is markup.
 
     :param numbers: the columns that are aligned at their right
     :param unfolded: the columns that are as wide as their text, unless a text is wider than half a terminal
@@ -114,7 +113,7 @@ def table(
 
 
 def _width(cell: RenderableType) -> int:
-    """The columns that a text takes, if it is not folded."""
+    """Return the columns that a text takes, if it is not folded."""
     return max(map(cell_len, str(cell).splitlines()), default=0)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
 
+from msgspec import to_builtins
 from rich.console import RenderableType
 from rich.markdown import Markdown
 
@@ -18,11 +18,11 @@ _PREFIX = "SFIO-"
 
 
 def answer(codes: Sequence[Code]) -> PlainResult:
-    """The meaning of each code.
+    """Return the meaning of each code.
 
     :param codes: empty: all codes are listed
     """
-    facts = {"codes": {code.value: asdict(EXPLANATIONS[code]) for code in codes or Code}}
+    facts = {"codes": {code.value: to_builtins(EXPLANATIONS[code]) for code in codes or Code}}
     if codes:
         shown: list[RenderableType] = []
         for code in codes:
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> PlainResult:
 
 
 def _code(text: str) -> Code:
-    """A code as people copy it: in brackets, or without its prefix."""
+    """Return a code from a text in which people write it: in brackets, or without its prefix."""
     try:
         return Code(_PREFIX + text.strip("[]").upper().removeprefix(_PREFIX))
     except ValueError:

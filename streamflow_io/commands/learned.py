@@ -1,14 +1,14 @@
-"""`streamflow-io learned`: what was learned in earlier runs, of limits, windows, declared splits and streams."""
+"""`streamflow-io learned`: learned limits, windows, declared splits and streams of earlier runs."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.hints.errors import HintError, HintErrors
@@ -30,8 +30,7 @@ _SHORT_KEY = 7
 _KINDS: tuple[EntryKind[Any], ...] = (LIMITS, WINDOWS, VERDICTS, PROOFS)
 
 
-@dataclass(frozen=True)
-class LearnedList:
+class LearnedList(Struct, frozen=True):
     """The result of `list`."""
 
     path: Path
@@ -53,8 +52,7 @@ class LearnedList:
             say(console, f"Nothing is learned yet: {self.path}")
 
 
-@dataclass(frozen=True)
-class LearnedDetails:
+class LearnedDetails(Struct, frozen=True):
     """The result of `show`."""
 
     entry: LearnedEntry
@@ -67,8 +65,7 @@ class LearnedDetails:
         _kind(self.entry).show(console, self.entry)
 
 
-@dataclass(frozen=True)
-class Forgotten:
+class Forgotten(Struct, frozen=True):
     """The result of `forget`."""
 
     entries: Sequence[LearnedEntry]
@@ -112,7 +109,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Result:
-    """:raises HintErrors: if the file cannot be used, or a key or a step is not in it"""
+    """List, show, delete or export learned facts.
+
+    :raises HintErrors: if the file cannot be used, or a key or a step is not in it
+    """
     if arguments.action == "export":
         return learned_export.run(arguments)
     path: Path = arguments.file or default_path()
@@ -152,15 +152,15 @@ def _kind(entry: LearnedEntry) -> EntryKind[Any]:
 
 
 def entry_to_json(entry: LearnedEntry) -> dict[str, Any]:
-    """All that is known of an entry, for programs."""
+    """Return all facts of an entry, for programs."""
     kind = _kind(entry)
     return {"key": entry.key.digest, "step": entry.step, "tool": entry.key.tool, **kind.to_json(entry)}
 
 
 def _find(keys: Sequence[str], path: Path, entries: Sequence[LearnedEntry]) -> list[LearnedEntry]:
-    """Those with these keys, each once.
+    """Return the entries with these keys, each once.
 
-    :raises HintErrors: if a key means none of them, or several
+    :raises HintErrors: if a key fits none of them, or several
     """
     found: dict[str, LearnedEntry] = {}
     errors = []
@@ -178,7 +178,10 @@ def _find(keys: Sequence[str], path: Path, entries: Sequence[LearnedEntry]) -> l
 
 
 def _of_step(step: str, path: Path, entries: Sequence[LearnedEntry]) -> list[LearnedEntry]:
-    """:raises HintErrors: if nothing was learned of the step"""
+    """Return the entries of a step.
+
+    :raises HintErrors: if nothing was learned of the step
+    """
     found = [entry for entry in entries if entry.step == step]
     if not found:
         known = ", ".join(dict.fromkeys(entry.step for entry in entries)) or "nothing is learned yet"
@@ -187,7 +190,7 @@ def _of_step(step: str, path: Path, entries: Sequence[LearnedEntry]) -> list[Lea
 
 
 def _short_keys(entries: Sequence[LearnedEntry]) -> list[str]:
-    """The beginnings of the keys, as long as it takes to tell them apart."""
+    """Return the beginnings of the keys, as long as it takes to tell them apart."""
     digests = [entry.key.digest for entry in entries]
     length = _SHORT_KEY
     while len({digest[:length] for digest in digests}) < len(set(digests)):

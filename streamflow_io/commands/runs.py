@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
+
+from msgspec import to_builtins
 
 from streamflow_io.records.learned.database import date_of
 from streamflow_io.records.reader import RunSummary, list_runs
@@ -15,18 +16,18 @@ from streamflow_io.report.page import number
 from .console import PlainResult, table
 
 _SHOWN = 20
-# A longer name of a run leaves no column of a terminal for the workflow, which then stands below it.
+# A longer name of a run leaves no room for a column with the workflow, which then stands below the name.
 _SHORT = 16
-# Columns of both together.
+# The least columns for the name and the workflow together.
 _LEAST = 30
 
 
 def answer(runs: Sequence[RunSummary], more: bool) -> PlainResult:
-    """The table of runs.
+    """Return the table of runs.
 
     :param more: whether there are older runs, which are not shown
     """
-    facts = {"runs": [asdict(run) for run in runs], "more": more}
+    facts = {"runs": [to_builtins(run) for run in runs], "more": more}
     if not runs:
         return PlainResult(facts, [f"There is no run in {runs_directory()}"])
     longest = max(len(run.name) for run in runs)

@@ -1,4 +1,4 @@
-"""`streamflow-io suggest`: hints that a finished run gives reasons for. Nothing is applied."""
+"""`streamflow-io suggest`: hints for which a finished run gives reasons. Nothing is applied."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
 from rich.table import Table
 from rich.text import Text
 
@@ -23,9 +24,9 @@ from .output import write_output
 
 
 def answer(run: str, found: Suggestions, file: Path | None) -> PlainResult:
-    """The proposals for a run.
+    """Return the proposals for a run.
 
-    :param file: the file to which the proposals were written. None: they were not written
+    :param file: the file to which the proposals were written. None: no file
     """
     facts = {
         "run": run,
@@ -37,7 +38,7 @@ def answer(run: str, found: Suggestions, file: Path | None) -> PlainResult:
             {"subject": one.subject, "change": one.text, "evidence": one.evidence, "saved": one.saved}
             for one in found.changes
         ],
-        "notProposed": [vars(refusal) for refusal in found.refusals],
+        "notProposed": [asdict(refusal) for refusal in found.refusals],
         "annotations": annotations_content(found.proposals),
         "file": None if file is None else str(file),
     }
@@ -87,7 +88,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> PlainResult:
-    """:raises HintErrors: if there is no such run, it was not observed, or the file cannot be written"""
+    """Propose hints from an observed run.
+
+    :raises HintErrors: if there is no such run, it was not observed, or the file cannot be written
+    """
     output: Path | None = arguments.output
     if output is not None and output.exists() and not arguments.force:
         raise HintErrors.one(output, "--output", "is there already", "another file, or --force to replace it")

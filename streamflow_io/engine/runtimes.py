@@ -1,12 +1,12 @@
-"""Node runtimes that features bring: what each serves of a workflow."""
+"""The node runtimes of features: which edges of a workflow each of them serves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Protocol, cast
 
+from msgspec import Struct, field
 from streamflow.core.workflow import Workflow
 
 from streamflow_io.features import runtimes
@@ -14,9 +14,8 @@ from streamflow_io.graph.io_graph import StreamEdge
 from streamflow_io.runtime.node_runtimes import StartRuntime
 
 
-@dataclass(frozen=True)
-class RuntimeChoice:
-    """What a node runtime of a feature does in a run.
+class RuntimeChoice(Struct, frozen=True):
+    """The work of a feature's node runtime in a run.
 
     :ivar start: starts the node runtime of the driver's node; `None` starts the embedded one
     :ivar edges: :data:`~.records.SERVED` for each early edge that the runtime serves; for others the reason
@@ -26,12 +25,11 @@ class RuntimeChoice:
     edges: Mapping[StreamEdge, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class RuntimeForecast:
-    """What a node runtime would serve, as `streamflow-io plan` says.
+class RuntimeForecast(Struct, frozen=True):
+    """The edges that a node runtime would serve, for `streamflow-io plan`.
 
     :ivar name: of the runtime, for people
-    :ivar condition: what must be true for that
+    :ivar condition: the condition for that
     :ivar served: the early edges that the runtime would serve
     :ivar refused: the other early edges, with the reasons
     """

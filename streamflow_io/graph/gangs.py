@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from graphlib import TopologicalSorter
+
+from msgspec import Struct
 
 from .io_graph import Step, StreamEdge
 
 
-@dataclass(frozen=True)
-class Gang:
+class Gang(Struct, frozen=True):
     """Steps joined by streams and gates.
 
     :ivar steps: paths, producers before consumers
-    :ivar heads: those that read from none of the others; they need their cores
-    :ivar cores: what the heads need at once, for one job each; None if that is known only at run time
+    :ivar heads: the steps that read from no other step of the gang; they need their cores
+    :ivar cores: the cores that the heads need at once, for one job each; None: known only at run time
     """
 
     steps: tuple[str, ...]

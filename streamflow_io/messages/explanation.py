@@ -1,15 +1,14 @@
-"""What is known of a message beyond its line."""
+"""The explanation of a message code."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """One wording of a message, and what to do about it.
 
-    :ivar message: as it is printed; words in capitals and `...` stand for what differs
+    :ivar message: the message as printed; words in capitals and `...` stand for the parts that differ
     :ivar to_do: what to do
     """
 
@@ -17,14 +16,13 @@ class Case:
     to_do: str
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """What a code means.
+class Explanation(Struct, frozen=True):
+    """The meaning of a code.
 
     :ivar title: what has happened
     :ivar why: why that is so, and what it means for the results
-    :ivar cases: how it is said, one wording at least, each with what to do
-    :ivar more: the page of the documentation, and the place in it, that says more
+    :ivar cases: the wordings, at least one, each with what to do
+    :ivar more: a page of the documentation, with an anchor, that says more
     """
 
     title: str

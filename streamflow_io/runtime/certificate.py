@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from cryptography import x509
@@ -10,21 +9,21 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from msgspec import Struct
 
 _DAY = timedelta(days=1)
-_VALID_DAYS = 3650  # Who compares it byte for byte does not look at it.
+_VALID_DAYS = 3650  # a certificate that is compared byte for byte is not checked for its dates
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """A certificate that signs itself, and its private key, both in PEM: what both sides of a link show, and take."""
+class Certificate(Struct, frozen=True):
+    """A certificate that signs itself, and its private key, both in PEM. Both sides of a link show and expect it."""
 
     certificate: bytes
     key: bytes
 
     @classmethod
     def make(cls) -> Certificate:
-        """A new one, of a random key (ECDSA, P-256)."""
+        """Return a new certificate with a random key (ECDSA, P-256)."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "streamflow-io")])
         now = datetime.now(timezone.utc)
@@ -34,7 +33,7 @@ class Certificate:
             .issuer_name(name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - _DAY)  # Clocks differ.
+            .not_valid_before(now - _DAY)  # clocks differ
             .not_valid_after(now + _VALID_DAYS * _DAY)
             .sign(key, SHA256())
         )

@@ -165,7 +165,9 @@ MOMENTS = [before_the_first_byte, in_the_middle, before_the_commit]
 def test_a_node_that_is_gone_is_no_end(elsewhere: Elsewhere, moment: Callable[[Elsewhere, Job], None]) -> None:
     if moment is before_the_commit:
         producer = (
-            elsewhere.produce("on_n_files", n_files=9) if elsewhere.is_directory else elsewhere.produce("on_termination")
+            elsewhere.produce("on_n_files", n_files=9)
+            if elsewhere.is_directory
+            else elsewhere.produce("on_termination")
         )
     else:
         producer = elsewhere.produce()

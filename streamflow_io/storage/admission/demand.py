@@ -1,44 +1,46 @@
-"""What jobs need of storages, and what they are given."""
+"""The storage bandwidth that jobs need, and the bandwidth that jobs are granted."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from streamflow_io.hints.bandwidth import StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
 
-#: The step of which the chunks of all read sessions are the jobs. (The path of a step begins with a slash.)
+#: Step name of the chunks of all read sessions. The path of a real step begins with a slash.
 READ_SESSIONS = "read sessions"
 
 
 class StoragePlace(NamedTuple):
-    """A storage as the jobs of one location use it; the storage has a name, or is not known."""
+    """A storage as the jobs of one location use it.
+
+    :ivar storage: the name of the storage. None: the storage is not known
+    """
 
     storage: str | None
     location: str
 
 
-@dataclass(frozen=True)
-class Placement:
-    """Locations that a job may use, and the storage that it uses there.
+class Placement(Struct, frozen=True):
+    """Locations that a job may use, and the storage that the job uses there.
 
     :ivar pool: a name for these locations
-    :ivar storage: none: no bandwidth is accounted
+    :ivar storage: the storage of the job's files there. None: no bandwidth is accounted
     """
 
     pool: str
     storage: StorageConfig | None
 
 
-@dataclass(frozen=True)
-class Demand:
-    """What each job of a step needs.
+class Demand(Struct, frozen=True):
+    """The needs of each job of a step.
 
-    :ivar constraint: its storageBW; none: no bandwidth
-    :ivar locations: how many each job needs
-    :ivar tool: a name for all jobs that are alike, of whichever step; none: the step
+    :ivar constraint: the storageBW. None: jobs take no bandwidth
+    :ivar locations: how many locations each job needs
+    :ivar tool: a name for all jobs that are alike, across steps. Empty: the step
     """
 
     step: str
@@ -50,12 +52,11 @@ class Demand:
     tool: str = ""
 
 
-@dataclass(frozen=True)
-class AdmissionRequest:
+class AdmissionRequest(Struct, frozen=True):
     """A job that is to be admitted.
 
     :ivar preferred: locations to take if they are free, best first
-    :ivar due: when it is needed; those of which that is known start in this order. None: in the order of arrival
+    :ivar due: when the job's output is needed. Jobs with a due time start in this order. None: in order of arrival
     """
 
     job: str
@@ -64,11 +65,10 @@ class AdmissionRequest:
     due: float | None = None
 
 
-@dataclass(frozen=True)
-class Queued:
-    """Jobs of a step that wait for bandwidth.
+class Queued(Struct, frozen=True):
+    """Waiting jobs of a step.
 
-    :ivar amount: bytes per second of each
+    :ivar amount: bytes per second that each job needs
     """
 
     step: str
@@ -76,14 +76,13 @@ class Queued:
     jobs: int
 
 
-@dataclass(frozen=True)
-class Capacity:
-    """What a storage has in one direction for those that hold nothing of it, and a location.
+class Capacity(Struct, frozen=True):
+    """The free bandwidth of a storage in one direction, and the I/O executors of a location.
 
-    :ivar bandwidth: bytes/s that nobody holds
-    :ivar is_shared: it is the same for all locations
+    :ivar bandwidth: bytes per second that no job holds
+    :ivar is_shared: all locations together have this bandwidth
     :ivar executors: I/O executors of the location
-    :ivar idle: how many of these are free
+    :ivar idle: how many of the executors are free
     """
 
     bandwidth: float
@@ -92,13 +91,12 @@ class Capacity:
     idle: int
 
 
-@dataclass(frozen=True)
-class Grant:
-    """A job may start.
+class Grant(Struct, frozen=True):
+    """Permission for a job to start.
 
-    :ivar constraint: its storageBW, MB/s
-    :ivar allocated: admitted storageBW of all jobs on that storage, with this one, MB/s
-    :ivar running: admitted I/O tasks on the first location, with this one
+    :ivar constraint: the storageBW of the job, in MB/s
+    :ivar allocated: admitted storageBW of all jobs on the storage, this job included, in MB/s
+    :ivar running: admitted I/O tasks on the first location, this job included
     """
 
     job: str
