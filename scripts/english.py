@@ -25,14 +25,28 @@ WIDEST = 120
 #: The pages that are in plain English. The list grows until all pages are in it.
 PAGES = (
     "README.md",
+    "docs/benchmarks.md",
+    "docs/capio-runtime.md",
     "docs/containers.md",
+    "docs/coordination-check.md",
+    "docs/coordination.md",
     "docs/guide.md",
+    "docs/hints.md",
     "docs/how-it-works.md",
     "docs/index.md",
     "docs/operating-on-a-cluster.md",
+    "docs/required-bandwidth.md",
+    "docs/schedules.md",
+    "docs/sharing.md",
     "docs/split-steps.md",
+    "docs/storage.md",
     "docs/streaming-without-hints.md",
+    "docs/suggest.md",
+    "docs/telemetry-records.md",
+    "docs/telemetry.md",
+    "docs/tools.md",
     "docs/tutorial.md",
+    "docs/watch.md",
     "docs/why-it-does-not-stream.md",
 )
 

@@ -17,11 +17,14 @@ import pytest
 from pydantic import TypeAdapter
 from ruamel.yaml import YAML
 
-from scripts import reference
+from scripts import reference, tools
 from scripts.pages import anchors, blocks, links
 from streamflow_io.cli import parser_of
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.models import PREFIX, Hint
+from tests.matrix.page import sections
+from tests.matrix.running import Observation
+from tests.matrix.table import CASES
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
@@ -79,6 +82,16 @@ def test_pictures_have_words() -> None:
 @pytest.mark.parametrize("page", reference.PAGES)
 def test_pages_that_follow_from_the_code_are_up_to_date(page: str) -> None:
     assert (DOCS / page).read_text() == reference.PAGES[page](), "python -m scripts.reference"
+
+
+def test_the_data_of_the_tools_are_what_the_matrix_expects() -> None:
+    for section, table in zip(
+        tools.read(), sections({case: Observation(case.expected.outcome) for case in CASES}), strict=True
+    ):
+        assert (section.title, section.rules) == (table.title, table.rules)
+        assert [*section.results] == [*table.results]
+        for name, results in section.results.items():
+            assert results in (table.results[name], dict.fromkeys(table.rules, tools.NOT_INSTALLED))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
