@@ -1,7 +1,8 @@
-"""Checks the English of docstrings and comments, in Python and in Rust.
+"""Checks the English of docstrings and comments, in Python and in Rust, and of texts that users read.
 
-The rules: how a text begins, how long a sentence may be, which pronouns are not used, how None is explained, and what
-the head of a file does not repeat. `python -m scripts.english [PATH ...]` prints each place that breaks one of them.
+`python -m scripts.english [PATH ...]` prints each place that breaks a rule. Rules are about the beginning of a text,
+the length of sentences, pronouns, the effect of None, and the head of a file. Texts for users are the explanations in
+`messages/of_*.py`, and each `help=` and `description=`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ _FIRST = re.compile(
     r"(It|Its|They|Them|Their|This|That|That's|Those|These|Such|So|Who|Whose|What|Which|Whom|Of|As|None|Nobody|Somebody|"
     r"Well|Then|Else|And|Or|But)\b"
 )
+#: The beginnings that no sentence of an explanation may have.
+_BEGINS = re.compile(r"(It|Its|They|Them|Their|That|That's|Those|These|Such|Nobody|Somebody|And|Or|But)\b")
 _PRONOUN = re.compile(
     r"\b(who|whom|somebody|someone|nobody|anybody|everybody|so many|so much|that which|those which|of which|of whom|"
     r"of what|what there is|his|her|he|she)\b",
@@ -37,10 +40,10 @@ _ITEM = re.compile(r"^\s*(?:[-*+]|\d+\.) +", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Text:
-    """A docstring, or the lines of one comment.
+    """A docstring, the lines of one comment, or a text for users.
 
     :ivar line: where the text begins in its file, from 1
-    :ivar kind: `head` of a file, `docstring` or `comment`
+    :ivar kind: `head` of a file, `docstring`, `comment`, `explanation` of a message, `quote` of one, or `option`
     """
 
     path: Path
@@ -66,7 +69,10 @@ def findings(text: Text) -> Iterator[Finding]:
     plain = _CODE.sub("X", text.text)
     if text.kind == "head" and (match := _HEAD.search(plain)):
         yield Finding(text, f'the head of a file does not say "{match[1]}": its folder does')
-    if text.kind != "comment" and (match := _FIRST.match(plain)):
+    begins = [_FIRST.match(plain)] if text.kind in ("head", "docstring", "explanation") else []
+    if text.kind == "explanation":
+        begins += map(_BEGINS.match, sentences(plain)[1:])
+    for match in filter(None, begins):
         yield Finding(text, f'begin with a verb or a noun of the domain, not with "{match[1]}"')
     for match in _PRONOUN.finditer(plain):
         yield Finding(text, f'"{match[1]}": name the thing or the person')
@@ -100,6 +106,30 @@ def python_texts(path: Path, source: str) -> Iterator[Text]:
         and not re.match(r"#!|# (type|noqa|fmt|ruff|mypy|pragma|pylint)\b", token.string)
     ]
     yield from _blocks(path, [(line, column, text.lstrip("#: ")) for line, column, text in lines], "comment")
+
+
+def user_texts(path: Path, source: str) -> Iterator[Text]:
+    """Yield the texts for users in a Python file."""
+    tree = ast.parse(source)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    for value in (word.value for call in calls for word in call.keywords if word.arg in ("help", "description")):
+        yield from (Text(path, node.lineno, "option", text) for node, text in _literals(value))
+    if path.match("messages/of_*.py"):
+        quotes = [call.args[0] for call in calls if ast.unparse(call.func) == "Case"]
+        for node, text in _literals(ast.Module([node for node in tree.body if not isinstance(node, ast.Expr)], [])):
+            yield Text(path, node.lineno, "quote" if node in quotes else "explanation", text)
+
+
+def _literals(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+    """Yield the text literals below a node, and their texts."""
+    if isinstance(node, ast.JoinedStr):
+        parts = (part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
+        yield node, "".join(map(str, parts))
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node, node.value
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _literals(child)
 
 
 def rust_texts(path: Path, source: str) -> Iterator[Text]:
@@ -137,8 +167,9 @@ def check(paths: list[Path]) -> list[Finding]:
     for root in paths:
         files = sorted((*root.rglob("*.py"), *root.rglob("*.rs"))) if root.is_dir() else [root]
         for path in files:
-            texts = python_texts if path.suffix == ".py" else rust_texts
-            found += (finding for text in texts(path, path.read_text()) for finding in findings(text))
+            kinds = (python_texts, user_texts) if path.suffix == ".py" else (rust_texts,)
+            source = path.read_text()
+            found += (finding for texts in kinds for text in texts(path, source) for finding in findings(text))
     return found
 
 
