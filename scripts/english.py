@@ -110,11 +110,14 @@ def python_texts(path: Path, source: str) -> Iterator[Text]:
 
 def user_texts(path: Path, source: str) -> Iterator[Text]:
     """Yield the texts for users in a Python file."""
+    explains = path.match("messages/of_*.py")
+    if not explains and not re.search(r"\b(?:help|description)=", source):
+        return
     tree = ast.parse(source)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     for value in (word.value for call in calls for word in call.keywords if word.arg in ("help", "description")):
         yield from (Text(path, node.lineno, "option", text) for node, text in _literals(value))
-    if path.match("messages/of_*.py"):
+    if explains:
         quotes = [call.args[0] for call in calls if ast.unparse(call.func) == "Case"]
         for node, text in _literals(ast.Module([node for node in tree.body if not isinstance(node, ast.Expr)], [])):
             yield Text(path, node.lineno, "quote" if node in quotes else "explanation", text)

@@ -60,18 +60,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--location",
         metavar="DEPLOYMENT",
-        help="look at a deployment of a StreamFlow file instead of this machine: what works where its jobs run",
+        help="look at a deployment of a StreamFlow file instead of this machine: at the place where its jobs run",
     )
     where.add_argument(
         "--image",
         metavar="IMAGE",
-        help="look at containers of an image, as StreamFlow deploys them for a DockerRequirement",
+        help="look at containers of an image, deployed as for a DockerRequirement",
     )
     parser.add_argument(
         "streamflow_file",
         metavar="STREAMFLOW_FILE",
         nargs="?",
-        help=f"the file with that deployment, or that says how containers are deployed (default: {_STREAMFLOW_FILE})",
+        help=f"the StreamFlow file with that deployment, or with the deployment of containers (default: "
+        f"{_STREAMFLOW_FILE})",
     )
 
 

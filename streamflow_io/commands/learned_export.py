@@ -62,7 +62,9 @@ class Exported:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", type=Path, help="the file for `streamflow run`")
+    parser.add_argument(
+        "streamflow_file", metavar="STREAMFLOW_FILE", type=Path, help="the StreamFlow file, as for `streamflow run`"
+    )
     add_output_arguments(parser)
 
 

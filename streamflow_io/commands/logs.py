@@ -174,15 +174,19 @@ def _bytes(number: int) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "run", metavar="RUN", nargs="?", default=LAST, help="name of a run, or `last` (default), or path of telemetry"
+        "run",
+        metavar="RUN",
+        nargs="?",
+        default=LAST,
+        help="the name of a run, `last` (default), or the path of telemetry",
     )
     parser.add_argument(
         "job",
         metavar="JOB",
         nargs="*",
-        help="a step, as /align; one of its jobs, as /align 0.1 or /align/0.1 (default: a list of all jobs)",
+        help="a step, as /align, or one of its jobs, as /align 0.1 or /align/0.1 (default: all jobs, as a list)",
     )
-    parser.add_argument("--list", action="store_true", help="only how the jobs ended, without what they said")
+    parser.add_argument("--list", action="store_true", help="show only how the jobs ended, without their output")
 
 
 def run(arguments: argparse.Namespace) -> Logs:

@@ -148,7 +148,9 @@ class WorkflowPlans:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
+    parser.add_argument(
+        "streamflow_file", metavar="STREAMFLOW_FILE", help="the StreamFlow file, as for `streamflow run`"
+    )
 
 
 def run(arguments: argparse.Namespace) -> WorkflowPlans:

@@ -21,7 +21,7 @@ from streamflow_io.storage.sharing.status import SharedStatus, Sharer, known_dir
 
 from .console import say, table
 
-_STATUS = "show which runs share a storage now: what each holds and waits for"
+_STATUS = "show the runs that share a storage now, with their bandwidth and waits"
 # A clock that is wrong by more than this gets a warning: it shifts the turns of runs on its host.
 _SKEW_SECONDS = 1.0
 # A run that uses something writes its entry more often than this.
@@ -111,10 +111,14 @@ def add_status(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the arguments of `storage status`."""
     status = commands.add_parser("status", help=_STATUS, description=_STATUS)
     status.add_argument(
-        "directory", metavar="DIR", nargs="?", type=Path, help="one of `storage share` (default: those of your runs)"
+        "directory",
+        metavar="DIR",
+        nargs="?",
+        type=Path,
+        help="a directory of `storage share` (default: the storages of your runs)",
     )
     status.add_argument(
-        "--all", action="store_true", help="also the storages that no run has used for more than an hour"
+        "--all", action="store_true", help="show also storages that no run has used for more than an hour"
     )
     status.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 

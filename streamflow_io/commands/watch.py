@@ -59,10 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run",
         metavar="RUN",
         nargs="?",
-        help="name of a run, `last`, or path of telemetry (default: the newest that goes on)",
+        help="the name of a run, `last`, or the path of telemetry (default: the newest run that has not ended)",
     )
-    parser.add_argument("--web", action="store_true", help="in a browser: one page, for this machine alone")
-    parser.add_argument("--port", type=int, metavar="N", help="with --web: its port (default: any that is free)")
+    parser.add_argument(
+        "--web", action="store_true", help="show the run on a page for a browser, for the user of this machine alone"
+    )
+    parser.add_argument(
+        "--port", type=int, metavar="N", help="with --web: the port of the page (default: any free port)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> Watched | PlainResult:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.english import Text, check, findings, python_texts, rust_texts, sentences, user_texts
+from scripts.english import Text, findings, python_texts, rust_texts, sentences, user_texts
 
 _PATH = Path("module.py")
 _LONG = " ".join(["word"] * 26)
@@ -83,7 +83,9 @@ def test_explanations() -> None:
     assert list(user_texts(Path("messages/codes.py"), source)) == []
 
 
-def test_explanations_are_plain() -> None:
-    """The explanations of all messages follow the rules."""
-    messages = Path(__file__).parents[2] / "streamflow_io" / "messages"
-    assert [str(finding) for finding in check([messages])] == []
+def test_texts_for_users_are_plain() -> None:
+    """The explanations of all messages, and the descriptions of all options, follow the rules."""
+    files = sorted((Path(__file__).parents[2] / "streamflow_io").rglob("*.py"))
+    texts = [text for file in files for text in user_texts(file, file.read_text())]
+    assert {text.kind for text in texts} == {"explanation", "quote", "option"}
+    assert [str(finding) for text in texts for finding in findings(text)] == []
