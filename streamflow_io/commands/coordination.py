@@ -74,12 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=FORMATS,
         default=FORMATS[0],
         metavar="FORMAT",
-        help="capio-cl-1.1 (default), capio-cl-1.0, dot (for Graphviz), or json",
+        help="capio-cl-1.1 (default), capio-cl-1.0, dot, or json",
     )
     parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write into this file (default: print)")
-    parser.add_argument("--workflow", metavar="NAME", help="one of the workflows, if the StreamFlow file has several")
+    parser.add_argument("--workflow", metavar="NAME", help="a workflow, if the StreamFlow file has several")
     parser.add_argument(
-        "--directory", metavar="DIR", type=Path, help="write paths below this directory, not relative paths"
+        "--directory", metavar="DIR", type=Path, help="write paths below this directory (default: relative)"
     )
     subclass_of(MoreOptions)().add_arguments(parser)
 

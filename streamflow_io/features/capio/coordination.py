@@ -60,7 +60,7 @@ class CapioOptions(MoreOptions):
             "--script",
             metavar="FILE",
             type=Path,
-            help="write a script that runs the programs of the workflow under CAPIO",
+            help="write a script that runs the workflow under CAPIO",
         )
         parser.add_argument("--check", metavar="FILE", type=Path, help="compare a CAPIO-CL file with the workflow")
 

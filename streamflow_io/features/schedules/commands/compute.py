@@ -59,19 +59,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_positive,
         default=10.0,
         metavar="S",
-        help="the CPU time of the search for a better schedule (default: 10)",
+        help="the CPU time of the search (default: 10)",
     )
     parser.add_argument(
         "--least-period",
         type=_positive,
         metavar="S",
-        help="the shortest period of the search (default: the longest instance of an application)",
+        help="the shortest period (default: the longest instance)",
     )
     parser.add_argument(
         "--paper",
         action="store_true",
-        help="use PerSched as published, without a limit of time; for a paper's set, with the least "
-        "period of its authors",
+        help="use PerSched as published, without a limit of time; for a paper's set, with its authors' least period",
     )
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the schedule into this file")
 
