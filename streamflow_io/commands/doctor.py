@@ -148,7 +148,7 @@ def _work_directory(directory: Path) -> LocationFinding:
     found = [why for why in whys if why is not None]
     if found:
         return LocationFinding(name, False, found[0], otherwise)
-    return LocationFinding(name, True, f"nobody else can replace what is in {directory}")
+    return LocationFinding(name, True, f"no other user can replace files in {directory}")
 
 
 def _links(directory: Path) -> LocationFinding:

@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> Result:
             asyncio.run(_forget(path, result.entries))
         return result
     except LearnedStoreError as error:
-        allowed = "a file of what was learned (if it is damaged, delete it: all is then learned anew)"
+        allowed = "a file with learned facts (if the file is damaged, delete it: runs learn the facts again)"
         raise HintErrors.one(path, "file", error.reason, allowed) from None
 
 

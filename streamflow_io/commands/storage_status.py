@@ -160,11 +160,11 @@ def status_to_json(status: SharedStatus) -> dict[str, Any]:
 
 def sharers(status: SharedStatus) -> str:
     """Name the runs that share a storage, in a sentence."""
-    who = "all runs of yours" if status.mine else f"all runs that name {status.directory}"
+    who = "all your runs" if status.mine else f"all runs that name {status.directory}"
     if status.problem is not None:
-        return f"{who}; who uses it now is not known: {status.problem}"
+        return f"{who}; the runs that use it now are not known: {status.problem}"
     runs = [f"{printable(run.run)} of {run.user} on {printable(run.host)}{_held(run)}" for run in status.sharers]
-    return f"{who}; now with {', '.join(runs)}" if runs else f"{who}; now nobody uses it"
+    return f"{who}; now with {', '.join(runs)}" if runs else f"{who}; no run uses it now"
 
 
 def _held(run: Sharer) -> str:

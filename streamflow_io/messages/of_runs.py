@@ -56,7 +56,7 @@ RUNS = {
         "saved.",
         (
             Case(
-                "Job B starts again when what it reads is final: ...",
+                "Job B starts again when its input is final: ...",
                 "Remove `streamable`, or `mode: no_update`, from the output.",
             ),
         ),
@@ -69,7 +69,7 @@ RUNS = {
         "saved.",
         (
             Case(
-                "Job B starts again with what it reads in the end: job A has made OTHER of its output ...",
+                "Job B starts again with the final output: the output O of job A is OTHER, not ...",
                 "Give the output a glob that temporary names do not match, or remove `streamable` from the output.",
             ),
         ),
@@ -90,7 +90,7 @@ RUNS = {
                 "`on_termination`.",
             ),
             Case(
-                "... was committed by ... with N files, which others have, but M more are there at the end",
+                "... was committed by ... with N files, which other jobs have, but M more are there at the end",
                 "`nFiles` is too small: consumers have got fewer files than there are. Correct `nFiles`.",
             ),
             Case(
@@ -107,8 +107,8 @@ RUNS = {
         "for its size may fail with an error of its own.",
         (
             Case(
-                "(input I was a byte stream, read once and front to back: if the command needs a file, take "
-                "`streamable` off the input)",
+                "(input I was a byte stream, read once and front to back: if the command needs a file, remove "
+                "`streamable` from the input)",
                 "Remove `streamable` from that input, unless the error is about something else. `streamflow-io "
                 "explain SFIO-S024` is about tools that ask for the size.",
             ),

@@ -212,7 +212,8 @@ async def _check(
         raise NodeRuntimeError(f"{access.name} is {machine}, and this sfio-node is for Linux {binary.machine}")
     if "foreign" in said:
         raise NodeRuntimeError(
-            f"{access.name}: {workdir}: {said['foreign']}: another user could put a program there, take another workdir"
+            f"{access.name}: {workdir}: {said['foreign']}: another user could put a program there, choose "
+            "another workdir"
         )
     if neighbours is None and "open" in said and "temporary" not in said:
         raise NodeRuntimeError(f"{access.name}: no directory for temporary files is safe: {said['open']}: set TMPDIR")
