@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
+from msgspec.structs import replace
 from streamflow.core.workflow import Status
 
 from streamflow_io.adapters.jobs import JobState, Listener

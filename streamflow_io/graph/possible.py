@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from streamflow_io.grouping import grouped

@@ -6,9 +6,9 @@ import asyncio
 import glob
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import replace
 from typing import Any, Literal
 
+from msgspec.structs import replace
 from streamflow.core.exception import UnrecoverableWorkflowException
 from streamflow.core.utils import get_tag, make_future
 from streamflow.core.workflow import CommandOutput, Job, Status, Token

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from msgspec import Struct
 from streamflow.core.deployment import Connector
 from streamflow.log_handler import logger
 
@@ -23,8 +23,7 @@ from .reach import Reach
 from .recorder import JobRecorder
 
 
-@dataclass
-class _Running:
+class _Running(Struct):
     """A command that is about to run, or runs, under a node runtime.
 
     :ivar command: runs in place of the command of the step, without redirections; None: the command of the step

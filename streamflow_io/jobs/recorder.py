@@ -6,11 +6,11 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
 from typing import cast
 
+from msgspec import Struct, field
 from streamflow.core.data import DataManager
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.workflow import Status
@@ -34,8 +34,7 @@ from .progress import Progress
 _LEAST = 0.001
 
 
-@dataclass
-class Waits:
+class Waits(Struct):
     """Adds up what a job waits for. What the job lacks at one look is the cause of its wait until the next look.
 
     Times are seconds of any clock that does not go back.

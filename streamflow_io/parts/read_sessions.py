@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation, Target
 from streamflow.core.scheduling import AvailableLocation
@@ -39,8 +39,7 @@ from .session_starter import SessionStarter, WorthReading
 from .splitting import Split
 
 
-@dataclass(frozen=True)
-class _Reads:
+class _Reads(Struct, frozen=True):
     """The parts of virtual splits that a job reads, each with its session."""
 
     parts: Sequence[tuple[ReadAheadSession, int]]

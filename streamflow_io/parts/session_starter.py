@@ -6,9 +6,9 @@ import os
 import stat
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from msgspec import Struct
 from streamflow.core.deployment import Target
 from streamflow.log_handler import logger
 
@@ -39,8 +39,7 @@ def default_window(memory: Memory) -> int:
 _MB = 1_000_000
 
 
-@dataclass(frozen=True)
-class WorthReading:
+class WorthReading(Struct, frozen=True):
     """A file that a session may read ahead.
 
     :ivar storage: that holds it

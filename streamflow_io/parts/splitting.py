@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol
 
+from msgspec import Struct
+from msgspec.structs import replace
 from streamflow.core.workflow import CommandOutput, Job, Token
 from streamflow.log_handler import logger
 
@@ -31,8 +32,7 @@ class SplittingRun(Protocol):
     def part_ways(self) -> PartWays: ...
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(Struct, frozen=True):
     """What an attempt is asked.
 
     :ivar declared: where its cuts are declared

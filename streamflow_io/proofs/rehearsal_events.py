@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import AskedEvent, Event, ExitEvent, HeldEvent, StreamEvent, WarningEvent
@@ -11,8 +12,7 @@ from streamflow_io.runtime.protocol import AskedEvent, Event, ExitEvent, HeldEve
 from .rehearsal_rules import GIVEN_UP, Ran, is_worthless
 
 
-@dataclass
-class Seen:
+class Seen(Struct):
     """The events of a job with streams, by the names of the streams.
 
     :ivar size: bytes of the only file that is read as a stream; None: no file is, or several are

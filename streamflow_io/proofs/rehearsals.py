@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
+from msgspec import Struct
+from msgspec.structs import replace
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.exception import WorkflowException
 from streamflow.core.scheduling import AvailableLocation, Hardware
@@ -65,8 +67,7 @@ _MOST_TRIES = 3
 _MOST_WAITING = 64
 
 
-@dataclass
-class _Running:
+class _Running(Struct):
     """A rehearsal that runs.
 
     :ivar is_beside: the rehearsal has begun before its job has ended
@@ -496,7 +497,7 @@ class Rehearsals(Listener):
         if finding.is_known and finding.way is None and known is not None and known.is_proven:
             tried, bound = size_text(rehearsal.size), bound_of(known.extents)
             before = "before" if bound is None else f"up to {size_text(bound)}"
-            finding = replace(finding, reason=f"{finding.reason} (with {tried}; it was proven {before})")
+            finding = dataclasses.replace(finding, reason=f"{finding.reason} (with {tried}; it was proven {before})")
         self._tell(rehearsal, finding)
         if finding.is_of_place:
             runtime = rehearsal.performance.runtime

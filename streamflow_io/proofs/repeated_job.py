@@ -11,10 +11,11 @@ import contextlib
 import posixpath
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal, cast
 
+from msgspec import Struct
 from streamflow.core.exception import WorkflowException
 from streamflow.core.utils import random_name
 from streamflow.core.workflow import CommandOutput, Job, Status, Token
@@ -65,8 +66,7 @@ class NotApartError(Exception):
     """The kernel cannot keep the run from changing other files, so it must not run now."""
 
 
-@dataclass(eq=False)
-class RepeatedJob:
+class RepeatedJob(Struct, eq=False, dict=True):
     """A job that runs once more.
 
     :ivar port: the input that the job reads as a stream

@@ -10,10 +10,11 @@ import time
 from abc import ABC, abstractmethod
 from asyncio import FIRST_COMPLETED
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath, PurePosixPath
 from typing import Literal, TypeVar, cast
+
+from msgspec import Struct
 
 from streamflow_io.messages import Code, coded
 
@@ -67,8 +68,7 @@ class AttemptLostError(NodeRuntimeError):
         self.without = without
 
 
-@dataclass(frozen=True)
-class SharedFile:
+class SharedFile(Struct, frozen=True):
     """A file of a producer as its reader has it; for the fields of these names, see :class:`InputStream`."""
 
     path: str

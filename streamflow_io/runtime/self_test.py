@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from .protocol import (
@@ -102,8 +104,7 @@ async def _try(
         return LocationFinding(name, False, str(error), otherwise)
 
 
-@dataclass(frozen=True)
-class _Command:
+class _Command(Struct, frozen=True):
     """A script that runs as a job, in a directory."""
 
     job: NodeJob
@@ -233,7 +234,7 @@ class _SelfTest:
         """The common fields of a consumer's input, which the producer writes."""
         shared = producer.shared_with(self._reader.runtime, directory / "file")
         assert shared is not None, "what is no obstacle is shared"
-        return {**vars(shared), "name": "producer", "port": "file"}
+        return {**asdict(shared), "name": "producer", "port": "file"}
 
     def _stream(self, producer: NodeJob, directory: PurePosixPath, there: PurePosixPath) -> InputStream:
         return InputStream(**self._shared(producer, directory), target={"fifo": str(there / "fifo")})

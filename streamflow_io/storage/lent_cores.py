@@ -10,8 +10,8 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.workflow import Status
 
@@ -25,8 +25,7 @@ from streamflow_io.runtime.protocol import CoresEvent, Event, ExitEvent, JobSpec
 from .admission.lending import Holder, Lending, Loan, LoanAnswer, Wish
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """The place of a job.
 
     :ivar capacities: the cores of each location that the job uses, for instance its container and its host
@@ -37,8 +36,7 @@ class _Place:
     cores: int
 
 
-@dataclass(frozen=True)
-class _Lent:
+class _Lent(Struct, frozen=True):
     """The loans of a job that is about to be given its location."""
 
     loans: Sequence[Loan]

@@ -6,11 +6,11 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from streamflow.core.workflow import Status
 
 from streamflow_io.adapters import connector
