@@ -105,9 +105,9 @@ def _plugin() -> LocationFinding:
     version = importlib.metadata.version("streamflow")
     found = importlib.metadata.entry_points(group="unito.streamflow.plugin")
     if any(point.value.startswith("streamflow_io.") for point in found):
-        return LocationFinding("plugin", True, f"StreamFlow {version} finds it")
+        return LocationFinding("plugin", True, f"StreamFlow {version} finds the plugin")
     return LocationFinding(
-        "plugin", False, f"StreamFlow {version} does not find it", "install streamflow-io beside StreamFlow"
+        "plugin", False, f"StreamFlow {version} does not find the plugin", "install streamflow-io beside StreamFlow"
     )
 
 

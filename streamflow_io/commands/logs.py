@@ -112,12 +112,12 @@ class Logs(Struct, frozen=True):
         columns = ("job", "status", "exit code", "attempts", "said")
         numbers = ("exit code", "attempts", "said")
         console.print(table(None, columns, rows, numbers=numbers, unfolded=columns))
-        say(console, f"What one has said: streamflow-io logs {self.run} STEP TAG")
+        say(console, f"The output of one job: streamflow-io logs {self.run} STEP TAG")
 
     def _show_job(self, console: Console, job: JobLog) -> None:
         say(console, f"{job.step} {job.tag}: {job.status or 'has not ended'}", "bold")
         if not job.commands:
-            say(console, "  no command of it has ended")
+            say(console, "  no command of the job has ended")
         for command in job.commands:
             how = "exit code not known" if command.code is None else f"exit code {command.code}"
             again = "" if len(job.commands) == 1 else f"attempt {command.attempt}: "
@@ -195,7 +195,7 @@ def run(arguments: argparse.Namespace) -> Logs:
     file = find_run(arguments.run)
     jobs = _read(file)
     if len(arguments.job) > 2:
-        raise HintErrors.one(run_label(file), "JOB", "these are too many words", "a step, and a tag of its jobs")
+        raise HintErrors.one(run_label(file), "JOB", "there are too many words", "a step, and a tag of its jobs")
     chosen = _chosen(run_label(file), jobs, arguments.job) if arguments.job else jobs
     return Logs(run_label(file), file.parent, chosen, arguments.list or not arguments.job)
 

@@ -122,7 +122,7 @@ class StorageBandwidth(Model):
     def _limited_to_what_is_known(cls, limited: bool | None, info: ValidationInfo) -> bool | None:
         if limited and isinstance(info.data.get("storage_bw"), bandwidth.AutoConstraint):
             raise mistake(
-                "the limit would decide what is learned", "`limited: true` with a number, or `required`, in storageBW"
+                "the limit would change the learned value", "`limited: true` with a number, or `required`, in storageBW"
             )
         return limited
 

@@ -291,7 +291,7 @@ RUNS = {
         "The jobs read the file by themselves. Results are the same, but the run may take longer.",
         (
             Case(
-                "F is not read ahead any more, its readers do it themselves: ...",
+                "F is not read ahead any more, its readers read the file themselves: ...",
                 "The file was changed or cannot be read, or its storage does not answer for 10 s.",
             ),
             Case("F is not read ahead: ...", _REASON),
@@ -304,7 +304,7 @@ RUNS = {
         "Nothing is read ahead for this job. The job reads the file by itself, and results are the same.",
         (
             Case(
-                "Step S: `P` says no part of F: ...",
+                "Step S: `P` names no part of F: ...",
                 "Let the value of `part` be `KofN`, with K from 1 to N. With `parts`, a whole number is allowed, too.",
             ),
         ),

@@ -188,7 +188,7 @@ async def _bring(
         await access.run(f"mv -f {shlex.quote(str(part))} {shlex.quote(str(delivered.binary))}")
         binary, delivered, version = await _check(access, workdir, binary, neighbours)
     if version is None:
-        return delivered, "it is not there"
+        return delivered, "the file is missing"
     if version.startswith("sfio-node "):
         # The file for another machine, which lies beside this one, may be of another build.
         return delivered, other_build(version)

@@ -217,7 +217,7 @@ MISTAKES_IN_A_TOOL = [
     (
         "- class: sfio:IOTask\n- class: sfio:StorageBandwidth\n  storageBW: auto\n  limited: true  # <-",
         "sfio:StorageBandwidth.limited",
-        "the limit would decide what is learned",
+        "the limit would change the learned value",
         "`limited: true` with a number, or `required`, in storageBW",
     ),
     (

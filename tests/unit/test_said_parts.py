@@ -188,5 +188,5 @@ def test_another_attempt_says_less() -> None:
     job.begin()
     job.handle(Succeeded({"chunks": Value((Item("a", file_value("/out/a")),), is_list=True)}))
     assert job.said[1].startswith(
-        "the part a was said by an attempt before, and is not now; other jobs have the part already"
+        "the part a was reported by an earlier attempt, and is missing now; other jobs have the part already"
     )

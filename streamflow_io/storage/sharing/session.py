@@ -280,7 +280,7 @@ class LeaseSession:
                 if 0 < (said := entry.bandwidth.get(way, 0)) < bandwidth[way]:
                     bandwidth[way] = said
                     self._warn_once(
-                        f"run {entry.run!r} on {entry.host!r} says that it has {_shown(entry.bandwidth)}, not "
+                        f"run {entry.run!r} on {entry.host!r} declares {_shown(entry.bandwidth)}, not "
                         f"{_shown(self._bandwidth)}: the lowest one counts"
                     )
         return bandwidth
