@@ -30,12 +30,12 @@ class EdgeRecord(BaseRecord):
     """A file that is to be delivered before its job ends, with its way of delivery; recorded as the run starts."""
 
     event: Literal["edge"] = "edge"
-    output: str = Field(description="as /step/port")
-    input: str | None = Field(None, description="as /step/port; none: an output of the workflow")
+    output: str = Field(description="an output, as /step/port")
+    input: str | None = Field(None, description="an input, as /step/port; none: an output of the workflow")
     delivery: Delivery
-    fallback: str | None = Field(None, description="why it is not delivered as the rule asks, if so")
+    fallback: str | None = Field(None, description="why the file is not delivered by its rule, if so")
     capio: str | None = Field(
-        None, description="with `runtime: capio`: `served`, or why the embedded node runtime serves it"
+        None, description="with `runtime: capio`: `served`, or why the embedded node runtime serves the edge"
     )
 
 
@@ -43,38 +43,45 @@ class FallbackRecord(JobRecord):
     """A delivery that a job could not get early; recorded once for each reason and output."""
 
     event: Literal["fallback"] = "fallback"
-    output: str | None = Field(None, description="as /step/port: what it has got when it was complete; none: all")
+    output: str | None = Field(
+        None, description="the output that the job got when the output was complete, as /step/port; none: all outputs"
+    )
     reason: str
-    without: str | None = Field(None, description="it started again without this, `CAPIO`; none: it fell back at once")
+    without: str | None = Field(
+        None, description="the feature without which the job started again, `CAPIO`; none: the job did not start again"
+    )
 
 
 class ReadingRecord(JobRecord):
     """A job that is about to run, and reads an output that is not known to be complete."""
 
     event: Literal["reading"] = "reading"
-    input: str = Field(description="as /step/port")
-    output: str = Field(description="as /step/port: what it reads")
+    input: str = Field(description="an input, as /step/port")
+    output: str = Field(description="the output that the job reads, as /step/port")
     delivery: Literal["stream", "gate"]
-    sources: tuple[str, ...] = Field(description="the jobs that write it")
+    sources: tuple[str, ...] = Field(description="the jobs that write the output")
 
 
 class StreamedRecord(JobRecord):
     """The end, without an error, of a byte stream into a job."""
 
     event: Literal["streamed"] = "streamed"
-    input: str | None = Field(None, description="as /step/port; none: not known")
+    input: str | None = Field(None, description="an input, as /step/port; none: not known")
     outputs: tuple[str, ...] = Field(
-        description="as /step/port: what it has read; several, if it reads several of one job: then it is one of these"
+        description="the output that was read, as /step/port; several: the reader has read one of these outputs "
+        "of one job"
     )
-    source: str | None = Field(None, description="the job that has written it")
+    source: str | None = Field(None, description="the job that has written the stream")
     bytes: int
-    first: float | None = Field(None, description="when its first byte was given to the job")
-    last: float | None = Field(None, description="when its last byte was")
+    first: float | None = Field(None, description="when the first byte was given to the job")
+    last: float | None = Field(None, description="when the last byte was given to the job")
     waited: float | None = Field(None, description="seconds in which the job had taken all bytes, and waited for more")
-    behind: float | None = Field(None, description="seconds in which the job had not taken the bytes that it was given")
-    lag: int | None = Field(None, description="the most bytes that were there and not yet given to the job")
+    behind: float | None = Field(None, description="seconds in which the job had not taken all given bytes")
+    lag: int | None = Field(None, description="the most bytes that had been written and not yet given to the job")
     capio: bool | None = Field(
-        None, description="CAPIO carried it: what it was given is what it read, and it is not known how it waited"
+        None,
+        description="CAPIO carried the stream: the given bytes are those that the job read, and its waits are "
+        "not known",
     )
 
 
@@ -85,12 +92,12 @@ class CommittedRecord(JobRecord):
     """
 
     event: Literal["committed"] = "committed"
-    output: str = Field(description="as /step/port")
-    path: str | None = Field(None, description="relative to the output directory; none: several files")
+    output: str = Field(description="an output, as /step/port")
+    path: str | None = Field(None, description="a path relative to the output directory; none: several files")
     files: int
     bytes: int
     first: float = Field(description="when the first file was committed")
-    last: float = Field(description="when the last one was")
+    last: float = Field(description="when the last file was committed")
     ended: float = Field(description="when the command ended")
 
 
@@ -99,11 +106,13 @@ class OutputRecord(JobRecord):
 
     event: Literal["output"] = "output"
     port: str
-    path: str = Field(description="relative to the output directory; of several files: a directory above all of them")
-    files: int = Field(1, description="of how many files this is")
+    path: str = Field(
+        description="a path relative to the output directory; of several files: a directory above all of them"
+    )
+    files: int = Field(1, description="the number of files")
     opened: float | None = Field(None, description="the first time")
-    closes: int = Field(description="how often it was closed after writing; of several files: the least")
-    most_closes: int = Field(description="of several files: the most")
+    closes: int = Field(description="the number of closes after writing; of several files: the least")
+    most_closes: int = Field(description="the most closes of one of several files")
     first_close: float | None = None
     last_close: float | None = None
     size: int | None = Field(None, description="bytes, together; none: not known")
@@ -115,19 +124,19 @@ class InputRecord(JobRecord):
 
     event: Literal["input"] = "input"
     input: str
-    path: str = Field(description="absolute, or relative to the output directory of `source`")
+    path: str = Field(description="a path, absolute or relative to the output directory of `source`")
     source: str | None = Field(None, description="the job that wrote the file")
-    files: int = Field(1, description="of how many files this is")
-    opens: int = Field(description="how often it was opened; 0: never; of several files: the most")
-    sequential: bool = Field(description="it was only read, front to back, in each opening")
-    reasons: tuple[str, ...] = Field((), description="why not, if so")
-    first: float | None = Field(None, description="when it was opened first")
-    last: float | None = Field(None, description="when it was opened last")
+    files: int = Field(1, description="the number of files")
+    opens: int = Field(description="the number of openings; of several files: the most")
+    sequential: bool = Field(description="the file was only read, front to back, in each opening")
+    reasons: tuple[str, ...] = Field((), description="why the file was not read so, if so")
+    first: float | None = Field(None, description="when the file was opened first")
+    last: float | None = Field(None, description="when the file was opened last")
     touched: float | None = Field(
-        None, description="when it was first opened, listed, or asked for its size or kind by its path"
+        None, description="the first opening, listing, or question for the size or kind by the path"
     )
-    read: float | None = Field(None, description="it was not read later; none: not known")
-    whole: bool = Field(False, description="by `read` the job had written to none of its outputs")
+    read: float | None = Field(None, description="the end of reading, at the latest; none: not known")
+    whole: bool = Field(False, description="the job had written to none of its outputs until `read`")
 
 
 class SplitRecord(JobRecord):
@@ -136,14 +145,14 @@ class SplitRecord(JobRecord):
     event: Literal["split"] = "split"
     port: str
     of: str = Field(description="the input")
-    count: int = Field(description="how many parts")
+    count: int = Field(description="the number of parts")
     names: str = Field(description="the name of a part, with one %d for its number")
-    first: int = Field(description="the number of the first")
+    first: int = Field(description="the number of the first part")
     records: str
-    every: int | None = Field(None, description="this many records in each part")
-    parts: int | None = Field(None, description="this many parts of equal bytes")
-    chunk: int | None = Field(None, description="at most this many MiB in each part")
-    equal: bool = Field(description="this many parts of equal bytes are the same parts")
+    every: int | None = Field(None, description="the number of records in each part")
+    parts: int | None = Field(None, description="the number of parts with equal bytes")
+    chunk: int | None = Field(None, description="the most MiB in each part")
+    equal: bool = Field(description="a rule with `parts` gives the same parts")
 
 
 #: Origin of the parts: `said` by the program that splits, or `selected` by each job. `whole`: the whole file is read
@@ -155,17 +164,17 @@ class SessionRecord(BaseRecord):
     """The beginning of a read session."""
 
     event: Literal["session"] = "session"
-    session: int = Field(description="its number in the run, from 1")
+    session: int = Field(description="the number of the session in the run, from 1")
     step: str
     file: str
-    size: int = Field(description="of the file")
+    size: int = Field(description="the bytes of the file")
     form: SessionForm
-    readers: int = Field(description="how many chunks may be read at the same time")
+    readers: int = Field(description="the most chunks that are read at the same time")
     constraint: str | None = Field(
-        None, description="storageBW of a chunk: a number, or auto(min,max,2) where it is learned; none: it has none"
+        None, description="the storageBW of a chunk: a number, or auto(min,max,2) if learned; none: no storageBW"
     )
-    chunk: int = Field(description="bytes of a chunk, at most")
-    window: int = Field(description="bytes that may have arrived and not be consumed")
+    chunk: int = Field(description="the most bytes of a chunk")
+    window: int = Field(description="the most bytes that have arrived and are not consumed")
 
 
 class ChunkRecord(BaseRecord):
@@ -177,10 +186,14 @@ class ChunkRecord(BaseRecord):
     cached: int | None = Field(None, description="bytes that were in the page cache before; none: not known")
     seconds: float
     requests: int
-    held: int = Field(description="bytes that had arrived before, and were not consumed")
-    waited: float | None = Field(None, description="seconds, until it was admitted")
-    readers: int | None = Field(None, description="chunks of the session that were read then, with this one")
-    constraint: float | None = Field(None, description="its storageBW; none: it took nothing of a bandwidth")
+    held: int = Field(description="bytes that had arrived before and were not consumed")
+    waited: float | None = Field(None, description="seconds until the chunk was admitted")
+    readers: int | None = Field(
+        None, description="the chunks of the session that were read at that time, with this one"
+    )
+    constraint: float | None = Field(
+        None, description="the storageBW of the chunk; none: the chunk needed no bandwidth"
+    )
 
 
 class ArrivedRecord(BaseRecord):
@@ -188,7 +201,7 @@ class ArrivedRecord(BaseRecord):
 
     event: Literal["arrived"] = "arrived"
     session: int
-    part: int = Field(description="from 0")
+    part: int = Field(description="the number of the part, from 0")
 
 
 class ConsumedRecord(BaseRecord):
@@ -197,7 +210,7 @@ class ConsumedRecord(BaseRecord):
     event: Literal["consumed"] = "consumed"
     session: int
     part: int
-    held: int | None = Field(None, description="bytes that have arrived and are not consumed, now")
+    held: int | None = Field(None, description="bytes that have now arrived and are not consumed")
 
 
 class SessionEndRecord(BaseRecord):
@@ -206,8 +219,8 @@ class SessionEndRecord(BaseRecord):
     event: Literal["sessionEnd"] = "sessionEnd"
     session: int
     reason: SessionReason
-    parts: int = Field(description="how many are known")
-    storage_bytes: int = Field(description="read that were not in the page cache before, as far as is known")
-    cached_bytes: int = Field(description="asked for that were there before")
-    peak_window: int = Field(description="most bytes that had arrived and were not consumed")
-    read_seconds: float = Field(description="from the beginning of the session to its last chunk")
+    parts: int = Field(description="the number of known parts")
+    storage_bytes: int = Field(description="bytes that were read, and not in the page cache before, as far as is known")
+    cached_bytes: int = Field(description="bytes that were in the page cache before")
+    peak_window: int = Field(description="the most bytes that had arrived and were not consumed")
+    read_seconds: float = Field(description="seconds from the beginning of the session to its last chunk")

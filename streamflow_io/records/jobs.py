@@ -42,9 +42,11 @@ class AdmittedRecord(JobRecord):
     event: Literal["admitted"] = "admitted"
     location: str
     storage: str | None = None
-    constraint: float | None = Field(None, description="its storageBW; none: it needs no bandwidth")
-    allocated: float | None = Field(None, description="admitted storageBW of all jobs on the storage, with this one")
-    running: int = Field(description="admitted I/O tasks on the location, with this one")
+    constraint: float | None = Field(None, description="the storageBW of the job; none: the job needs no bandwidth")
+    allocated: float | None = Field(
+        None, description="the admitted storageBW of all jobs on the storage, with this one"
+    )
+    running: int = Field(description="the admitted I/O tasks on the location, with this one")
 
 
 #: Causes for which a job waits before it has a place. `storage`: bandwidth, or an I/O executor. `place`: a location
@@ -79,11 +81,11 @@ class StartedRecord(JobRecord):
     event: Literal["started"] = "started"
     location: str
     waited: dict[WaitCause, float] = Field(
-        default_factory=dict, description="since it was submitted: seconds, by what it has waited for"
+        default_factory=dict, description="the seconds of waiting since the submission, by cause"
     )
-    cores: float | None = Field(None, description="that it uses, whether it had to have them free or not")
-    location_cores: float | None = Field(None, description="that its location has")
-    queue: bool = Field(False, description="it is given to a queue manager: its command may start later")
+    cores: float | None = Field(None, description="the cores that the job uses, free or not")
+    location_cores: float | None = Field(None, description="the cores of its location")
+    queue: bool = Field(False, description="the job is given to a queue manager, and the command may start later")
 
 
 class LentRecord(JobRecord):
@@ -91,20 +93,22 @@ class LentRecord(JobRecord):
 
     event: Literal["lent"] = "lent"
     location: str
-    cores: int = Field(description="how many it has borrowed")
-    lenders: tuple[str, ...] = Field(description="the jobs that hold them")
+    cores: int = Field(description="the number of borrowed cores")
+    lenders: tuple[str, ...] = Field(description="the jobs that hold these cores")
 
 
 class RehearsedRecord(JobRecord):
     """A repetition of a job that had ended, to find out whether one of its inputs may be read as a stream."""
 
     event: Literal["rehearsed"] = "rehearsed"
-    input: str = Field(description="as /step/port")
-    way: Literal["net", "pipe"] | None = Field(None, description="how it reads a stream; none: it does not")
-    reason: str | None = Field(None, description="why not, or why that is not known")
-    known: bool = Field(description="false: it has shown nothing")
-    seconds: float = Field(description="that it took")
-    bytes: int = Field(description="of the file")
+    input: str = Field(description="an input, as /step/port")
+    way: Literal["net", "pipe"] | None = Field(
+        None, description="the way in which the input can be a stream; none: not proven"
+    )
+    reason: str | None = Field(None, description="why the input does not stream, or why that is not known")
+    known: bool = Field(description="false: the trial has shown nothing")
+    seconds: float = Field(description="the seconds of the trial")
+    bytes: int = Field(description="the bytes of the file")
     excerpt: int | None = Field(
         None, description="the number of first bytes that were enough; none: the whole file was tried"
     )
@@ -115,26 +119,28 @@ class EndedRecord(JobRecord):
 
     event: Literal["ended"] = "ended"
     status: EndStatus
-    usage: JobUsage | None = Field(None, description="where the node runtime ran it")
+    usage: JobUsage | None = Field(None, description="the use of resources, if the node runtime ran the job")
 
 
 class CommandRecord(JobRecord):
     """The end of one attempt of a job's command. `docs/telemetry.md` says where its standard error is."""
 
     event: Literal["command"] = "command"
-    attempt: int = Field(description="from 1")
-    command: str = Field(description="as it was run, with its redirections; of a long one the first 16 kB")
+    attempt: int = Field(description="the number of the attempt, from 1")
+    command: str = Field(description="the command with its redirections; of a long command the first 16 kB")
     location: str
-    directory: str | None = Field(None, description="where it ran")
+    directory: str | None = Field(None, description="the directory in which the command ran")
     started: float
-    code: int | None = Field(None, description="its exit code; none: not known")
+    code: int | None = Field(None, description="the exit code; none: not known")
     stream: Literal["stderr", "both"] = Field(
-        "stderr", description="what is kept; `both`: standard output and standard error, which have gone to one place"
+        "stderr", description="the output that is kept; `both`: standard output and standard error, mixed"
     )
     file: str | None = Field(
         None, description="where that is kept, relative to the directory of the run; none: it is not"
     )
     bytes: int = Field(0, description="the size of that output")
     cut: int | None = Field(
-        None, description="bytes of the beginning in the file, before those of the end; none: the file has all"
+        None,
+        description="the bytes from the beginning in the file, before the bytes from the end; none: the file has "
+        "all bytes",
     )

@@ -66,12 +66,12 @@ class RunRecord(BaseRecord):
     name: str = Field(description="the name of the run")
     workflow: str = Field(description="the CWL file")
     storages: tuple[RunStorage, ...] = ()
-    io_executors: int | None = Field(None, description="as configured")
-    streaming: str | None = Field(None, description="as configured; none: not recorded")
-    oversubscribe: str | None = Field(None, description="as configured; none: not recorded")
+    io_executors: int | None = Field(None, description="the configured I/O executors of a location")
+    streaming: str | None = Field(None, description="`streaming` of the config; none: not recorded")
+    oversubscribe: str | None = Field(None, description="`oversubscribe` of the config; none: not recorded")
     steps: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
-        description="each step that runs jobs, with the steps before that give it results",
+        description="each step that runs jobs, with the steps whose results it gets",
     )
 
 
@@ -91,10 +91,10 @@ class LeaseRecord(BaseRecord):
     event: Literal["lease"] = "lease"
     storage: str
     direction: Way
-    held: float = Field(description="by this run")
-    used: float = Field(description="by its jobs")
-    others: float = Field(description="what other runs hold, as far as this one knows")
-    wanted: float = Field(description="what its first waiting job needs beyond what is used")
+    held: float = Field(description="the bandwidth that this run holds")
+    used: float = Field(description="the bandwidth that the jobs of this run use")
+    others: float = Field(description="the bandwidth that other runs hold, as far as is known")
+    wanted: float = Field(description="the bandwidth that the first waiting job needs in addition")
 
 
 class HeldRecord(BaseRecord):
@@ -102,22 +102,22 @@ class HeldRecord(BaseRecord):
 
     event: Literal["held"] = "held"
     storage: str
-    slot: float = Field(description="when it is due by the schedule, in seconds since the epoch")
-    until: float = Field(description="until when it is held back, at the latest")
+    slot: float = Field(description="the start by the schedule, in seconds since the epoch")
+    until: float = Field(description="the latest start, in seconds since the epoch")
 
 
 class StreamProgress(BaseModel):
     """The progress of a byte stream that goes on."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
-    job: str = Field(description="that reads")
-    input: str | None = Field(None, description="as /step/port; none: not known")
-    output: str = Field(description="as /step/port")
+    job: str = Field(description="the job that reads")
+    input: str | None = Field(None, description="an input, as /step/port; none: not known")
+    output: str = Field(description="an output, as /step/port")
     source: str = Field(description="the job that writes")
-    bytes: int = Field(description="that the job was given")
-    rate: float | None = Field(None, description="bytes per second, now; 0: it stands; none: not known yet")
-    since: float = Field(description="since when it moves, or stands")
-    waits: StreamWait | None = Field(None, description="what the stream waited for, when it was last looked at")
+    bytes: int = Field(description="the bytes that the job was given")
+    rate: float | None = Field(None, description="bytes per second, now; 0: the stream stands; none: not known yet")
+    since: float = Field(description="the time since when the stream moves or stands")
+    waits: StreamWait | None = Field(None, description="the reason of the last wait that was seen")
 
 
 class ProgressRecord(BaseRecord):
@@ -130,7 +130,7 @@ class ProgressRecord(BaseRecord):
     streams: tuple[StreamProgress, ...] = ()
     more: int = Field(0, description="the number of streams that are left out")
     waiting: dict[str, dict[WaitingCause, int]] = Field(
-        default_factory=dict, description="by step and what they wait for, how many jobs"
+        default_factory=dict, description="the number of waiting jobs, by step and reason"
     )
 
 
@@ -142,20 +142,23 @@ class RequestRecord(JobRecord):
     """
 
     event: Literal["request"] = "request"
-    channel: str = Field(description="what issues such requests one after the other")
-    phase: int = Field(description="of the channel, from 0")
+    channel: str = Field(description="the source of requests that follow each other")
+    phase: int = Field(description="the number of the request in its channel, from 0")
     kind: RequestKind = Field(
-        "task", description="what an I/O task has moved; a burst of a byte stream; one that a compute job has written"
+        "task",
+        description="the data of an I/O task, a burst of a byte stream, or a burst that a compute job has written",
     )
     storage: str | None = None
     direction: Direction
     bytes: int
-    ready: float = Field(description="when what the job reads was there; of a burst, when its first byte was")
-    started: float = Field(description="when its command began; of a burst, when it was ready")
-    ended: float = Field(description="when its command had ended, or the reader had been given the burst")
+    ready: float = Field(
+        description="when the inputs of the job were complete; of a burst, when its first byte was written"
+    )
+    started: float = Field(description="when the command began; of a burst, when the burst was ready")
+    ended: float = Field(description="when the command had ended, or the reader had got the burst")
     required: float = Field(description="the required end: when a job first waits for the data")
-    rule: EndRule = Field(description="why then")
-    limit: float | None = Field(None, description="MB/s, how fast it might move at its start; none: as it could")
+    rule: EndRule = Field(description="the reason of the required end")
+    limit: float | None = Field(None, description="the limit at the start, in MB/s; none: no limit")
     estimate: bool = Field(False, description="`ready` or `required` are not known for certain")
 
 
@@ -163,9 +166,9 @@ class RateRecord(JobRecord):
     """A new rate of a job of an I/O task, or of a byte stream: no faster than required."""
 
     event: Literal["rate"] = "rate"
-    input: str | None = Field(None, description="that is fed by the stream; none: the job is an I/O task")
-    rate: float | None = Field(None, description="MB/s; none: as fast as it can")
-    reason: RateReason | StreamReason = Field(description="why; see docs/required-bandwidth.md")
+    input: str | None = Field(None, description="the input that the stream feeds; none: the job is an I/O task")
+    rate: float | None = Field(None, description="MB/s; none: no limit")
+    reason: RateReason | StreamReason = Field(description="the reason; see docs/required-bandwidth.md")
 
 
 class EpochRecord(BaseRecord):
@@ -175,10 +178,10 @@ class EpochRecord(BaseRecord):
     step: str
     storage: str
     location: str
-    number: int = Field(description="from 1, for each time that the step learns")
+    number: int = Field(description="the number of the epoch, from 1, each time that the step learns")
     constraint: float
-    concurrency: int = Field(description="how many jobs fit at once")
-    jobs: int = Field(description="how many jobs the mean is of")
+    concurrency: int = Field(description="the number of jobs that fit at once")
+    jobs: int = Field(description="the number of jobs in the mean")
     mean_seconds: float | None = Field(None, description="the mean time of a job; none: no job succeeded")
     registered: bool
     started: float
@@ -194,9 +197,9 @@ class ChoiceRecord(BaseRecord):
     reason: Literal[
         "first", "learning", "learned", "remembered", "objective", "contradicted", "drifted", "too few jobs"
     ]
-    outstanding: int = Field(description="jobs of the step that wait or run")
+    outstanding: int = Field(description="the jobs of the step that wait or run")
     estimates: dict[str, float] = Field(
-        default_factory=dict, description="by registered constraint, the seconds that all of them would take"
+        default_factory=dict, description="the estimated seconds of all these jobs, by registered constraint"
     )
 
 
