@@ -1,8 +1,9 @@
-"""Checks the English of docstrings and comments, in Python and in Rust, and of pages in Markdown.
+"""Checks the English of docstrings and comments, in Python and in Rust, of texts for users, and of pages in Markdown.
 
 The rules: how a text begins, how long a sentence may be, which pronouns are not used, how None is explained, and what
 the head of a file does not repeat. `python -m scripts.english [PATH ...]` prints each place that breaks one of them.
-Of a page, code blocks and tables are left out, and each sentence begins with a noun or a verb.
+Texts for users are the explanations in `messages/of_*.py`, and each `help=` and `description=`. Of a page, code blocks
+and tables are left out, and each sentence begins with a noun or a verb.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ _FIRST_OF_PAGE = re.compile(
     r"(It|Its|They|Them|Their|That|Those|Who|Whose|Whom|Which|None|Nobody|Somebody|Well|Else|And|Or|But|So|"
     r"This (?:is|was|has|can|may|does|holds|needs|costs|happens|works|takes|means))\b"
 )
+#: The beginnings that no sentence of an explanation may have.
+_BEGINS = re.compile(r"(It|Its|They|Them|Their|That|That's|Those|These|Such|Nobody|Somebody|And|Or|But)\b")
 _PRONOUN = re.compile(
     r"\b(who|whom|somebody|someone|nobody|anybody|everybody|so many|so much|that which|those which|of which|of whom|"
     r"of what|what there is|his|her|he|she)\b",
@@ -75,10 +78,10 @@ _EMPHASIS = re.compile(r"\*+(?=\S)|(?<=\S)\*+")
 
 @dataclass(frozen=True)
 class Text:
-    """A docstring, the lines of one comment, or a paragraph of a page.
+    """A docstring, the lines of one comment, a text for users, or a paragraph of a page.
 
     :ivar line: where the text begins in its file, from 1
-    :ivar kind: `head` of a file, `docstring`, `comment` or `page`
+    :ivar kind: `head` of a file, `docstring`, `comment`, `explanation` of a message, `quote` of one, `option` or `page`
     """
 
     path: Path
@@ -108,7 +111,10 @@ def findings(text: Text) -> Iterator[Finding]:
         yield Finding(text, f'the head of a file does not say "{match[1]}": its folder does')
     if text.kind == "page":
         yield from _findings_of_page(text, plain)
-    elif text.kind != "comment" and (match := _FIRST.match(plain)):
+    begins = [_FIRST.match(plain)] if text.kind in ("head", "docstring", "explanation") else []
+    if text.kind == "explanation":
+        begins += map(_BEGINS.match, sentences(plain)[1:])
+    for match in filter(None, begins):
         yield Finding(text, f'begin with a verb or a noun of the domain, not with "{match[1]}"')
     for match in _PRONOUN.finditer(plain):
         yield Finding(text, f'"{match[1]}": name the thing or the person')
@@ -155,6 +161,33 @@ def python_texts(path: Path, source: str) -> Iterator[Text]:
     yield from _blocks(path, [(line, column, text.lstrip("#: ")) for line, column, text in lines], "comment")
 
 
+def user_texts(path: Path, source: str) -> Iterator[Text]:
+    """Yield the texts for users in a Python file."""
+    explains = path.match("messages/of_*.py")
+    if not explains and not re.search(r"\b(?:help|description)=", source):
+        return
+    tree = ast.parse(source)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    for value in (word.value for call in calls for word in call.keywords if word.arg in ("help", "description")):
+        yield from (Text(path, node.lineno, "option", text) for node, text in _literals(value))
+    if explains:
+        quotes = [call.args[0] for call in calls if ast.unparse(call.func) == "Case"]
+        for node, text in _literals(ast.Module([node for node in tree.body if not isinstance(node, ast.Expr)], [])):
+            yield Text(path, node.lineno, "quote" if node in quotes else "explanation", text)
+
+
+def _literals(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+    """Yield the text literals below a node, and their texts."""
+    if isinstance(node, ast.JoinedStr):
+        parts = (part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
+        yield node, "".join(map(str, parts))
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node, node.value
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _literals(child)
+
+
 def rust_texts(path: Path, source: str) -> Iterator[Text]:
     """Yield the comments of a Rust file: documentation (`///`, `//!`) and others."""
     for kind, sign in (("head", "//!"), ("docstring", "///"), ("comment", "//")):
@@ -198,7 +231,7 @@ def _blocks(path: Path, lines: list[tuple[int, int, str]], kind: str) -> Iterato
         yield Text(path, start, kind, "\n".join(texts))
 
 
-_TEXTS = {".py": python_texts, ".rs": rust_texts, ".md": markdown_texts}
+_TEXTS = {".py": (python_texts, user_texts), ".rs": (rust_texts,), ".md": (markdown_texts,)}
 
 
 def check(paths: list[Path]) -> list[Finding]:
@@ -211,7 +244,10 @@ def check(paths: list[Path]) -> list[Finding]:
     for root in paths:
         files = sorted((*root.rglob("*.py"), *root.rglob("*.rs"))) if root.is_dir() else [root]
         for path in files:
-            found += (finding for text in _TEXTS[path.suffix](path, path.read_text()) for finding in findings(text))
+            source = path.read_text()
+            found += (
+                finding for kind in _TEXTS[path.suffix] for text in kind(path, source) for finding in findings(text)
+            )
     return found
 
 

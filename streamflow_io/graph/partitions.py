@@ -151,7 +151,7 @@ def _obstacle(
     if (how := streamed.get((step, rule.of))) is not None and not _may_grow(rule, how):
         return f"{port_path(step, rule.of)} is streamed: other cuts than declared ones of `every` need a complete file"
     if not routes:
-        return f"nobody reads {output.name}"
+        return f"no step reads {output.name}"
     return next((reason for route in routes if (reason := _route_obstacle(route, shared)) is not None), None)
 
 

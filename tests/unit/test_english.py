@@ -1,4 +1,4 @@
-"""The lint of the English in docstrings and comments finds what its rules forbid, and nothing else."""
+"""The lint of the English in docstrings, comments and texts for users finds what its rules forbid, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from scripts.english import PAGES, Text, check, findings, markdown_texts, python_texts, rust_texts, sentences
+from scripts.english import (
+    PAGES,
+    Text,
+    check,
+    findings,
+    markdown_texts,
+    python_texts,
+    rust_texts,
+    sentences,
+    user_texts,
+)
 
 _REPOSITORY = Path(__file__).parents[2]
 _PATH = Path("module.py")
@@ -29,6 +39,9 @@ _LONG = " ".join(["word"] * 26)
         ("page", "Ask a job who reads the file."),
         ("page", "**They** wait."),
         ("page", "x" * 121),
+        ("explanation", "The file is complete. It streams."),
+        ("quote", "nobody has opened the stream"),
+        ("option", f"{_LONG} (default: 4)"),
     ],
 )
 def test_broken(kind: str, text: str) -> None:
@@ -47,6 +60,8 @@ def test_broken(kind: str, text: str) -> None:
         ("docstring", "Start the adapter of a queue manager."),
         ("page", f"See [this page](https://example.org/{'x' * 120})."),
         ("page", "What follows is read once. This file is closed."),
+        ("quote", "it seeks in it"),
+        ("option", "its write bandwidth"),
     ],
 )
 def test_plain(kind: str, text: str) -> None:
@@ -84,3 +99,25 @@ def test_markdown() -> None:
 def test_pages(page: str) -> None:
     """The pages that are in plain English stay so."""
     assert list(map(str, check([_REPOSITORY / page]))) == []
+
+
+def test_options() -> None:
+    """The descriptions of options are found in all modules."""
+    source = '"""Head."""\nparser.add_argument("file", help=f"a file, {SIZE}", dest="file")\n'
+    assert [(text.line, text.kind, text.text) for text in user_texts(_PATH, source)] == [(2, "option", "a file, X")]
+
+
+def test_explanations() -> None:
+    """In `messages/of_*.py`, all text counts, and messages that are quoted are told apart."""
+    source = '"""Head."""\n_A = "Wait."\nX = Case("it waits", f"Try {A}.")\n'
+    found = [(text.line, text.kind, text.text) for text in user_texts(Path("messages/of_runs.py"), source)]
+    assert found == [(2, "explanation", "Wait."), (3, "quote", "it waits"), (3, "explanation", "Try X.")]
+    assert list(user_texts(Path("messages/codes.py"), source)) == []
+
+
+def test_texts_for_users_are_plain() -> None:
+    """The explanations of all messages, and the descriptions of all options, follow the rules."""
+    files = sorted((Path(__file__).parents[2] / "streamflow_io").rglob("*.py"))
+    texts = [text for file in files for text in user_texts(file, file.read_text())]
+    assert {text.kind for text in texts} == {"explanation", "quote", "option"}
+    assert [str(finding) for text in texts for finding in findings(text)] == []

@@ -79,7 +79,7 @@ def test_who_reads() -> None:
     assert decide(good, Route(CHUNKS, (SCATTER,), needs)) == "/align/chunk has loadContents"
     there = decide(good, Route(CHUNKS, (SCATTER,), replace(CHUNK, site=PODS)))
     assert there == "/align runs on cluster (kubernetes): parts are not read in pods"
-    assert decide() == "nobody reads /split/chunks"
+    assert decide() == "no step reads /split/chunks"
 
 
 def test_the_split_itself() -> None:

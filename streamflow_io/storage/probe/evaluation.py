@@ -154,7 +154,7 @@ def meaning(entry: StorageConfig) -> str:
     """Explain the effect of an entry in one sentence."""
     where = "all locations together" if entry.scope == "shared" else "each location"
     return (
-        f"Jobs with `storageBW` run on this storage at the same time while the sum of theirs is at most "
+        "Jobs with `storageBW` run on this storage at the same time if the sum of their storageBW is at most "
         f"{entry.bandwidth('write'):g} MB/s of writing and {entry.bandwidth('read'):g} MB/s of reading on {where}."
     )
 
