@@ -1,8 +1,8 @@
 """Checks the English of docstrings and comments, in Python and in Rust, and of texts that users read.
 
 `python -m scripts.english [PATH ...]` prints each place that breaks a rule. Rules are about the beginning of a text,
-the length of sentences, pronouns, the effect of None, and the head of a file. Texts for users are the explanations in
-`messages/of_*.py`, and each `help=` and `description=`.
+the length of sentences, pronouns, the effect of None, and the head of a file. Texts for users are the literals of
+several words in the program: messages, their explanations in `messages/of_*.py`, and descriptions of options.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pathlib import Path
 
 #: Words of one sentence, at most.
 LONGEST = 25
+# Words of a literal that is a text, at least.
+_FEWEST = 4
 
 _ROOTS = ("streamflow_io", "node/src", "scripts", "benchmarks", "laboratories", "tests")
 _FIRST = re.compile(
@@ -43,7 +45,7 @@ class Text:
     """A docstring, the lines of one comment, or a text for users.
 
     :ivar line: where the text begins in its file, from 1
-    :ivar kind: `head` of a file, `docstring`, `comment`, `explanation` of a message, `quote` of one, or `option`
+    :ivar kind: `head` of a file, `docstring`, `comment`, `message`, `explanation` or `quote` of one
     """
 
     path: Path
@@ -109,22 +111,24 @@ def python_texts(path: Path, source: str) -> Iterator[Text]:
 
 
 def user_texts(path: Path, source: str) -> Iterator[Text]:
-    """Yield the texts for users in a Python file."""
-    explains = path.match("messages/of_*.py")
-    if not explains and not re.search(r"\b(?:help|description)=", source):
+    """Yield the texts for users in a Python file of the program."""
+    if "streamflow_io" not in path.parts:
         return
     tree = ast.parse(source)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    for value in (word.value for call in calls for word in call.keywords if word.arg in ("help", "description")):
-        yield from (Text(path, node.lineno, "option", text) for node, text in _literals(value))
-    if explains:
-        quotes = [call.args[0] for call in calls if ast.unparse(call.func) == "Case"]
-        for node, text in _literals(ast.Module([node for node in tree.body if not isinstance(node, ast.Expr)], [])):
+    explains = path.match("messages/of_*.py")
+    calls = [node for node in ast.walk(tree) if explains and isinstance(node, ast.Call)]
+    quotes = [call.args[0] for call in calls if ast.unparse(call.func) == "Case"]
+    for node, text in _literals(tree):
+        if explains:
             yield Text(path, node.lineno, "quote" if node in quotes else "explanation", text)
+        elif len(text.split()) >= _FEWEST and "\n" not in text:
+            yield Text(path, node.lineno, "message", text)
 
 
 def _literals(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
-    """Yield the text literals below a node, and their texts."""
+    """Yield the text literals below a node, and their texts; docstrings are none."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return
     if isinstance(node, ast.JoinedStr):
         parts = (part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
         yield node, "".join(map(str, parts))
