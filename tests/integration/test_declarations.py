@@ -171,7 +171,7 @@ def test_what_differs_from_run_to_run_is_no_wrong_declaration(bench: Bench, vari
     [(way, reason)] = compared(bench).values()
     assert way == "pipe"
     if varies == "date +%s%N":
-        assert reason == "its outputs differ from run to run: read.txt"
+        assert reason == "the outputs differ from run to run: read.txt"
 
 
 @pytest.mark.long

@@ -41,7 +41,7 @@ def test_broken(kind: str, text: str) -> None:
         ("docstring", f"`{_LONG}` is one word."),
         ("docstring", f"First:\n\n- {' '.join(['word'] * 20)}\n- {' '.join(['word'] * 20)}"),
         ("docstring", "Start the adapter of a queue manager."),
-        ("quote", "it seeks in it"),
+        ("quote", "the tool seeks in the file"),
         ("message", "its write bandwidth of now"),
     ],
 )
