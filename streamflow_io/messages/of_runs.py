@@ -260,7 +260,7 @@ RUNS = {
                 "The program does not support `SFIO_PARTS`. Remove the hint, or add the support to the program.",
             ),
         ),
-        "guide.md#split-steps-that-write-nothing",
+        "split-steps.md",
     ),
     Code.REFUTED: Explanation(
         "The declared cuts are not those of the program",

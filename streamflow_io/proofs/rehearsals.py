@@ -49,6 +49,7 @@ from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProo
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent
+from streamflow_io.runtime.wire import cpu_of
 from streamflow_io.wording import counted, size_text
 
 from .comparison import Comparison
@@ -288,7 +289,7 @@ class Rehearsals(Listener):
         self._places.pop(job.name, None)
         if (performance := self._performances.pop(job.name, None)) is not None:
             span = span_of(exit_event)
-            performance.result.set_result(JobResult(outputs, span[1] - span[0], exit_event.usage.cpu, span))
+            performance.result.set_result(JobResult(outputs, span[1] - span[0], cpu_of(exit_event.usage), span))
             if (reading := self._reading.pop(job.name, None)) is not None:
                 self._start_adding(reading())
 

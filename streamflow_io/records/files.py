@@ -30,12 +30,12 @@ class EdgeRecord(BaseRecord):
     """A file that is to be delivered before its job ends, with its way of delivery; recorded as the run starts."""
 
     event: Literal["edge"] = "edge"
-    output: str = Field(description="an output, as /step/port")
-    input: str | None = Field(None, description="an input, as /step/port; none: an output of the workflow")
+    output: str = Field(description="as /step/port")
+    input: str | None = Field(None, description="as /step/port; none: an output of the workflow")
     delivery: Delivery
-    fallback: str | None = Field(None, description="why the file is not delivered by its rule, if so")
+    fallback: str | None = Field(None, description="why the delivery is not as the rule asks")
     capio: str | None = Field(
-        None, description="with `runtime: capio`: `served`, or why the embedded node runtime serves the edge"
+        None, description="with `runtime: capio`: `served`, or why the embedded runtime serves the edge"
     )
 
 
@@ -43,12 +43,10 @@ class FallbackRecord(JobRecord):
     """A delivery that a job could not get early; recorded once for each reason and output."""
 
     event: Literal["fallback"] = "fallback"
-    output: str | None = Field(
-        None, description="the output that the job got when the output was complete, as /step/port; none: all outputs"
-    )
+    output: str | None = Field(None, description="as /step/port: delivered when it was complete; none: all outputs")
     reason: str
     without: str | None = Field(
-        None, description="the feature without which the job started again, `CAPIO`; none: the job did not start again"
+        None, description="`CAPIO`: the job started again without CAPIO; none: the job fell back at once"
     )
 
 
@@ -56,8 +54,8 @@ class ReadingRecord(JobRecord):
     """A job that is about to run, and reads an output that is not known to be complete."""
 
     event: Literal["reading"] = "reading"
-    input: str = Field(description="an input, as /step/port")
-    output: str = Field(description="the output that the job reads, as /step/port")
+    input: str = Field(description="as /step/port")
+    output: str = Field(description="as /step/port: the output that is read")
     delivery: Literal["stream", "gate"]
     sources: tuple[str, ...] = Field(description="the jobs that write the output")
 
@@ -66,22 +64,19 @@ class StreamedRecord(JobRecord):
     """The end, without an error, of a byte stream into a job."""
 
     event: Literal["streamed"] = "streamed"
-    input: str | None = Field(None, description="an input, as /step/port; none: not known")
+    input: str | None = Field(None, description="as /step/port; none: not known")
     outputs: tuple[str, ...] = Field(
-        description="the output that was read, as /step/port; several: the reader has read one of these outputs "
-        "of one job"
+        description="as /step/port: the output that was read; several: one of these, not known which"
     )
-    source: str | None = Field(None, description="the job that has written the stream")
-    bytes: int
+    source: str | None = Field(None, description="the job that has written the output")
+    bytes: int = Field(description="the bytes that the job was given")
     first: float | None = Field(None, description="when the first byte was given to the job")
     last: float | None = Field(None, description="when the last byte was given to the job")
     waited: float | None = Field(None, description="seconds in which the job had taken all bytes, and waited for more")
-    behind: float | None = Field(None, description="seconds in which the job had not taken all given bytes")
-    lag: int | None = Field(None, description="the most bytes that had been written and not yet given to the job")
+    behind: float | None = Field(None, description="seconds in which the job had not taken the bytes that it was given")
+    lag: int | None = Field(None, description="the most bytes that were there and not yet given to the job")
     capio: bool | None = Field(
-        None,
-        description="CAPIO carried the stream: the given bytes are those that the job read, and its waits are "
-        "not known",
+        None, description="CAPIO carried the stream; its waits are not known, and its times are known to 0.2 s"
     )
 
 
@@ -92,8 +87,8 @@ class CommittedRecord(JobRecord):
     """
 
     event: Literal["committed"] = "committed"
-    output: str = Field(description="an output, as /step/port")
-    path: str | None = Field(None, description="a path relative to the output directory; none: several files")
+    output: str = Field(description="as /step/port")
+    path: str | None = Field(None, description="relative to the output directory; none: several files")
     files: int
     bytes: int
     first: float = Field(description="when the first file was committed")
@@ -106,13 +101,11 @@ class OutputRecord(JobRecord):
 
     event: Literal["output"] = "output"
     port: str
-    path: str = Field(
-        description="a path relative to the output directory; of several files: a directory above all of them"
-    )
-    files: int = Field(1, description="the number of files")
-    opened: float | None = Field(None, description="the first time")
-    closes: int = Field(description="the number of closes after writing; of several files: the least")
-    most_closes: int = Field(description="the most closes of one of several files")
+    path: str = Field(description="relative to the output directory; of several files: a directory above all of them")
+    files: int = Field(1, description="the number of files in this record")
+    opened: float | None = Field(None, description="when a file was first opened")
+    closes: int = Field(description="closes after writing; of several files: the least")
+    most_closes: int = Field(description="of several files: the most")
     first_close: float | None = None
     last_close: float | None = None
     size: int | None = Field(None, description="bytes, together; none: not known")
@@ -124,19 +117,17 @@ class InputRecord(JobRecord):
 
     event: Literal["input"] = "input"
     input: str
-    path: str = Field(description="a path, absolute or relative to the output directory of `source`")
+    path: str = Field(description="absolute, or relative to the output directory of `source`")
     source: str | None = Field(None, description="the job that wrote the file")
-    files: int = Field(1, description="the number of files")
-    opens: int = Field(description="the number of openings; of several files: the most")
-    sequential: bool = Field(description="the file was only read, front to back, in each opening")
-    reasons: tuple[str, ...] = Field((), description="why the file was not read so, if so")
-    first: float | None = Field(None, description="when the file was opened first")
-    last: float | None = Field(None, description="when the file was opened last")
-    touched: float | None = Field(
-        None, description="the first opening, listing, or question for the size or kind by the path"
-    )
-    read: float | None = Field(None, description="the end of reading, at the latest; none: not known")
-    whole: bool = Field(False, description="the job had written to none of its outputs until `read`")
+    files: int = Field(1, description="the number of files in this record")
+    opens: int = Field(description="openings; of several files: the most")
+    sequential: bool = Field(description="each opening only read, front to back")
+    reasons: tuple[str, ...] = Field((), description="why the reading was not sequential")
+    first: float | None = Field(None, description="the first opening")
+    last: float | None = Field(None, description="the last opening")
+    touched: float | None = Field(None, description="the first opening, listing, or question for size or kind by path")
+    read: float | None = Field(None, description="after this time the job read nothing of it; none: not known")
+    whole: bool = Field(False, description="at the time `read` the job had written to none of its outputs")
 
 
 class SplitRecord(JobRecord):
@@ -149,10 +140,10 @@ class SplitRecord(JobRecord):
     names: str = Field(description="the name of a part, with one %d for its number")
     first: int = Field(description="the number of the first part")
     records: str
-    every: int | None = Field(None, description="the number of records in each part")
-    parts: int | None = Field(None, description="the number of parts with equal bytes")
-    chunk: int | None = Field(None, description="the most MiB in each part")
-    equal: bool = Field(description="a rule with `parts` gives the same parts")
+    every: int | None = Field(None, description="this many records in each part")
+    parts: int | None = Field(None, description="this many parts of equal bytes")
+    chunk: int | None = Field(None, description="at most this many MiB in each part")
+    equal: bool = Field(description="this many parts of equal bytes are the same parts")
 
 
 #: Origin of the parts: `said` by the program that splits, or `selected` by each job. `whole`: the whole file is read
@@ -164,17 +155,19 @@ class SessionRecord(BaseRecord):
     """The beginning of a read session."""
 
     event: Literal["session"] = "session"
-    session: int = Field(description="the number of the session in the run, from 1")
+    session: int = Field(description="its number in the run, from 1")
     step: str
     file: str
-    size: int = Field(description="the bytes of the file")
-    form: SessionForm
-    readers: int = Field(description="the most chunks that are read at the same time")
-    constraint: str | None = Field(
-        None, description="the storageBW of a chunk: a number, or auto(min,max,2) if learned; none: no storageBW"
+    size: int = Field(description="bytes of the file")
+    form: SessionForm = Field(
+        description="how parts are selected: by a program that says them, or by each job; `whole`: all is read ahead"
     )
-    chunk: int = Field(description="the most bytes of a chunk")
-    window: int = Field(description="the most bytes that have arrived and are not consumed")
+    readers: int = Field(description="the most chunks that may be read at the same time")
+    constraint: str | None = Field(
+        None, description="storageBW of a chunk: a number, or auto(min,max,2) where it is learned"
+    )
+    chunk: int = Field(description="bytes of a chunk, at most")
+    window: int = Field(description="bytes that may have arrived and not be consumed")
 
 
 class ChunkRecord(BaseRecord):
@@ -184,16 +177,12 @@ class ChunkRecord(BaseRecord):
     session: int
     bytes: int
     cached: int | None = Field(None, description="bytes that were in the page cache before; none: not known")
-    seconds: float
-    requests: int
-    held: int = Field(description="bytes that had arrived before and were not consumed")
+    seconds: float = Field(description="the time in which the chunk was read")
+    requests: int = Field(description="the requests to the storage")
+    held: int = Field(description="bytes of the session that had arrived before and were not consumed")
     waited: float | None = Field(None, description="seconds until the chunk was admitted")
-    readers: int | None = Field(
-        None, description="the chunks of the session that were read at that time, with this one"
-    )
-    constraint: float | None = Field(
-        None, description="the storageBW of the chunk; none: the chunk needed no bandwidth"
-    )
+    readers: int | None = Field(None, description="chunks of the session that were read then, with this one")
+    constraint: float | None = Field(None, description="storageBW of the chunk")
 
 
 class ArrivedRecord(BaseRecord):
@@ -201,7 +190,7 @@ class ArrivedRecord(BaseRecord):
 
     event: Literal["arrived"] = "arrived"
     session: int
-    part: int = Field(description="the number of the part, from 0")
+    part: int = Field(description="from 0")
 
 
 class ConsumedRecord(BaseRecord):
@@ -210,7 +199,7 @@ class ConsumedRecord(BaseRecord):
     event: Literal["consumed"] = "consumed"
     session: int
     part: int
-    held: int | None = Field(None, description="bytes that have now arrived and are not consumed")
+    held: int | None = Field(None, description="bytes that have arrived and are not consumed, now")
 
 
 class SessionEndRecord(BaseRecord):
@@ -218,9 +207,9 @@ class SessionEndRecord(BaseRecord):
 
     event: Literal["sessionEnd"] = "sessionEnd"
     session: int
-    reason: SessionReason
+    reason: SessionReason = Field(description="why nothing more is read")
     parts: int = Field(description="the number of known parts")
-    storage_bytes: int = Field(description="bytes that were read, and not in the page cache before, as far as is known")
+    storage_bytes: int = Field(description="bytes read that were not in the page cache before, as far as is known")
     cached_bytes: int = Field(description="bytes that were in the page cache before")
-    peak_window: int = Field(description="the most bytes that had arrived and were not consumed")
-    read_seconds: float = Field(description="seconds from the beginning of the session to its last chunk")
+    peak_window: int = Field(description="most bytes that had arrived and were not consumed")
+    read_seconds: float = Field(description="from the beginning of the session to its last chunk")

@@ -42,11 +42,9 @@ class AdmittedRecord(JobRecord):
     event: Literal["admitted"] = "admitted"
     location: str
     storage: str | None = None
-    constraint: float | None = Field(None, description="the storageBW of the job; none: the job needs no bandwidth")
-    allocated: float | None = Field(
-        None, description="the admitted storageBW of all jobs on the storage, with this one"
-    )
-    running: int = Field(description="the admitted I/O tasks on the location, with this one")
+    constraint: float | None = Field(None, description="storageBW of the job; none: the job needs no bandwidth")
+    allocated: float | None = Field(None, description="admitted storageBW of all jobs on the storage, with this one")
+    running: int = Field(description="admitted I/O tasks on the location, with this one")
 
 
 #: Causes for which a job waits before it has a place. `storage`: bandwidth, or an I/O executor. `place`: a location
@@ -81,11 +79,13 @@ class StartedRecord(JobRecord):
     event: Literal["started"] = "started"
     location: str
     waited: dict[WaitCause, float] = Field(
-        default_factory=dict, description="the seconds of waiting since the submission, by cause"
+        default_factory=dict, description="seconds since the job was submitted, by the cause of the wait"
     )
-    cores: float | None = Field(None, description="the cores that the job uses, free or not")
-    location_cores: float | None = Field(None, description="the cores of its location")
-    queue: bool = Field(False, description="the job is given to a queue manager, and the command may start later")
+    cores: float | None = Field(
+        None, description="the cores that the job uses, also where they did not have to be free"
+    )
+    location_cores: float | None = Field(None, description="the cores of the location")
+    queue: bool = Field(False, description="a queue manager has the job; the command may start later")
 
 
 class LentRecord(JobRecord):
@@ -101,14 +101,14 @@ class RehearsedRecord(JobRecord):
     """A repetition of a job that had ended, to find out whether one of its inputs may be read as a stream."""
 
     event: Literal["rehearsed"] = "rehearsed"
-    input: str = Field(description="an input, as /step/port")
+    input: str = Field(description="as /step/port")
     way: Literal["net", "pipe"] | None = Field(
-        None, description="the way in which the input can be a stream; none: not proven"
+        None, description="the way in which the job reads a stream; none: the job cannot"
     )
-    reason: str | None = Field(None, description="why the input does not stream, or why that is not known")
-    known: bool = Field(description="false: the trial has shown nothing")
-    seconds: float = Field(description="the seconds of the trial")
-    bytes: int = Field(description="the bytes of the file")
+    reason: str | None = Field(None, description="why the job cannot read a stream, or why that is not known")
+    known: bool = Field(description="false: the rehearsal has shown nothing")
+    seconds: float = Field(description="the time of all that was tried")
+    bytes: int = Field(description="the size of the file")
     excerpt: int | None = Field(
         None, description="the number of first bytes that were enough; none: the whole file was tried"
     )
@@ -119,28 +119,26 @@ class EndedRecord(JobRecord):
 
     event: Literal["ended"] = "ended"
     status: EndStatus
-    usage: JobUsage | None = Field(None, description="the use of resources, if the node runtime ran the job")
+    usage: JobUsage | None = Field(None, description="measured where the node runtime ran the job")
 
 
 class CommandRecord(JobRecord):
     """The end of one attempt of a job's command. `docs/telemetry.md` says where its standard error is."""
 
     event: Literal["command"] = "command"
-    attempt: int = Field(description="the number of the attempt, from 1")
-    command: str = Field(description="the command with its redirections; of a long command the first 16 kB")
+    attempt: int = Field(description="from 1")
+    command: str = Field(description="the command line with its redirections; of a long one the first 16 kB")
     location: str
-    directory: str | None = Field(None, description="the directory in which the command ran")
-    started: float
+    directory: str | None = Field(None, description="the directory of the job")
+    started: float = Field(description="when the command started")
     code: int | None = Field(None, description="the exit code; none: not known")
     stream: Literal["stderr", "both"] = Field(
-        "stderr", description="the output that is kept; `both`: standard output and standard error, mixed"
+        "stderr", description="the output that is kept; `both`: standard output and standard error went to one place"
     )
     file: str | None = Field(
-        None, description="where that is kept, relative to the directory of the run; none: it is not"
+        None, description="the file with this output, relative to the directory of the run; none: it is not kept"
     )
     bytes: int = Field(0, description="the size of that output")
     cut: int | None = Field(
-        None,
-        description="the bytes from the beginning in the file, before the bytes from the end; none: the file has "
-        "all bytes",
+        None, description="bytes of the beginning in the file, before those of the end; none: the file has all"
     )

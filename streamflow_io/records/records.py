@@ -66,9 +66,9 @@ class RunRecord(BaseRecord):
     name: str = Field(description="the name of the run")
     workflow: str = Field(description="the CWL file")
     storages: tuple[RunStorage, ...] = ()
-    io_executors: int | None = Field(None, description="the configured I/O executors of a location")
-    streaming: str | None = Field(None, description="`streaming` of the config; none: not recorded")
-    oversubscribe: str | None = Field(None, description="`oversubscribe` of the config; none: not recorded")
+    io_executors: int | None = Field(None, description="as configured")
+    streaming: str | None = Field(None, description="as configured")
+    oversubscribe: str | None = Field(None, description="as configured")
     steps: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
         description="each step that runs jobs, with the steps whose results it gets",
@@ -91,10 +91,10 @@ class LeaseRecord(BaseRecord):
     event: Literal["lease"] = "lease"
     storage: str
     direction: Way
-    held: float = Field(description="the bandwidth that this run holds")
-    used: float = Field(description="the bandwidth that the jobs of this run use")
-    others: float = Field(description="the bandwidth that other runs hold, as far as is known")
-    wanted: float = Field(description="the bandwidth that the first waiting job needs in addition")
+    held: float = Field(description="MB/s that this run holds")
+    used: float = Field(description="MB/s that the jobs of this run use")
+    others: float = Field(description="MB/s that other runs hold, as far as this run knows")
+    wanted: float = Field(description="MB/s that the first waiting job needs in addition")
 
 
 class HeldRecord(BaseRecord):
@@ -102,22 +102,22 @@ class HeldRecord(BaseRecord):
 
     event: Literal["held"] = "held"
     storage: str
-    slot: float = Field(description="the start by the schedule, in seconds since the epoch")
-    until: float = Field(description="the latest start, in seconds since the epoch")
+    slot: float = Field(description="when the burst is due by the schedule")
+    until: float = Field(description="the latest time until which the burst is held back")
 
 
 class StreamProgress(BaseModel):
     """The progress of a byte stream that goes on."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
-    job: str = Field(description="the job that reads")
-    input: str | None = Field(None, description="an input, as /step/port; none: not known")
-    output: str = Field(description="an output, as /step/port")
+    job: str = Field(description="that reads")
+    input: str | None = Field(None, description="as /step/port; none: not known")
+    output: str = Field(description="as /step/port")
     source: str = Field(description="the job that writes")
-    bytes: int = Field(description="the bytes that the job was given")
-    rate: float | None = Field(None, description="bytes per second, now; 0: the stream stands; none: not known yet")
-    since: float = Field(description="the time since when the stream moves or stands")
-    waits: StreamWait | None = Field(None, description="the reason of the last wait that was seen")
+    bytes: int = Field(description="that the job was given")
+    rate: float | None = Field(None, description="bytes per second, now; 0: it stands; none: not known yet")
+    since: float = Field(description="since when it moves, or stands")
+    waits: StreamWait | None = Field(None, description="what the stream waited for, when it was last looked at")
 
 
 class ProgressRecord(BaseRecord):
@@ -130,7 +130,7 @@ class ProgressRecord(BaseRecord):
     streams: tuple[StreamProgress, ...] = ()
     more: int = Field(0, description="the number of streams that are left out")
     waiting: dict[str, dict[WaitingCause, int]] = Field(
-        default_factory=dict, description="the number of waiting jobs, by step and reason"
+        default_factory=dict, description="by step and what they wait for, how many jobs"
     )
 
 
@@ -142,24 +142,21 @@ class RequestRecord(JobRecord):
     """
 
     event: Literal["request"] = "request"
-    channel: str = Field(description="the source of requests that follow each other")
+    channel: str = Field(description="the source of such requests, one after the other")
     phase: int = Field(description="the number of the request in its channel, from 0")
     kind: RequestKind = Field(
-        "task",
-        description="the data of an I/O task, a burst of a byte stream, or a burst that a compute job has written",
+        "task", description="data of an I/O task, a burst of a byte stream, or a burst that a compute job has written"
     )
     storage: str | None = None
     direction: Direction
     bytes: int
-    ready: float = Field(
-        description="when the inputs of the job were complete; of a burst, when its first byte was written"
-    )
-    started: float = Field(description="when the command began; of a burst, when the burst was ready")
-    ended: float = Field(description="when the command had ended, or the reader had got the burst")
+    ready: float = Field(description="when the input of the job was there; of a burst, when its first byte was there")
+    started: float = Field(description="when the command started; of a burst, when it was ready")
+    ended: float = Field(description="when the command ended, or the reader had the burst")
     required: float = Field(description="the required end: when a job first waits for the data")
-    rule: EndRule = Field(description="the reason of the required end")
-    limit: float | None = Field(None, description="the limit at the start, in MB/s; none: no limit")
-    estimate: bool = Field(False, description="`ready` or `required` are not known for certain")
+    rule: EndRule = Field(description="the reason for the required end")
+    limit: float | None = Field(None, description="MB/s that were allowed at the start; none: no limit")
+    estimate: bool = Field(False, description="true: `ready` or `required` is an estimate")
 
 
 class RateRecord(JobRecord):
@@ -178,13 +175,13 @@ class EpochRecord(BaseRecord):
     step: str
     storage: str
     location: str
-    number: int = Field(description="the number of the epoch, from 1, each time that the step learns")
-    constraint: float
-    concurrency: int = Field(description="the number of jobs that fit at once")
+    number: int = Field(description="the number of the epoch, from 1 each time that the step learns")
+    constraint: float = Field(description="storageBW of a job")
+    concurrency: int = Field(description="the number of jobs at once")
     jobs: int = Field(description="the number of jobs in the mean")
     mean_seconds: float | None = Field(None, description="the mean time of a job; none: no job succeeded")
-    registered: bool
-    started: float
+    registered: bool = Field(description="whether the result counts")
+    started: float = Field(description="when the epoch started")
 
 
 class ChoiceRecord(BaseRecord):
@@ -193,13 +190,13 @@ class ChoiceRecord(BaseRecord):
     event: Literal["choice"] = "choice"
     step: str
     storage: str
-    constraint: float
+    constraint: float = Field(description="storageBW of a job")
     reason: Literal[
         "first", "learning", "learned", "remembered", "objective", "contradicted", "drifted", "too few jobs"
     ]
-    outstanding: int = Field(description="the jobs of the step that wait or run")
+    outstanding: int = Field(description="jobs of the step that wait or run")
     estimates: dict[str, float] = Field(
-        default_factory=dict, description="the estimated seconds of all these jobs, by registered constraint"
+        default_factory=dict, description="seconds that all of these would take, by registered constraint"
     )
 
 

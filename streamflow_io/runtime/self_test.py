@@ -150,7 +150,7 @@ class _SelfTest:
         stream = self._stream(producer, directory, there)
         await self._finish(
             _Command(producer, _writer(directory), _SLOWLY, directory),
-            _Command(consumer, JobSpec(name="consumer", inputs=(stream,)), "cat fifo > copy", there),
+            _Command(consumer, JobSpec(name="consumer", streams=(stream,)), "cat fifo > copy", there),
         )
         return "a reader got every byte, and the end"
 
@@ -183,7 +183,7 @@ class _SelfTest:
             try:
                 await self._finish(
                     _Command(producer, _writer(directory), _SLOWLY, directory),
-                    _Command(consumer, JobSpec(name="consumer", inputs=(stream,)), script, there),
+                    _Command(consumer, JobSpec(name="consumer", streams=(stream,)), script, there),
                 )
             except BrokenError:
                 exit_event = await consumer.exit

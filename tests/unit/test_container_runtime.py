@@ -265,7 +265,7 @@ async def test_who_shares_files_with_whom(tmp_path: Path) -> None:
         assert asdict(shared) == {"path": str(path), "named": None, "events": str(job.events_path), "lock": True}
         own = job.shared_with(another, path)
         assert own is not None
-        assert own.lock is None
+        assert not own.lock
         assert job.link_to(one) is None
         assert job.shared_with(apart, path) is None
 
