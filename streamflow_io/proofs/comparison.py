@@ -122,7 +122,7 @@ class Comparison(Rehearsal):
         if (name := next(named, None)) is None:
             return finding
         file = "" if finding.reason == name else f" ({finding.reason})"
-        return Finding(None, f"its output `{name}`{file} is another one when it reads the complete file")
+        return Finding(None, f"the output `{name}`{file} differs with the complete file")
 
 
 def _names(output: str, value: Any) -> set[str]:
