@@ -95,8 +95,8 @@ RESOURCES = {
         (
             Case(
                 "Storage NAME: run R on H (process N) of user U has kept this run from its fair share ...",
-                "Ask the user whether the run works as intended. `streamflow-io storage status DIR` shows its share. A "
-                "run with very long jobs does nothing wrong.",
+                "Ask the user whether the run works as intended. `streamflow-io storage status DIR` shows its "
+                "bandwidth. A run with very long jobs does nothing wrong.",
             ),
         ),
         "sharing.md#several-users",
@@ -138,7 +138,7 @@ RESOURCES = {
             ),
             Case(
                 "the tool fails when it runs again: ...",
-                "Nothing to do: a tool that fails at a second time is not tried.",
+                "Nothing to do: a tool that fails when it runs again cannot be tried.",
             ),
             Case("the tool seeks in the file", "Nothing to do: the tool needs a file."),
             Case(
