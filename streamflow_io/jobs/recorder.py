@@ -26,6 +26,7 @@ from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import Event, GateEvent, JobSpec, StartedEvent
 from streamflow_io.runtime.usage import JobUsage
+from streamflow_io.runtime.wire import with_observation
 
 from .early_records import EarlyRecords
 from .progress import Progress
@@ -152,7 +153,7 @@ class JobRecorder(Listener):
         self.queued(job)
         step = job.executed_by
         if not self._observes or step is None or job.hints is None:
-            return spec.model_copy(update={"measure": self.is_measured(job)})
+            return with_observation(spec, io=self.is_measured(job))
         if runtime.place is not None:
             self._places[location_node(job.location)] = runtime.place
         self._origins[self._path_on(job.location, job.job.output_directory)] = job.name

@@ -29,6 +29,7 @@ from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import Event, FilePart, PartEvent
 from streamflow_io.runtime.remote import RemoteRuntime
+from streamflow_io.runtime.wire import part_of
 from streamflow_io.storage.storages import Storages
 
 from .part_ways import PartReaders, PartWays
@@ -102,7 +103,7 @@ class ReadSessions(Listener):
             return
         step = job.step
         # What was just written is in the page cache.
-        for partition in (each for each in split.partitions if not each.grows):
+        if (partition := split.partition) is not None and not partition.grows:
             readers = self._part_readers(step, partition.port)
             if isinstance(runtime, EmbeddedRuntime):
                 is_of_use = all(share_cache(reader.site) for reader in readers)
@@ -125,7 +126,7 @@ class ReadSessions(Listener):
     def event(self, job: JobState, event: Event) -> None:
         """Announce a part that the job has said."""
         session = self._of_splits.get(job.name)
-        if isinstance(event, PartEvent) and session is not None and (part := event.part) not in self._parts:
+        if isinstance(event, PartEvent) and session is not None and (part := part_of(event)) not in self._parts:
             self._parts[part] = session, session.announce(_spans(part))
 
     def split_ended(self, job: JobState) -> None:

@@ -18,8 +18,10 @@ from streamflow_io.records.files import SessionForm, SessionRecord
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
-from streamflow_io.runtime.protocol import FileIdentity, FoundFile, Memory, SessionSpec, readable
+from streamflow_io.runtime.protocol import FileIdentity, FoundFile, Memory, SessionSpec
 from streamflow_io.runtime.remote import RemoteRuntime
+from streamflow_io.runtime.values import readable
+from streamflow_io.runtime.wire import identity_of
 from streamflow_io.storage.storages import Storages
 
 from .chunks import chunk_size
@@ -96,7 +98,7 @@ class SessionStarter:
             return None
         if not stat.S_ISREG(found.st_mode):
             return None
-        file = FoundFile(path=os.path.realpath(path), identity=FileIdentity.of(found))
+        file = FoundFile(path=os.path.realpath(path), identity=identity_of(found))
         return self.look_at(file, os.path.dirname(path), target)
 
     def look_at(self, file: FoundFile, directory: str, target: Target, node: str | None = None) -> WorthReading | None:

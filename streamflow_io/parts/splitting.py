@@ -37,12 +37,12 @@ class Split(Struct, frozen=True):
 
     :ivar declared: where its cuts are declared
     :ivar cut: the file of which it says the parts; None: it writes files
-    :ivar partitions: what the node runtime is told of it
+    :ivar partition: the file and the way of the announcements. None: the program announces no parts
     """
 
     declared: DeclaredSplit | None = None
     cut: CutFile | None = None
-    partitions: tuple[PartitionedInput, ...] = ()
+    partition: PartitionedInput | None = None
 
     @property
     def virtual(self) -> DeclaredSplit | None:
@@ -55,8 +55,8 @@ class Split(Struct, frozen=True):
 
     def asked(self, spec: JobSpec) -> JobSpec:
         """A job that says where it cuts."""
-        codes = spec.success_codes if self.virtual is None else (0,)
-        return spec.model_copy(update={"partitions": self.partitions or None, "success_codes": codes})
+        command = spec.command if self.virtual is None else spec.command.model_copy(update={"success_codes": (0,)})
+        return spec.model_copy(update={"split": self.partition, "command": command})
 
     def told(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
         """What the job tells, as the readers of its parts have to know it."""
@@ -101,23 +101,24 @@ class Splitting:
             cut = replace(cut, path=asked[1])
         if asked is not None and cut is not None:
             file = node_job.directory / "parts.jsonl"
-            partition = PartitionedInput(port=asked[0], of=cut.path, file=str(file), grows=grows or None)
-            split = Split(declared, cut, (partition,))
+            partition = PartitionedInput(port=asked[0], of=cut.path, file=str(file), grows=grows)
+            split = Split(declared, cut, partition)
         elif declared is not None:
             split = Split(replace(declared, is_virtual=False))
         if split.virtual is not None:
-            logger.info(f"Job {self._job.name} writes nothing: instead of its program, sfio-node says where it cuts")
+            logger.info(f"Job {self._job.name} writes no parts: sfio-node finds the cuts, instead of its program")
         self._before = split
         return split
 
     def ended(self, split: Split, tokens: Mapping[str, Token]) -> None:
         """An attempt has succeeded: say it if a program that was asked where it cuts has written all files itself."""
-        for port in (partition.port for partition in split.partitions):
+        if split.partition is not None:
+            port = split.partition.port
             token = tokens.get(port)
             if any(True for _ in file_tokens(token)) and not any(True for _ in part_tokens(token)):
                 written = (
                     f"Step {self._step.name} has written the files of `{port}`, as without its rule of "
-                    "`sfio:ReadSession`: its program does not say to the file that SFIO_PARTS names where it cuts"
+                    "`sfio:ReadSession`: its program does not write its cuts into the file that SFIO_PARTS names"
                 )
                 self._step.warn_once(coded(written, Code.PARTS_WRITTEN))
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct, field
 
 from streamflow_io.grouping import grouped
-from streamflow_io.runtime.protocol import ClosedEvent, CommittedEvent, Event, JobSpec, OpenedEvent, UsedEvent, readable
+from streamflow_io.runtime.protocol import ClosedEvent, CommittedEvent, Event, JobSpec, OpenedEvent, UsedEvent
+from streamflow_io.runtime.values import readable
 
 from .files import InputRecord, OutputRecord
 
@@ -67,7 +68,7 @@ class JobFiles:
 
     def __init__(self, spec: JobSpec) -> None:
         self._outputs = {output.port: output for output in spec.outputs}
-        self._observed = spec.observed or ()
+        self._observed = spec.observation.reads or ()
         self._written: dict[str, dict[str, _Written]] = defaultdict(dict)
         self._used: dict[str, list[UsedEvent]] = defaultdict(list)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-#: What `sfio-node --version` says of what the two say to each other. It is raised, here and in `node/src/main.rs`, by
-#: each change of docs/node-protocol.md that the other side, as it was before, would not understand.
-PROTOCOL = 8
+#: The version of the protocol in the output of `sfio-node --version`. It is raised, here and in `node/src/main.rs`, by
+#: each change of docs/node-protocol.md that an older build on the other side would not understand.
+PROTOCOL = 9
 
 _SAID = re.compile(r"sfio-node (?P<version>\S+)(?: protocol (?P<protocol>[0-9]+))?")
 

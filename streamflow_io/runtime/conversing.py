@@ -15,7 +15,8 @@ from .access import Access
 from .conversation import LINE_LIMIT, MARK, Conversation, follow, ready
 from .links import LinkedRuntime, Links
 from .node_runtime import NodeJob, NodeRuntimeError
-from .protocol import PrintedEvent, ReadyEvent, ReturnedEvent, SpecAnswer, parse_said
+from .protocol import PrintedEvent, ReadyEvent, ReturnedEvent, SpecAnswer
+from .wire import parse_said
 
 T = TypeVar("T")
 
@@ -139,7 +140,9 @@ class ConversingRuntime(LinkedRuntime):
     async def _send(self, request: dict[str, object]) -> None:
         line = json.dumps(request, separators=(",", ":"))
         if len(line) >= LINE_LIMIT:
-            raise NodeRuntimeError(f"{self.location} cannot be told of a job with so many inputs: {len(line):,} bytes")
+            raise NodeRuntimeError(
+                f"{self.location} cannot get the description of a job with too many inputs: {len(line):,} bytes"
+            )
         try:
             # Python 3.10 lets only one wait at a time for a pipe that is full.
             async with self._sending:

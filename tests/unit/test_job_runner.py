@@ -65,7 +65,7 @@ async def test_what_the_runtime_measures_is_recorded() -> None:
     assert await execute(run, inner) == ("said", 0)
     assert inner.commands[0]["command"][:3] == ["exec", "/bin/sfio-node", "exec"]
     (spec,) = runtime.specs.values()
-    assert spec["measure"]
+    assert spec["observation"]["io"]
     await run.runner.end(run.state(NAME), succeeded=True)
     assert run.runner.connector(run.state(NAME), inner) is inner
     usage = ended(run).usage

@@ -282,7 +282,7 @@ async def test_cancel(access: Access, workdir: Path) -> None:
         cancelling = asyncio.create_task(job.cancel())
         await asyncio.to_thread(wait_for, Path(job.directory, "cancel").exists, "the file")
         assert not cancelling.done()
-        say(runtime, event(job.identifier, "exit", success=False, reason="cancelled"))
+        say(runtime, event(job.identifier, "exit", ended=0.0, success=False, reason="cancelled"))
         await cancelling
 
 
@@ -357,7 +357,7 @@ async def test_what_is_needed_for_a_link(host: Host, access: Access, workdir: Pa
         assert reached == f"reach 10.0.0.1:7 --certificate {other.certificate_path}\n"
         link = (await one.create_job("j")).link_to(other)
         assert link is not None
-        assert link.tls is (True if tls else None)
+        assert link.tls is tls
 
 
 def test_a_certificate_signs_itself_and_is_of_one_run() -> None:
@@ -414,7 +414,7 @@ async def test_a_serve_that_is_not_heard_of(access: Access, workdir: Path, monke
     monkeypatch.setattr(conversing, "SILENCE_SECONDS", 0.1)
     async with serving(access, workdir) as runtime:
         job = await runtime.create_job("j")
-        with pytest.raises(NodeRuntimeError, match="has not been heard of"):
+        with pytest.raises(NodeRuntimeError, match="has sent nothing for"):
             await asyncio.wait_for(asyncio.shield(job.exit), 10)
         runtime.stop_seconds = 0.1
 

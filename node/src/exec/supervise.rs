@@ -45,7 +45,7 @@ use crate::processes::open_files::writes_any;
 use crate::processes::tree::{self, Process};
 use crate::processes::usage::{own_cpu, Spent};
 use crate::processes::watchdog::Watchdog;
-use crate::protocol::event::{Event, EventLog, Paused, Reason, Started, FOREIGN};
+use crate::protocol::event::{AskedEvent, Event, EventLog, Paused, Reason, StartedEvent, FOREIGN};
 use crate::protocol::fd_store::Client;
 use crate::protocol::job::Job;
 use crate::protocol::limit_file::{LimitFile, LIMIT};
@@ -102,7 +102,7 @@ impl<'a> Supervisor<'a> {
         events: &'a mut EventLog,
         watcher: &'a mut Option<Watcher<Token>>,
     ) -> Result<Self, String> {
-        let state = State::new(&job.success_codes, inputs.gates.purpose());
+        let state = State::new(&job.command.success_codes, inputs.gates.purpose());
         let outputs = Outputs::new(job, parts);
         if let Some(watcher) = watcher.as_mut() {
             outputs.watch.arm(watcher)?;
@@ -125,8 +125,12 @@ impl<'a> Supervisor<'a> {
         let processes = self.processes.look();
         self.looks = Looks::new(self.job, !processes.is_empty(), guard, self.now());
         self.outputs.start(self.processes.snapshot(processes));
-        self.note(&[Event::Started(Started { pid: Pid::this().as_raw(), command_pid: main.as_raw(), cached: None })]);
-        for path in [&self.job.stdout, &self.job.stderr].into_iter().flatten() {
+        self.note(&[Event::Started(StartedEvent {
+            pid: Pid::this().as_raw(),
+            command_pid: main.as_raw(),
+            cached: None,
+        })]);
+        for path in [&self.job.command.stdout, &self.job.command.stderr].into_iter().flatten() {
             self.outputs.exists(path);
         }
         self.announce();
@@ -189,10 +193,10 @@ impl<'a> Supervisor<'a> {
             self.check(written.map_err(Fact::from));
         }
         for (name, call) in self.inputs.gates.told_apart() {
-            self.note(&[Event::Asked { name: &name, call }]);
+            self.note(&[Event::Asked(AskedEvent { name: &name, call })]);
         }
         let verdicts = self.inputs.gates.verdicts();
-        self.note(&verdicts.iter().map(Event::Used).collect::<Vec<_>>());
+        self.note(&verdicts.into_iter().map(Event::Used).collect::<Vec<_>>());
         let now = self.now();
         let (time, paused) = self.looks.end(now);
         (self.state.ended(), time, paused)
@@ -278,7 +282,7 @@ impl<'a> Supervisor<'a> {
 
     /// Whether the command, or its observer, waits for work of this process.
     fn is_awaited(&self) -> bool {
-        !self.job.inputs.is_empty() || !self.job.gates.is_empty() || self.job.observed.is_some()
+        !self.job.inputs.is_empty() || !self.job.gates.is_empty() || self.job.observation.reads.is_some()
     }
 
     /// Returns for how long nothing has to be done, unless something happens. None: until something happens.
@@ -411,7 +415,7 @@ impl<'a> Supervisor<'a> {
         let before = own_cpu();
         let processes = self.processes.look();
         let waits = tree::waits_for_device(&processes);
-        if self.job.observed.is_some() {
+        if self.job.observation.reads.is_some() {
             self.inputs.gates.look(&processes, self.outputs.have_data());
         }
         self.looks.look_at_waits(now, waits, before);

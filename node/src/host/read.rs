@@ -20,12 +20,13 @@ use nix::sys::signalfd::SignalFd;
 use nix::unistd::{dup2_stderr, Pid};
 
 use self::cache::{cached, drop_pages, whole_cached};
-use self::orders::{Order, Session};
+use self::orders::{read_session, Order};
 use self::ranges::Ranges;
 use self::workers::Workers;
 use crate::processes::usage::own_cpu;
-use crate::protocol::event::{now, Event, EventLog, Exit, Reason, Started, Usage};
+use crate::protocol::event::{now, Event, EventLog, EvictedEvent, ExitEvent, Reason, StartedEvent, Usage};
 use crate::protocol::liveness;
+use crate::protocol::messages::SessionSpec;
 use crate::protocol::part::Identity;
 use crate::protocol::registration::Presence;
 use crate::sys::exit::{CANNOT_SET_UP, UNFINISHED};
@@ -66,7 +67,7 @@ pub fn run(job: &Path) -> i32 {
         getrusage(UsageWho::RUSAGE_SELF).map_or(0, |found| u64::try_from(found.max_rss()).unwrap_or(0) * 1024);
     let usage = Usage { max_rss, wrapper_cpu: own_cpu().as_secs_f64(), ..Usage::default() };
     let success = reason == Reason::Exited;
-    let exit = Exit {
+    let exit = ExitEvent {
         code: Some(code),
         success,
         reason,
@@ -74,7 +75,7 @@ pub fn run(job: &Path) -> i32 {
         started: Some(started),
         ended: now(),
         usage,
-        ..Exit::default()
+        ..ExitEvent::default()
     };
     presence.end(events, exit, watcher);
     code
@@ -85,7 +86,7 @@ struct Reader<'a> {
     watcher: &'a mut Option<Watcher<()>>,
     alive: File,
     signals: SignalFd,
-    session: Session,
+    session: SessionSpec,
     control: Follower,
     workers: Workers,
     pages: Pages,
@@ -155,7 +156,7 @@ impl<'a> Reader<'a> {
         let path = directory.join("session.json");
         let at = |message: String| format!("{}: {message}", path.display());
         let text = std::fs::read(&path).map_err(|error| at(error.to_string()))?;
-        let session = Session::read(&text).map_err(at)?;
+        let session = read_session(&text).map_err(at)?;
         let alive = liveness::open(&directory.join("../.."))?;
         let (signals, _) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
         let cannot = |error: std::io::Error| format!("{}: {error}", session.file.display());
@@ -165,7 +166,7 @@ impl<'a> Reader<'a> {
         }
         let size = session.identity.size;
         let pages = Pages::new(file.try_clone().map_err(cannot)?, size);
-        let workers = Workers::start(file, size, session.request, session.threads, pages.before.clone());
+        let workers = Workers::start(file, size, session.request, session.threads as usize, pages.before.clone());
         let workers = workers.map_err(|error| format!("cannot start threads: {error}"))?;
         let control = Follower::new(directory.join(CONTROL));
         Ok(Self { directory, watcher, alive, signals, session, control, workers, pages, ends: false })
@@ -177,7 +178,7 @@ impl<'a> Reader<'a> {
         let pid = Pid::this().as_raw();
         let whole = 0..self.session.identity.size;
         let cached = cached(&self.pages.file, std::slice::from_ref(&whole));
-        tell(events, &[Event::Started(Started { pid, command_pid: pid, cached })])?;
+        tell(events, &[Event::Started(StartedEvent { pid, command_pid: pid, cached })])?;
         self.compare()?;
         loop {
             if let Some(reason) = self.ending() {
@@ -196,7 +197,7 @@ impl<'a> Reader<'a> {
                 return Ok(Reason::Exited);
             }
             if let Some(bytes) = self.pages.look() {
-                tell(events, &[Event::Evicted { bytes }])?;
+                tell(events, &[Event::Evicted(EvictedEvent { bytes })])?;
             }
             self.wait();
         }

@@ -19,7 +19,6 @@ use std::time::Duration;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Uid;
-use serde::Serialize;
 
 use self::converse::Conversation;
 use self::inherited::Inherited;
@@ -29,6 +28,7 @@ use self::output::Output;
 pub use self::sweep::clear;
 use crate::link;
 use crate::protocol::json;
+use crate::protocol::messages::ReadyEvent;
 use crate::sys::ownership;
 
 /// Where the driver is, and the jobs are.
@@ -92,22 +92,11 @@ fn serve(path: &Path, signals: &SignalFd, inherited: Inherited, options: Options
 /// # Arguments
 /// * `listening` - where links are, or why they cannot be
 fn ready(listening: Option<Result<SocketAddr, String>>) -> String {
-    #[derive(Serialize)]
-    struct Ready {
-        event: &'static str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        address: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        message: Option<String>,
-        /// The user, for a driver that is another one.
-        uid: u32,
-        pid: u32,
-    }
     let (address, message) = match listening {
-        Some(Ok(address)) => (Some(address.to_string()), None),
+        Some(Ok(address)) => (Some(address), None),
         Some(Err(message)) => (None, Some(message)),
         None => (None, None),
     };
-    let (uid, pid) = (Uid::effective().as_raw(), std::process::id());
-    json::write(&Ready { event: "ready", address, message, uid, pid }) + "\n"
+    let (uid, pid) = (Some(Uid::effective().as_raw()), Some(std::process::id()));
+    json::write(&ReadyEvent { address, message: message.as_deref(), uid, pid }) + "\n"
 }

@@ -39,9 +39,8 @@ use self::write_end::WriteEnd;
 use crate::inputs::placement::{remove_memory, remove_target};
 use crate::link::Reader;
 use crate::processes::tree::Process;
-use crate::protocol::event::{now, Event, Stream, StreamPart, WaitsFor};
+use crate::protocol::event::{now, DrainedEvent, Event, FedEvent, StreamEvent, StreamPart, StreamWait};
 use crate::protocol::job::{Access, Input, Job, Rate, Target};
-use crate::protocol::json::ByteString;
 use crate::streams::origin::{Failure, Origin, Step};
 use crate::streams::part_reader::PartReader;
 use crate::streams::producer::Producer;
@@ -166,17 +165,17 @@ impl Feeder {
             return None;
         }
         let last = self.told.times().map_or(0.0, |(_, last)| last);
-        Some(Event::Drained { name: &self.input.id, bytes, last })
+        Some(Event::Drained(DrainedEvent { name: &self.input.id, bytes, last }))
     }
 
     /// The side for which the stream waits.
-    fn waits(&self) -> Option<WaitsFor> {
+    fn waits(&self) -> Option<StreamWait> {
         match self.need {
             Need::Nothing => None,
-            Need::Reader => Some(WaitsFor::Opening),
-            Need::Time => Some(WaitsFor::Rate),
-            Need::Data | Need::Gathering if self.pipe.unread().unwrap_or(0) == 0 => Some(WaitsFor::Producer),
-            Need::Data | Need::Gathering | Need::Space | Need::Pause => Some(WaitsFor::Reader),
+            Need::Reader => Some(StreamWait::Opening),
+            Need::Time => Some(StreamWait::Rate),
+            Need::Data | Need::Gathering if self.pipe.unread().unwrap_or(0) == 0 => Some(StreamWait::Producer),
+            Need::Data | Need::Gathering | Need::Space | Need::Pause => Some(StreamWait::Reader),
         }
     }
 
@@ -204,7 +203,7 @@ impl Feeder {
         let told = self.told.progress(bytes, waits)?;
         let (stalled, waits) = (told.stalled, told.waits);
         let last = self.told.times().map(|(_, last)| last);
-        Some(Event::Fed { name: &self.input.id, bytes, last, stalled, waits })
+        Some(Event::Fed(FedEvent { name: &self.input.id, bytes, last, stalled, waits }))
     }
 
     /// Descriptors that become readable when there is more to feed.
@@ -458,7 +457,7 @@ impl Feeder {
         }
         self.ending.reported = true;
         let (first, last) = self.told.times().unwrap_or_else(|| (now(), now()));
-        let part = part.map(|part| StreamPart { path: ByteString(&*self.input.named), part });
+        let part = part.map(|part| StreamPart::of(&self.input.named, part));
         let Input { name, id, .. } = &self.input;
         let place = self.netted.as_ref().and_then(Netted::place);
         let unread = if self.pacing.replays() { self.ending.unread } else { 0 };
@@ -466,7 +465,18 @@ impl Feeder {
         let seconds = last - first;
         let (waited, behind) = (self.told.stalls.reader.as_secs_f64(), self.told.stalls.bytes.as_secs_f64());
         let lag = self.origin.lag();
-        Ok(Some(Event::Stream(Stream { name, id, bytes, seconds, first, last, waited, behind, lag, part })))
+        Ok(Some(Event::Stream(StreamEvent {
+            name,
+            id: Some(id),
+            bytes,
+            seconds,
+            first,
+            last,
+            waited,
+            behind,
+            lag,
+            part,
+        })))
     }
 
     /// The command has succeeded. If it has not opened the stream, that has to be there still: it may have read

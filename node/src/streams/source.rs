@@ -11,7 +11,7 @@ use std::task::Poll;
 use nix::errno::Errno;
 use nix::sys::inotify::AddWatchFlags;
 
-use crate::protocol::verify::{Noted, Part, Verify};
+use crate::protocol::verify::{Digest, Noted, Part, Verify};
 use crate::streams::origin::{cannot_place, Failure, Origin, Step};
 use crate::streams::producer::{Producer, State};
 use crate::sys::file_id::{file_id, file_id_of};
@@ -223,7 +223,7 @@ impl Source {
             }
             State::Silent | State::Writing => Ok(Some(Part {
                 bytes: self.compared.noted.bytes(),
-                digest: self.compared.noted.digest(),
+                digest: Digest(self.compared.noted.digest()),
                 verify: self.compared.verify,
                 whole: self.compared.ended_early.is_some(),
             })),

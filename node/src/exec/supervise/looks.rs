@@ -12,7 +12,7 @@ use super::writes::Writes;
 use crate::limits::throttle::Throttle;
 use crate::processes::usage::own_cpu;
 use crate::processes::watchdog::Watchdog;
-use crate::protocol::event::{Event, Paused, Phase, Reason};
+use crate::protocol::event::{CoresEvent, Event, MovedEvent, Paused, PhaseEvent, Reason};
 use crate::protocol::job::{Job, Rate};
 
 /// Each part is there only for a job that asks for it. Times are durations since the start of the job.
@@ -33,13 +33,13 @@ impl Looks {
     /// # Arguments
     /// * `seen` - whether the processes of the job can be seen: not without `/proc`, or where it hides them
     pub fn new(job: &Job, seen: bool, guard: Option<Watchdog>, now: Duration) -> Self {
-        let given = job.seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.get().into()));
-        let is_bounded = job.seconds.is_some() || job.spare.is_some();
+        let given = job.rehearsal.seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.get().into()));
+        let is_bounded = job.rehearsal.seconds.is_some() || job.rehearsal.spare.is_some();
         Self {
-            io_time: (job.measure && seen).then(|| IoTime::new(now)),
+            io_time: (job.observation.io && seen).then(|| IoTime::new(now)),
             throttle: job.limit.as_ref().map(|limit| Throttle::new(limit, guard, now)),
-            writes: job.phases.as_ref().map(|to| Writes::new(&to.path, now)),
-            demand: job.cores.map(|cores| Demand::new(cores.get(), now)),
+            writes: job.observation.writes.as_ref().map(|to| Writes::new(to, now)),
+            demand: job.observation.cores.map(|cores| Demand::new(cores.get(), now)),
             allowance: is_bounded.then(|| Allowance::new(given, now)),
         }
     }
@@ -96,36 +96,36 @@ impl Looks {
             let why = format!("it is not held to its storageBW: what its processes move cannot be seen: {error}");
             Event::warning(why, None)
         });
-        failed.into_iter().chain(throttle.news(now).map(|bytes| Event::Moved { bytes })).collect()
+        failed.into_iter().chain(throttle.news(now).map(|bytes| Event::Moved(MovedEvent { bytes }))).collect()
     }
 
     /// A burst in which the job has written, if one has ended.
     pub fn look_at_writes(&mut self, now: Duration, processes: &mut Processes) -> Option<Event<'static>> {
         let writes = self.writes.as_mut().filter(|writes| writes.due() <= now)?;
         let burst = writes.look(now, || processes.look())?;
-        Some(Event::Phase(Phase::of(&burst, epoch(now), None)))
+        Some(Event::Phase(PhaseEvent::of(&burst, epoch(now), None)))
     }
 
     /// The last burst, when the job has ended.
     pub fn end_writes(&mut self, now: Duration) -> Option<Event<'static>> {
         let burst = self.writes.as_mut()?.end(now)?;
-        Some(Event::Phase(Phase::of(&burst, epoch(now), None)))
+        Some(Event::Phase(PhaseEvent::of(&burst, epoch(now), None)))
     }
 
     /// How many cores the job needs, if that is news.
     pub fn look_at_demand(&mut self, now: Duration, processes: &mut Processes) -> Option<Event<'static>> {
         let demand = self.demand.as_mut().filter(|demand| demand.due() <= now)?;
-        demand.look(now, || processes.look()).map(|needed| Event::Cores { needed })
+        demand.look(now, || processes.look()).map(|needed| Event::Cores(CoresEvent { needed }))
     }
 
     /// Why the job has to end, if it has used up its time or its space.
     pub fn look_at_allowance(&mut self, job: &Job, now: Duration, processes: &mut Processes) -> Option<Reason> {
         let allowance = self.allowance.as_mut().filter(|allowance| allowance.due() <= now)?;
-        let threads = if job.seconds.is_some() { processes.threads() } else { BTreeMap::new() };
+        let threads = if job.rehearsal.seconds.is_some() { processes.threads() } else { BTreeMap::new() };
         if allowance.look(now, threads) {
             return Some(Reason::Overtime);
         }
-        job.spare.is_some_and(|spare| job.scratch_has_less_than(spare)).then_some(Reason::Space)
+        job.rehearsal.spare.is_some_and(|spare| job.scratch_has_less_than(spare)).then_some(Reason::Space)
     }
 
     /// The time in I/O, and how the job was kept to its limit.

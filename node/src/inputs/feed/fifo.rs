@@ -98,7 +98,7 @@ impl Fifo {
         if self.openings.were_any() || self.whole.is_some() || self.place.is_still(&self.path) {
             return Ok(());
         }
-        let what = format!("nobody has opened the stream {}", self.path.display());
+        let what = format!("no program has opened the stream {}", self.path.display());
         Err(Failure::Job(format!("{what}, and something else is in its place [SFIO-S027]")))
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::progress::{Progress, State};
 use super::stalls::Stalls;
-use crate::protocol::event::{now, WaitsFor};
+use crate::protocol::event::{now, StreamWait};
 
 /// The shortest time between two events that all was fed.
 const BETWEEN: Duration = Duration::from_millis(250);
@@ -57,7 +57,7 @@ impl Observation {
     }
 
     /// How far the stream is, when that is to be told.
-    pub fn progress(&mut self, bytes: u64, waits: Option<WaitsFor>) -> Option<State> {
+    pub fn progress(&mut self, bytes: u64, waits: Option<StreamWait>) -> Option<State> {
         self.progress.tell(Instant::now(), bytes, waits)
     }
 }
