@@ -130,7 +130,7 @@ pub struct EventLog {
 }
 
 /// Why a job fails in whose events others have written.
-pub const FOREIGN: &str = "somebody else than sfio-node has changed its events";
+pub const FOREIGN: &str = "a program other than sfio-node has changed its events";
 
 impl EventLog {
     /// # Errors
