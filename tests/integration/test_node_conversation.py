@@ -166,7 +166,7 @@ def test_nobody_has_to_read_what_is_not_understood(tmp_path: Path) -> None:
         lines = b"garbage\n" * 100_000 + b'{"job":"j","spec":{}}\n'
         done = subprocess.run(command, input=lines, stdout=subprocess.PIPE, stderr=writer, timeout=20, check=False)
         assert done.returncode == 0
-        assert b'{"job":"j","event":"ready"}\n' in done.stdout
+        assert b'{"event":"ready","job":"j"}\n' in done.stdout
         assert not run.exists()
     os.close(writer)
 
