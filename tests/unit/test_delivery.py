@@ -426,7 +426,7 @@ ORDER = "a, b were delivered early in this order, but are in another"
         (
             output(FILE, COMMIT),
             "=a@untold end:a@untold",
-            "warn the output `out` was committed, and whether it was",
+            "warn the output `out` was committed, and no later change",
         ),
         (
             output(DIRECTORY, COMMIT, rule="on_file"),
@@ -446,7 +446,7 @@ ORDER = "a, b were delivered early in this order, but are in another"
         (
             output(DIRECTORY, COMMIT, rule="on_file"),
             "+x # end:untold",
-            "warn the output `out` was committed, and wh",
+            "warn the output `out` was committed, and no later change",
         ),
         (
             output(FILES, rule="on_n_files"),
