@@ -29,9 +29,6 @@ GROUPS = {
         "doctor": Subcommand(
             "show what works on this machine, what does not, and why", ("", "--location hpc streamflow.yml")
         ),
-        "partition": Subcommand(
-            "show where declared splits cut, and whether that is true", ("streamflow.yml --verify",)
-        ),
         "storage": Subcommand(
             "measure a storage; see and set up which runs share it",
             ("probe /scratch", "status", "share /scratch/runs"),
@@ -55,9 +52,11 @@ GROUPS = {
         "coordination": Subcommand("write what a StreamFlow file coordinates, in CAPIO-CL", ("streamflow.yml",)),
         "trace": Subcommand("write what I/O tasks moved as a trace, for FTIO", ("last -o traces",)),
         "completion": Subcommand("print what completes commands in a shell", ("bash",)),
-        **{name: entry for feature in features() for name, entry in feature.commands().items()},
     },
 }
+for _feature in features():
+    for _name, _entry in _feature.commands().items():
+        GROUPS[_entry.group][_name] = _entry
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 _EXAMPLES = "examples: streamflow-io plan streamflow.yml; streamflow-io report last\n"
 

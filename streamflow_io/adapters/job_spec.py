@@ -30,11 +30,10 @@ def job_spec(step: CWLExecuteStep, job: Job) -> JobSpec:
 def to_partition(outputs: Iterable[EarlyOutput], inputs: Mapping[str, Token]) -> tuple[str, str] | None:
     """The output of which the program of a job is asked where it cuts the input that it splits, and the path of this.
 
-    It is not where that is declared, nor where the input is no file, as an optional one may be, or one that is not
-    there as a whole.
+    The program is not asked where the input is no file, as an optional one may be, or not there as a whole.
     """
     for output in outputs:
-        token = inputs.get(output.of or "") if output.declared is None else None
+        token = inputs.get(output.of or "")
         if token is not None and is_whole_file(token):
             return output.port, str(token.value["path"])
     return None

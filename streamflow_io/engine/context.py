@@ -30,7 +30,6 @@ from streamflow_io.parts.part_ways import PartWays
 from streamflow_io.parts.read_sessions import ReadSessions
 from streamflow_io.parts.reader_tasks import ReaderTaskMaker
 from streamflow_io.records.learned.database import learned_path
-from streamflow_io.records.learned.verdicts import RememberedVerdicts
 from streamflow_io.records.records import Record, StepRecord
 from streamflow_io.records.runs import TELEMETRY_FILE, create_run_directory, remove_old_runs
 from streamflow_io.runtime.node_runtimes import NodeRuntimes, StartRuntime
@@ -52,7 +51,6 @@ class Run:
     :ivar config: of the scheduler
     :ivar jobs: those that have their input and have not ended
     :ivar streaming_jobs: the jobs that stream to others
-    :ivar verdicts: which declared splits are trusted
     :ivar reach: where there are node runtimes, and which jobs can read the streams of which
     :ivar runner: gives the commands of jobs to the node runtimes
     :ivar recorder: records what jobs do
@@ -61,6 +59,7 @@ class Run:
     :ivar bandwidth: which jobs may use a storage when, and how fast
     :ivar proofs: what streams without a hint
     :ivar part_ways: how the jobs that read parts of a file find it
+    :ivar cuts: how jobs split files
     :ivar sessions: reads ahead what many jobs read of one file
     :ivar failure: what is said if the run fails
     """
@@ -82,7 +81,6 @@ class Run:
         storages = Storages(config.storages, Sites(context.config.get("deployments", {})))
         services = Services(scheduler, plan, learned, runtimes, storages, self._record, self._telemetry.write)
         self.streaming_jobs = StreamingJobs()
-        self.verdicts = RememberedVerdicts(learned, plan.parts.verdicts)
         self.gangs = GangPlacement(allocations, used, plan.gang_cores)
         self.reach = Reach(runtimes, self.gangs.keep_together, self._record)
         self.recorder = JobRecorder(
@@ -96,6 +94,7 @@ class Run:
         self.part_ways = PartWays(
             plan.workflow, plan.graph.steps, plan.graph.part_readers, context, runtimes, storages, allocations
         )
+        self.cuts = plan.parts.cuts.of_run(self.part_ways, learned, self._record)
         readers = ReaderTaskMaker(self.bandwidth.admission)
         # A node runtime that serves containers, too, is started where their first job runs.
         is_here = config.runtime == "embedded" and plan.service.unavailable is None and "" not in plan.graph.mixed_hosts
@@ -119,7 +118,7 @@ class Run:
         listeners: list[Listener] = [self.recorder, *([] if self.lent_cores is None else [self.lent_cores])]
         listeners += [*self.bandwidth.listeners, ahead, self.sessions, self.gangs, JobWarnings(), self.reach]
         self.jobs = Jobs(plan.annotations, [*listeners, *self.proofs.listeners])
-        self.runner = JobRunner(self.jobs, self.reach, self.recorder)
+        self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
         self._logs = JobLogs(context, plan.workflow.steps, self._record, self._telemetry.keep)
         self.failure = Failure(plan.workflow, allocations, self._logs.is_success)
         if config.observe and config.runtime == "off":
@@ -131,7 +130,7 @@ class Run:
         self.failure.closing()
         self.jobs.cancel_all(time.time())
         await self.jobs.run_closed()
-        for remembered in (self.bandwidth.remembered, self.verdicts, self.proofs.proofs):
+        for remembered in (self.bandwidth.remembered, self.cuts, self.proofs.proofs):
             await remembered.close()
         if self._has_begun:
             for line in self._telemetry.close(self.failure.status):

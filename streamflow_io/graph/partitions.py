@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from streamflow_io.grouping import grouped
-from streamflow_io.hints.globs import matches
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.sessions import Form, SessionRule
 from streamflow_io.messages import Code, coded
@@ -18,6 +16,11 @@ from .part_sites import are_here, is_of_hosts, parts_condition, parts_obstacle
 
 _ONE_HOST = "its deployment is one host, which has the file"
 _WHERE_WRITTEN = "its job runs on the host where the file is written"
+_STREAMED = "is streamed: other cuts than declared ones of `every` need a complete file"
+#: Why the program of a split with declared cuts runs the first time.
+NOT_VERIFIED = "not verified yet: the first run compares what its program writes"
+
+Routes = Mapping[tuple[str, str], Collection[Route]]
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,8 @@ class Partition:
     :ivar form: who knows where the parts begin
     :ivar condition: what must be found when it runs, or it is as without the rule; None: nothing
     :ivar grows: its parts are said while the file is still written
-    :ivar trial: why the real split runs, though its files could be parts: what is declared is not trusted; None: it is,
-        or the program itself is asked where it cuts
+    :ivar trial: why the program runs though its files could be parts: the declared cuts are not trusted. None: the cuts
+        are trusted, or the program says its parts
     """
 
     step: str
@@ -65,21 +68,39 @@ class Partition:
         return self.is_served and self.trial is None
 
 
+class CutRules:
+    """What declared cuts mean for the plan of a split. The feature `cuts` has the answers; here, no cut is declared."""
+
+    def obstacle(self, output: Output, rule: SessionRule, routes: Routes) -> str | None:
+        """Why the program of a split has to run. None: the program need not run.
+
+        :param routes: all routes of the workflow, by step and output
+        """
+        return None
+
+    def may_grow(self, rule: SessionRule) -> bool:
+        """Whether the cuts in a file are known while the file is still written."""
+        return False
+
+    def trial(self, step: str, port: str) -> str | None:
+        """Why the cuts of an output are not trusted. None: the cuts are trusted, or none is declared."""
+        return None
+
+
 def plan_partitions(
     graph: IOGraph,
     rules: Mapping[str, Iterable[SessionRule]],
     streamed: Mapping[tuple[str, str], Delivery],
-    trials: Mapping[tuple[str, str], str] = MappingProxyType({}),
     shared: Collection[str | None] = (),
+    cuts: CutRules = CutRules(),  # noqa: B008
 ) -> tuple[Partition, ...]:
     """Decide which splits are virtual.
 
     :param rules: by step path
     :param streamed: how inputs come, as step and port, that are read while they are written
-    :param trials: by step and output, why a declared rule is not trusted; those that are not in it are
     :param shared: the deployments that have a storage of which the user says that others see it, too; None: all have
     """
-    routes = _routes_by_output(graph)
+    routes = routes_by_output(graph)
     outputs = {(output.step, output.port): output for output in graph.outputs}
     found: list[Partition] = []
     for step, of_step in rules.items():
@@ -91,13 +112,17 @@ def plan_partitions(
                 continue
             output = outputs.get((step, rule.port))
             readers = routes.get((step, rule.port), ())
-            real = _obstacle(step, output, rule, readers, streamed, shared)
-            if real is None and output is not None and rule.form == "declared":
-                real = _declared_obstacle(output, rule, routes)
+            how = streamed.get((step, rule.of))
+            complete = how is not None and not (how is Delivery.STREAM and cuts.may_grow(rule))
+            real = obstacle(
+                step, output, readers, shared, f"{port_path(step, rule.of)} {_STREAMED}" if complete else None
+            )
+            if real is None and output is not None:
+                real = cuts.obstacle(output, rule, routes)
             other = next((each for each in found if each.step == step and each.is_served), None)
             if real is None and other is not None:
                 real = f"a program says the parts of one output only, which is {other.name}"
-            trial = trials.get((step, rule.port)) if real is None else None
+            trial = cuts.trial(step, rule.port) if real is None else None
             condition = _condition(readers) if real is None else None
             grows = real is None and (step, rule.of) in streamed
             if grows and not are_here(graph.steps[step].site):
@@ -106,38 +131,23 @@ def plan_partitions(
     return tuple(_without_parts_of_parts(found, routes))
 
 
-def never_parts(graph: IOGraph, shared: Collection[str | None] = ()) -> dict[str, str]:
-    """Why the files of each output of type File[], as /step/port, would have to be written, if they were declared as
-    parts of an input; without those that would not.
-
-    :param shared: as of :func:`plan_partitions`
-    """
-    routes = _routes_by_output(graph)
-    found: dict[str, str] = {}
-    for output in graph.outputs:
-        if output.kind is OutputKind.FILES:
-            rule = SessionRule(port=output.port, of=output.port)
-            readers = routes.get((output.step, output.port), ())
-            why = _obstacle(output.step, output, rule, readers, {}, shared) or _used_beside(output, rule, routes)
-            if why is not None:
-                found[output.name] = why
-    return found
-
-
-def _routes_by_output(graph: IOGraph) -> dict[tuple[str, str], list[Route]]:
+def routes_by_output(graph: IOGraph) -> dict[tuple[str, str], list[Route]]:
     """All routes of files and of names, by step and output."""
     return grouped((*graph.routes, *graph.names), lambda route: (route.output.step, route.output.port))
 
 
-def _obstacle(
+def obstacle(
     step: str,
     output: Output | None,
-    rule: SessionRule,
     routes: Collection[Route],
-    streamed: Mapping[tuple[str, str], Delivery],
     shared: Collection[str | None],
+    of_input: str | None = None,
 ) -> str | None:
-    """Why the real split runs, if so; one sentence for the user."""
+    """Why the program of a split has to write its files, as one sentence. None: the files can be parts.
+
+    :param routes: of the output
+    :param of_input: why the input of the split cannot be read in parts. None: the input can
+    """
     if output is None:
         return coded(f"{step} is an ExpressionTool", Code.EXPRESSION)
     if output.kind is not OutputKind.FILES:
@@ -145,19 +155,11 @@ def _obstacle(
     at_split = step, output.site
     if (reason := parts_obstacle(at_split, at_split, {None}) or output.part_obstacle) is not None:
         return reason
-    if (how := streamed.get((step, rule.of))) is not None and not _may_grow(rule, how):
-        return f"{port_path(step, rule.of)} is streamed: other cuts than declared ones of `every` need a complete file"
+    if of_input is not None:
+        return of_input
     if not routes:
         return f"nobody reads {output.name}"
     return next((reason for route in routes if (reason := _route_obstacle(route, shared)) is not None), None)
-
-
-def _may_grow(rule: SessionRule, how: Delivery) -> bool:
-    """Whether it is known of a file that is still written where it is cut.
-
-    Whether a program cuts as `chunk` says depends on the content, and where `parts` begin on the size.
-    """
-    return how is Delivery.STREAM and rule.form == "declared" and rule.every is not None
 
 
 def _condition(routes: Iterable[Route]) -> str | None:
@@ -168,30 +170,6 @@ def _condition(routes: Iterable[Route]) -> str | None:
 
 def _needs_bytes(route: Route) -> bool:
     return not any(hop.by_name for hop in route.hops)
-
-
-def _declared_obstacle(
-    output: Output, rule: SessionRule, routes: Mapping[tuple[str, str], Collection[Route]]
-) -> str | None:
-    """Why the program of a split has to run, though it is declared where it cuts, if so."""
-    if (why := _used_beside(output, rule, routes)) is not None:
-        return why
-    name = name_of_part(rule)
-    if not any(matches(glob, name) for glob in output.globs):
-        return f"the glob of {output.name} does not find {name}, as `names` has it"
-    return None
-
-
-def _used_beside(output: Output, rule: SessionRule, routes: Mapping[tuple[str, str], Collection[Route]]) -> str | None:
-    for step, port in routes:
-        if step == output.step and port not in (output.port, rule.count):
-            return f"{port_path(step, port)} is used, too: its program alone makes it"
-    return None
-
-
-def name_of_part(rule: SessionRule, number: int = 0) -> str:
-    """The name of a declared part; numbers are from 0."""
-    return (rule.names or "%d") % ((1 if rule.first is None else rule.first) + number)
 
 
 def _reader_obstacle(graph: IOGraph, step: str, of: str, streamed: Mapping[tuple[str, str], Delivery]) -> str | None:

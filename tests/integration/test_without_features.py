@@ -16,7 +16,7 @@ from tests.cwl import Bench
 from tests.integration.test_byte_streams import assert_streamed, chain, producer, reader
 
 #: Each feature, and a word of `streamflow-io --help` that comes from the feature.
-FEATURES = {"capio": "annotate", "schedules": "schedule"}
+FEATURES = {"capio": "annotate", "cuts": "partition", "schedules": "schedule"}
 _IMPORT_ALL = """
 from importlib import import_module
 from pkgutil import walk_packages

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,25 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from streamflow_io.engine.known_splits import KnownSplit, known_splits, with_checksums
+from streamflow_io.commands.console import say, table
+from streamflow_io.commands.plan import plan_workflow
+from streamflow_io.engine.known_tokens import KnownTokens, is_open
 from streamflow_io.engine.plan import Plan
+from streamflow_io.graph.partitions import Partition
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.yaml_files import read_scheduler_config
-from streamflow_io.parts.split_key import (
+from streamflow_io.records.learned.database import LearnedDatabase, LearnedStoreError, learned_path
+from streamflow_io.runtime.embedded import find_sfio_node
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
+
+from .planning import KNOWN_AT_RUN_TIME, DeclaredCuts, known_inputs
+from .run_tool import ToolError, run_tool
+from .split_key import (
     DIFFERENT,
     SAME,
     Compared,
+    Declaration,
     InconclusiveError,
     NoRuleError,
     compared,
@@ -33,16 +44,55 @@ from streamflow_io.parts.split_key import (
     rule_of,
     verdict_key,
 )
-from streamflow_io.records.learned.database import LearnedDatabase, LearnedStoreError, learned_path
-from streamflow_io.records.learned.verdicts import Verdict
-from streamflow_io.runtime.embedded import find_sfio_node
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
-
-from .console import say, table
-from .plan import plan_workflow
-from .run_tool import ToolError, run_tool
+from .verdicts import Verdict
 
 _MOST_ROWS = 200
+
+
+@dataclass(frozen=True)
+class KnownSplit:
+    """A job that splits, or all of its step of which nothing is known.
+
+    :ivar tag: of the job; None: the jobs are known at run time only
+    :ivar inputs: what is known of them, as in CWL; files have a `path`
+    :ivar globs: where the output is found
+    :ivar unknown: by input, why it is not known
+    """
+
+    partition: Partition
+    declaration: Declaration
+    globs: tuple[str, ...]
+    tag: str | None
+    inputs: Mapping[str, Any]
+    unknown: Mapping[str, str]
+
+
+def declared_of(plan: Plan) -> Mapping[tuple[str, str], Declaration]:
+    """The declared cuts of a plan, by step and output."""
+    cuts = plan.parts.cuts
+    return cuts.declared if isinstance(cuts, DeclaredCuts) else {}
+
+
+def known_splits(plan: Plan, step: str | None = None) -> Iterator[KnownSplit]:
+    """The jobs of all steps with declared cuts.
+
+    :param step: of this one alone
+    """
+    tokens = KnownTokens()
+    globs = {(output.step, output.port): output.globs for output in plan.graph.outputs}
+    declared = declared_of(plan)
+    for partition in plan.parts.partitions:
+        key = (partition.step, partition.port or "")
+        if key not in declared or step not in (None, partition.step):
+            continue
+        tags = tokens.tags_of(tool) if (tool := plan.workflow.steps.get(partition.step)) is not None else None
+        split = (partition, declared[key])
+        if tool is None or tags is None or any(map(is_open, tags)):
+            yield KnownSplit(*split, (), None, {}, {partition.of: KNOWN_AT_RUN_TIME})
+            continue
+        for tag in tags:
+            found = plan.jobs.globs.get((*key, tag), globs.get(key, ()))
+            yield KnownSplit(*split, found, tag, *known_inputs(tokens, tool, tag))
 
 
 class _UnknownError(Exception):
@@ -140,7 +190,7 @@ def run(arguments: argparse.Namespace) -> ShownSplits:
     plan = plan_workflow(path, arguments.workflow)
     splits = list(known_splits(plan, arguments.step))
     if not splits:
-        known = ", ".join(dict.fromkeys(step for step, _ in plan.parts.declared)) or "none of this workflow"
+        known = ", ".join(dict.fromkeys(step for step, _ in declared_of(plan))) or "none of this workflow"
         message = f"no cuts are declared of {arguments.step}" if arguments.step else "no cuts are declared"
         raise HintErrors.one(path, "--step", message, f"a step with `records` in a rule of sfio:ReadSession: {known}")
     command = _Command(plan, path, arguments.against, arguments.verify)
@@ -200,6 +250,25 @@ class _Command:
             await verdicts.save([Verdict(key, split.partition.step, time.time(), *outcome)])
         finally:
             await verdicts.close()
+
+
+def with_checksums(value: Any) -> Any:
+    """Files with size and checksum, as StreamFlow has them at run time. Reads them all.
+
+    :raises OSError: if one cannot be read
+    """
+    if isinstance(value, Mapping):
+        value = {key: with_checksums(inner) for key, inner in value.items()}
+        if value.get("class") == "File":
+            with open(value["path"], "rb") as file:
+                digest = hashlib.sha1(usedforsecurity=False)
+                while block := file.read(1 << 20):
+                    digest.update(block)
+            value |= {"checksum": f"sha1${digest.hexdigest()}", "size": Path(value["path"]).stat().st_size}
+        return value
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [with_checksums(inner) for inner in value]
+    return value
 
 
 def _known(split: KnownSplit) -> tuple[str, str]:

@@ -12,15 +12,28 @@ import hashlib
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from streamflow_io.adapters.outputs import Declaration
 from streamflow_io.hints.sessions import SessionRule
-from streamflow_io.records.learned.verdicts import VerdictKey
+from streamflow_io.parts.said_parts import in_order
 
-from .said_parts import in_order
+from .verdicts import VerdictKey
 
 Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A rule that declares the cuts of a step.
+
+    :ivar tool: a hex digest of the tool's content
+    :ivar is_bound: a verdict holds for the same file only
+    """
+
+    rule: SessionRule
+    tool: str
+    is_bound: bool = False
 
 
 class Compared(NamedTuple):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from .database import LearnedEntry, LearnedKey
-from .remembered import Remembered
+from streamflow_io.records.learned.database import LearnedEntry, LearnedKey
+from streamflow_io.records.learned.remembered import Remembered
 
 
 @dataclass(frozen=True)
