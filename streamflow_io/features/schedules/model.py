@@ -126,21 +126,16 @@ class ApplicationSet:
         """The rates of the smallest dilation: all are equally slow."""
         return [1 / (self.bounds.dilation * own) for own in self.durations]
 
-    def best_rates(self, slack: float | None = None) -> list[float]:
+    def best_rates(self) -> list[float]:
         """The rates of the largest efficiency, of all that the bandwidth allows.
 
         A fractional knapsack: bandwidth goes first to whom it lets compute most per MB. Exact.
-
-        :param slack: no application is slower than (1 + slack) x the smallest dilation; None: some may stand still
         """
         rates = [0.0] * len(self.applications)
-        if slack is not None:
-            rates = [rate / (1 + slack) for rate in self.fair_rates()]
-        left = self.platform.bandwidth - self.load(rates)
+        left = self.platform.bandwidth
         for index in sorted(range(len(rates)), key=self._worked_per_megabyte, reverse=True):
-            more = min(1 / self.durations[index] - rates[index], max(left, 0) / self.applications[index].volume)
-            rates[index] += more
-            left -= more * self.applications[index].volume
+            rates[index] = min(1 / self.durations[index], max(left, 0) / self.applications[index].volume)
+            left -= rates[index] * self.applications[index].volume
         return rates
 
     def _worked_per_megabyte(self, index: int) -> float:

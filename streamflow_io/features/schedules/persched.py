@@ -128,31 +128,28 @@ class Sweep:
     :ivar least_period: the first, in s
     :ivar largest_factor: the last is at most so many times the first
     :ivar step: each is larger than the one before by this part
-    :ivar most_instances: of a pattern; periods that would have more are left out
     """
 
     least_period: float
     largest_factor: float = LARGEST_FACTOR
     step: float = STEP
-    most_instances: float = float("inf")
 
     def periods(self, applications: ApplicationSet) -> Iterator[float]:
         """From the smallest to the largest, but for those in which not every application has room for an instance."""
-        rate = sum(applications.fair_rates())
         too_short = applications.least_period([1] * len(applications.applications)) * (1 - _SAME)
         period = self.least_period
-        while period <= self.least_period * self.largest_factor and period * rate <= self.most_instances:
+        while period <= self.least_period * self.largest_factor:
             if period >= too_short:
                 yield period
             period *= 1 + self.step
 
 
-#: Asked before each period, with the best pattern so far: whether to go on.
-GoOn = Callable[[Pattern | None], bool]
+#: Asked before each period whether the search goes on.
+GoOn = Callable[[], bool]
 
 
 def persched(
-    applications: ApplicationSet, sweep: Sweep, goal: Goal = "efficiency", go_on: GoOn = lambda _: True
+    applications: ApplicationSet, sweep: Sweep, goal: Goal = "efficiency", go_on: GoOn = lambda: True
 ) -> Pattern | None:
     """The best pattern of all periods of a sweep, shrunk.
 
@@ -160,7 +157,7 @@ def persched(
     """
     best: Pattern | None = None
     for period in sweep.periods(applications):
-        if not go_on(best):
+        if not go_on():
             break
         found = pattern(applications, period)
         if found is not None and (best is None or better(goal, applications, found.rates, best.rates)):
@@ -168,12 +165,12 @@ def persched(
     return None if best is None else shrunk(applications, best, sweep.step, go_on)
 
 
-def shrunk(applications: ApplicationSet, found: Pattern, step: float, go_on: GoOn = lambda _: True) -> Pattern:
+def shrunk(applications: ApplicationSet, found: Pattern, step: float, go_on: GoOn = lambda: True) -> Pattern:
     """The same counts in a shorter period, as long as they fit.
 
     :param step: of the sweep; the period becomes shorter by the same part of such a step
     """
-    while go_on(found):
+    while go_on():
         shorter = pattern(applications, found.period - step * (found.period - found.period / (1 + step)))
         if shorter is None or shorter.counts != found.counts:
             break
