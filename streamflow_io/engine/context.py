@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from streamflow.core.deployment import Connector
@@ -26,9 +27,10 @@ from streamflow_io.jobs.job_runner import JobRunner
 from streamflow_io.jobs.job_warnings import JobWarnings
 from streamflow_io.jobs.reach import Reach
 from streamflow_io.jobs.recorder import JobRecorder
-from streamflow_io.parts.part_ways import PartWays
+from streamflow_io.parts.part_ways import PartSites, PartWays
 from streamflow_io.parts.read_sessions import ReadSessions
 from streamflow_io.parts.reader_tasks import ReaderTaskMaker
+from streamflow_io.parts.session_starter import SessionStarter
 from streamflow_io.records.learned.database import learned_path
 from streamflow_io.records.records import Record, StepRecord
 from streamflow_io.records.runs import TELEMETRY_FILE, create_run_directory, remove_old_runs
@@ -91,27 +93,14 @@ class Run:
             self.lent_cores = LentCores(used, self._may_share_cores, scheduler.wake, self._record)
         self.bandwidth = BandwidthOfRun(services)
         self.proofs = ProofsOfRun(services, self.streaming_jobs)
-        self.part_ways = PartWays(
-            plan.workflow, plan.graph.steps, plan.graph.part_readers, context, runtimes, storages, allocations
-        )
+        sites = PartSites(plan.workflow, plan.graph.part_readers, context, runtimes, storages)
+        self.part_ways = PartWays(sites, plan.graph.steps, allocations)
         self.cuts = plan.parts.cuts.of_run(self.part_ways, learned, self._record)
-        readers = ReaderTaskMaker(self.bandwidth.admission)
         # A node runtime that serves containers, too, is started where their first job runs.
         is_here = config.runtime == "embedded" and plan.service.unavailable is None and "" not in plan.graph.mixed_hosts
-        self.sessions = ReadSessions(
-            plan.workflow,
-            plan.annotations,
-            plan.parts.partitions,
-            plan.parts.read_first if is_here else {},
-            plan.graph.part_readers,
-            config,
-            context,
-            storages,
-            runtimes,
-            readers,
-            self.part_ways,
-            self._record,
-        )
+        starter = SessionStarter(config, storages, ReaderTaskMaker(self.bandwidth.admission), self._record)
+        reads = plan.parts if is_here else replace(plan.parts, read_first={})
+        self.sessions = ReadSessions(reads, plan.annotations, sites, self.part_ways, starter)
         ahead = GangDeployment(
             deployments.deploy_ahead, plan.workflow.steps, plan.graph.gangs if plan.service.streams else ()
         )

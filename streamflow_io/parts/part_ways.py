@@ -56,6 +56,20 @@ class CutFile:
             yield event
 
 
+@dataclass(frozen=True)
+class PartSites:
+    """Where a run has files, and jobs that read parts of them.
+
+    :ivar readers: gives the inputs that read the parts of an output
+    """
+
+    workflow: Workflow
+    readers: PartReaders
+    context: StreamFlowContext
+    runtimes: NodeRuntimes
+    storages: Storages
+
+
 class _UnseenError(Exception):
     """Some reader cannot have the bytes of the file; says why."""
 
@@ -66,26 +80,12 @@ class PartWays:
     Who does not see the file gets its parts by a link, from the host of the job that has said them.
 
     :param steps: all tools, by step path
-    :param readers: gives the inputs that read the parts of an output
     :param jobs: those that were scheduled, by name
     """
 
-    def __init__(
-        self,
-        workflow: Workflow,
-        steps: Mapping[str, Step],
-        readers: PartReaders,
-        context: StreamFlowContext,
-        runtimes: NodeRuntimes,
-        storages: Storages,
-        jobs: Mapping[str, JobAllocation],
-    ) -> None:
-        self._workflow = workflow
+    def __init__(self, sites: PartSites, steps: Mapping[str, Step], jobs: Mapping[str, JobAllocation]) -> None:
+        self._sites = sites
         self._steps = steps
-        self._readers = readers
-        self._context = context
-        self._runtimes = runtimes
-        self._storages = storages
         self._jobs = jobs
         self._told: set[str] = set()
         # By job that splits, and run directory, where it runs; and which others get its parts by a link.
@@ -106,7 +106,7 @@ class PartWays:
         :param grows: it is still written: nobody can say of another host what is seen of it there
         """
         step = get_job_step_name(job_name)
-        readers = self._readers(step, port)
+        readers = self._sites.readers(step, port)
         if are_here(self._steps[step].site) and all(are_here(reader.site) for reader in readers):
             return CutFile(path, is_here=True, grows=grows)
         self._homes[job_name, str(runtime.directory)] = runtime
@@ -151,7 +151,7 @@ class PartWays:
         return None if home is None else home.link(said_by.node_job, reader)
 
     def _targets(self, step: str) -> Iterator[Target]:
-        yield from self._workflow.steps[posixpath.join(step, "__schedule__")].binding_config.targets
+        yield from self._sites.workflow.steps[posixpath.join(step, "__schedule__")].binding_config.targets
 
     async def _try(self, split: str, home: NodeRuntime, reader: str, target: Target, file: FoundFile | None) -> bool:
         """
@@ -176,13 +176,13 @@ class PartWays:
         location: AvailableLocation,
         file: FoundFile | None,
     ) -> bool:
-        runtime = await self._runtimes.for_streams_at(location.location, target.workdir)
+        runtime = await self._sites.runtimes.for_streams_at(location.location, target.workdir)
         if runtime is home:
             return True
         unseen = "it is still written" if file is None else await runtime.why_not(file)
         apart = await runtime.no_link(home)
         if unseen is not None and apart is not None:
-            where = self._runtimes.deployments.where(location.location)
+            where = self._sites.runtimes.deployments.where(location.location)
             raise _UnseenError(f"{reader}, {where}, does not see the file ({unseen}), and cannot get it: {apart}")
         if apart is None:
             (self._linkable if unseen is None else self._linked).add((split, runtime))
@@ -193,9 +193,9 @@ class PartWays:
         name = target.deployment.name
         try:
             # Its step may not have asked for it yet.
-            await self._context.deployment_manager.deploy(target.deployment)
-            self._runtimes.deployments.deploy_ahead(name)
-            connector = self._context.deployment_manager.get_connector(name)
+            await self._sites.context.deployment_manager.deploy(target.deployment)
+            self._sites.runtimes.deployments.deploy_ahead(name)
+            connector = self._sites.context.deployment_manager.get_connector(name)
             found = await connector.get_available_locations(service=target.service)
         except Exception as error:  # Each connector has its own.
             raise _UnseenError(f"{name}: {error or type(error).__name__}") from error
@@ -210,7 +210,7 @@ class PartWays:
         is_queue = deployment_kind(target.deployment.type) is SiteKind.QUEUE
         if not is_queue or self._jobs[split].target.deployment.name == name:
             return
-        storage = self._storages.of(None, target, posixpath.dirname(path))
+        storage = self._sites.storages.of(None, target, posixpath.dirname(path))
         is_shared = storage is not None and "scope" in storage.model_fields_set and storage.scope == "shared"
         if not is_shared and not path.startswith(f"{target.workdir}/"):
             raise _UnseenError(f"{path} is on no storage of {name} with `scope: shared`")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation, Target
 from streamflow.core.scheduling import AvailableLocation
-from streamflow.core.workflow import Workflow
 from streamflow.log_handler import logger
 
 from streamflow_io.adapters.jobs import JobState, Listener
@@ -18,22 +17,17 @@ from streamflow_io.adapters.tokens import PartToken
 from streamflow_io.graph.part_sites import share_cache
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.grouping import grouped
-from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.messages import Code, coded
-from streamflow_io.records.records import Record
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.extents import Span
 from streamflow_io.runtime.locations import location_name, node_name
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
-from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import Event, FilePart, PartEvent
 from streamflow_io.runtime.remote import RemoteRuntime
-from streamflow_io.storage.storages import Storages
 
-from .part_ways import PartReaders, PartWays
+from .part_ways import PartSites, PartWays
 from .read_session import ReadAheadSession
-from .reader_tasks import ReaderTaskMaker
 from .selected_parts import Begin, SelectedParts
 from .session_starter import SessionStarter, WorthReading
 from .splitting import Split
@@ -46,6 +40,19 @@ class _Reads:
     parts: Sequence[tuple[ReadAheadSession, int]]
 
 
+class PlannedReads(Protocol):
+    """The plan of what is read in parts.
+
+    :ivar partitions: what is made of each rule
+    :ivar read_first: files that StreamFlow reads itself before the first job, each with a step that reads the file
+    """
+
+    @property
+    def partitions(self) -> Sequence[Partition]: ...
+    @property
+    def read_first(self) -> Mapping[str, str]: ...
+
+
 class ReadSessions(Listener):
     """Reads ahead what jobs will read: the parts of virtual splits, and files of which jobs select their own part.
 
@@ -56,42 +63,26 @@ class ReadSessions(Listener):
     long as :class:`ReadAheadSession` says.
 
     :param hints: of the steps of the workflow, by path
-    :param partitions: what is made of each rule
-    :param read_first: files that StreamFlow reads itself before the first job, each with a step that reads the file
-    :param part_readers: gives the inputs that read the parts of an output
-    :param storages: where the files are
-    :param readers: let chunks be read
     :param ways: are told what is read ahead
-    :param record: keeps a record for telemetry
     """
 
     def __init__(
         self,
-        workflow: Workflow,
+        plan: PlannedReads,
         hints: Mapping[str, StepAnnotations],
-        partitions: Iterable[Partition],
-        read_first: Mapping[str, str],
-        part_readers: PartReaders,
-        config: SchedulerConfig,
-        context: StreamFlowContext,
-        storages: Storages,
-        runtimes: NodeRuntimes,
-        readers: ReaderTaskMaker,
+        sites: PartSites,
         ways: PartWays,
-        record: Callable[[Record], None],
+        starter: SessionStarter,
     ) -> None:
-        self._workflow = workflow
         self._hints = hints
-        self._part_readers = part_readers
-        self._context = context
-        self._runtimes = runtimes
+        self._sites = sites
         self._ways = ways
-        self._starter = SessionStarter(config, storages, readers, record)
+        self._starter = starter
         self._of_splits: dict[str, ReadAheadSession] = {}
         self._parts: dict[FilePart, tuple[ReadAheadSession, int]] = {}
         # By step, the inputs of which its jobs read parts.
-        self._ahead = grouped((each for each in partitions if each.is_read_ahead), lambda each: each.step)
-        self._read_first = read_first
+        self._ahead = grouped((each for each in plan.partitions if each.is_read_ahead), lambda each: each.step)
+        self._read_first = plan.read_first
         self._first: asyncio.Task[None] | None = None
         # By step, of which the first job has come.
         self._selected: dict[str, list[SelectedParts]] = {}
@@ -104,7 +95,7 @@ class ReadSessions(Listener):
         step = job.step
         # What was just written is in the page cache.
         for partition in (each for each in split.partitions if not each.grows):
-            readers = self._part_readers(step, partition.port)
+            readers = self._sites.readers(step, partition.port)
             if isinstance(runtime, EmbeddedRuntime):
                 is_of_use = all(share_cache(reader.site) for reader in readers)
                 file = self._starter.look(partition.of, job.target) if is_of_use else None
@@ -152,7 +143,7 @@ class ReadSessions(Listener):
         step = job.step
         if step in self._selected or step not in self._ahead:
             return
-        schedule = self._workflow.steps[posixpath.join(step, "__schedule__")]
+        schedule = self._sites.workflow.steps[posixpath.join(step, "__schedule__")]
         rules = [located.value for located in self._hints[step].sessions]
         self._selected[step] = [
             SelectedParts(step, schedule, rule, self._begin_at(step, job.targets[0]))
@@ -207,7 +198,7 @@ class ReadSessions(Listener):
         self, home: AvailableLocation, is_one_of_several: bool, step: str, target: Target, path: str, consumers: int
     ) -> ReadAheadSession | None:
         try:
-            runtime = await self._runtimes.at(home.location, target.workdir)
+            runtime = await self._sites.runtimes.at(home.location, target.workdir)
             if isinstance(runtime, EmbeddedRuntime):
                 file = self._starter.look(path, target)
             elif isinstance(runtime, RemoteRuntime) and runtime.has_sessions:
@@ -222,11 +213,11 @@ class ReadSessions(Listener):
 
     def _has(self, location: ExecutionLocation, path: str) -> bool:
         """Whether a file is at a location. What is not StreamFlow copies there, and so it is in the page cache."""
-        found = self._context.data_manager.get_data_locations(path, location.deployment, location.name)
+        found = self._sites.context.data_manager.get_data_locations(path, location.deployment, location.name)
         return len(found) > 0
 
     async def _locations(self, target: Target) -> list[AvailableLocation]:
-        connector = self._context.deployment_manager.get_connector(target.deployment.name)
+        connector = self._sites.context.deployment_manager.get_connector(target.deployment.name)
         return list((await connector.get_available_locations(service=target.service)).values())
 
     async def _runtime_here(self, step: str, target: Target) -> EmbeddedRuntime | None:
@@ -235,7 +226,7 @@ class ReadSessions(Listener):
         if len(locations) != 1 or not locations[0].local:
             return None
         try:
-            runtime = await self._runtimes.at(locations[0].location, target.workdir)
+            runtime = await self._sites.runtimes.at(locations[0].location, target.workdir)
         except NodeRuntimeError as error:
             logger.warning(coded(f"Nothing is read ahead for {step}: {error}", Code.NOT_READ_AHEAD))
             return None
