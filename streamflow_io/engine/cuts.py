@@ -33,7 +33,7 @@ class PlannedCuts(CutRules):
         """The cuts that the hints of a workflow declare.
 
         :param tools: the digests of the tools, by step path
-        :param learned: the file of what earlier runs have learned
+        :param learned: the file with the knowledge of earlier runs
         """
         return cls()
 

@@ -1,4 +1,4 @@
-"""Which splits are virtual: nobody writes their files, which are parts of the file that is split."""
+"""Decides which splits are virtual: their files are not written, but are parts of the file that is split."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Routes = Mapping[tuple[str, str], Collection[Route]]
 
 @dataclass(frozen=True)
 class Partition:
-    """A rule of a read session, and what is made of it.
+    """A rule of a read session, and its outcome.
 
-    :ivar port: the output whose files are parts; None: the jobs of the step read parts themselves
+    :ivar port: the output whose files are parts. None: the jobs of the step read parts themselves
     :ivar of: the input that is read in parts
-    :ivar real: why everything is as without the rule; None: its files can be parts; or, where its jobs
-        read parts themselves, these are read ahead
-    :ivar form: who knows where the parts begin
-    :ivar condition: what must be found when it runs, or it is as without the rule; None: nothing
-    :ivar grows: its parts are said while the file is still written
+    :ivar real: why everything is as without the rule. None: the files can be parts, or are read ahead where jobs read
+        parts themselves
+    :ivar form: how it is known where the parts begin
+    :ivar condition: must hold when the split runs, or everything is as without the rule. None: no condition
+    :ivar grows: whether the parts are said while the file is still written
     :ivar trial: why the program runs though its files could be parts: the declared cuts are not trusted. None: the cuts
         are trusted, or the program says its parts
     """
@@ -49,7 +49,7 @@ class Partition:
 
     @property
     def name(self) -> str:
-        """For people: what the rule is about."""
+        """The name of the output or the input of the rule, for people."""
         return port_path(self.step, self.of if self.port is None else self.port)
 
     @property
@@ -59,17 +59,17 @@ class Partition:
 
     @property
     def is_read_ahead(self) -> bool:
-        """Whether what the jobs of the step select of the file is read ahead."""
+        """Whether the parts that the jobs of the step select are read ahead."""
         return self.real is None and self.port is None
 
     @property
     def is_virtual(self) -> bool:
-        """Whether nobody writes its files."""
+        """Whether its files are not written."""
         return self.is_served and self.trial is None
 
 
 class CutRules:
-    """What declared cuts mean for the plan of a split. The feature `cuts` has the answers; here, no cut is declared."""
+    """The meaning of declared cuts for the plan of a split. The feature `cuts` extends this class."""
 
     def obstacle(self, output: Output, rule: SessionRule, routes: Routes) -> str | None:
         """Why the program of a split has to run. None: the program need not run.
@@ -97,8 +97,8 @@ def plan_partitions(
     """Decide which splits are virtual.
 
     :param rules: by step path
-    :param streamed: how inputs come, as step and port, that are read while they are written
-    :param shared: the deployments that have a storage of which the user says that others see it, too; None: all have
+    :param streamed: the delivery of each input that is read while it is written, by step and port
+    :param shared: the deployments with a storage that others see, too, as the user says. None in it: all deployments
     """
     routes = routes_by_output(graph)
     outputs = {(output.step, output.port): output for output in graph.outputs}
@@ -163,7 +163,7 @@ def obstacle(
 
 
 def _condition(routes: Iterable[Route]) -> str | None:
-    """What must be found where the readers of parts run."""
+    """The condition that must hold where the readers of parts run. None: no condition."""
     readers = [(route.output.site, route.consumer.site) for route in routes if _needs_bytes(route) and route.consumer]
     return next((found for pair in readers if (found := parts_condition(*pair)) is not None), None)
 
@@ -173,7 +173,7 @@ def _needs_bytes(route: Route) -> bool:
 
 
 def _reader_obstacle(graph: IOGraph, step: str, of: str, streamed: Mapping[tuple[str, str], Delivery]) -> str | None:
-    """Why nothing is read ahead for jobs that select their own part, if so."""
+    """Why nothing is read ahead for jobs that select their own part. None: the parts are read ahead."""
     if step not in graph.steps:
         return coded(f"{step} is an ExpressionTool", Code.EXPRESSION)
     if (step, of) in streamed:
@@ -203,7 +203,7 @@ def _route_obstacle(route: Route, shared: Collection[str | None]) -> str | None:
 def _without_parts_of_parts(
     partitions: Sequence[Partition], routes: Mapping[tuple[str, str], Sequence[Route]]
 ) -> Iterator[Partition]:
-    """A part is there as long as the job that reads it: it is no file that others could read parts of."""
+    """Leave out the parts of parts: a part ends with its reader, and is no file for others."""
 
     def settled(partition: Partition) -> Partition:
         sources = [other for other in partitions if partition.real is None and feeds(other, partition)]

@@ -41,9 +41,9 @@ class _Reads:
 
 
 class PlannedReads(Protocol):
-    """The plan of what is read in parts.
+    """The plan of the files that are read in parts.
 
-    :ivar partitions: what is made of each rule
+    :ivar partitions: the outcome of each rule
     :ivar read_first: files that StreamFlow reads itself before the first job, each with a step that reads the file
     """
 
@@ -54,13 +54,13 @@ class PlannedReads(Protocol):
 
 
 class ReadSessions(Listener):
-    """Reads ahead what jobs will read: the parts of virtual splits, and files of which jobs select their own part.
+    """Reads files ahead of their jobs: the parts of virtual splits, and files whose jobs select their own part.
 
-    StreamFlow reads an input of the workflow itself, for its checksum, in small pieces and before the first job: such
-    a file is read ahead of that.
+    StreamFlow itself reads an input of the workflow for its checksum, in small pieces and before the first job. Such a
+    file is read ahead of StreamFlow.
 
-    Nothing depends on it: it only fills the page cache. A job waits for its part before it gets a core, and at most as
-    long as :class:`ReadAheadSession` says.
+    No job depends on a session, which only fills the page cache. A job waits for its part before it gets a core, and
+    at most as long as :class:`ReadAheadSession` says.
 
     :param hints: of the steps of the workflow, by path
     :param ways: are told what is read ahead
@@ -80,11 +80,11 @@ class ReadSessions(Listener):
         self._starter = starter
         self._of_splits: dict[str, ReadAheadSession] = {}
         self._parts: dict[FilePart, tuple[ReadAheadSession, int]] = {}
-        # By step, the inputs of which its jobs read parts.
+        # By step, the inputs whose parts its jobs read.
         self._ahead = grouped((each for each in plan.partitions if each.is_read_ahead), lambda each: each.step)
         self._read_first = plan.read_first
         self._first: asyncio.Task[None] | None = None
-        # By step, of which the first job has come.
+        # By step, once its first job has come.
         self._selected: dict[str, list[SelectedParts]] = {}
 
     async def split(self, job: JobState, split: Split, runtime: NodeRuntime) -> None:
@@ -126,9 +126,9 @@ class ReadSessions(Listener):
             session.all_announced()
 
     async def arrived(self, job: JobState) -> None:
-        """Wait until the parts that a job needs are there, or will not be soon: before that it needs no core.
+        """Wait until the parts that a job needs have arrived, or will not soon: before that the job needs no core.
 
-        It does not wait for lists of parts, which may be larger than the window.
+        Lists of parts are not waited for: they may be larger than the window.
         """
         parts = [token.part for token in job.job.inputs.values() if isinstance(token, PartToken)]
         if reads := [self._parts[part] for part in parts if part in self._parts]:
@@ -181,7 +181,7 @@ class ReadSessions(Listener):
     def _begin_at(self, step: str, target: Target) -> Begin:
         async def begin(path: str, consumers: int) -> dict[str, ReadAheadSession]:
             locations = await self._locations(target)
-            # Of several, who needs all of a file, and where, is not known.
+            # Of several locations it is not known where a whole file is needed.
             if len(locations) > 1 and consumers == 0:
                 return {}
             homes = [each for each in locations if each.local or self._has(each.location, path)]
@@ -212,7 +212,7 @@ class ReadSessions(Listener):
         return None if file is None else await self._starter.begin(step, file, runtime, consumers, "selected")
 
     def _has(self, location: ExecutionLocation, path: str) -> bool:
-        """Whether a file is at a location. What is not StreamFlow copies there, and so it is in the page cache."""
+        """Whether a file is at a location. StreamFlow copies other files there, which are in the page cache then."""
         found = self._sites.context.data_manager.get_data_locations(path, location.deployment, location.name)
         return len(found) > 0
 

@@ -1,4 +1,4 @@
-"""A job that splits a file as it is declared: virtual if that was verified, else compared with what is written."""
+"""A job with declared cuts: its program need not run if the cuts are verified; else its files are compared."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from .verdicts import RememberedVerdicts, Verdict, VerdictKey
 class DeclaredSplit:
     """A job whose cuts are declared.
 
-    :ivar output: of which the elements are parts
+    :ivar output: whose elements are parts
     :ivar read: the path from which the job reads
-    :ivar file: that is split
+    :ivar file: the file that is split
     :ivar rule: as `sfio-node cut` reads it
-    :ivar is_virtual: its program is not run: `sfio-node cut` says the parts
+    :ivar is_virtual: whether `sfio-node cut` says the parts in place of the program
     :ivar identity: of the file before the job. None: the file is still written, or cannot be found
     :ivar count: the output that is the number of records. None: no output is
     """
@@ -64,17 +64,17 @@ class DeclaredSplit:
 
     @property
     def grows(self) -> bool:
-        """Whether the file is still written when the job begins, which reads it as a stream."""
+        """Whether the file is still written when the job begins: the job reads a stream then."""
         return self.read != self.file
 
     def command(self, runtime: NodeRuntime) -> list[str]:
-        """What is run instead of the program."""
+        """The command that runs in place of the program."""
         return [str(runtime.binary), "cut", "--of", self.read, "--rule", self.rule]
 
     def values(self, said: object) -> dict[str, int | None]:
-        """The outputs that the program makes beside the parts, by name, as far as they are known without it.
+        """The outputs that the program makes beside the parts, by name, as far as they are known without the program.
 
-        :param said: what was printed instead of what the program prints
+        :param said: the words of `sfio-node cut`
         """
         return {} if self.count is None else {self.count: records_of(str(said))}
 
@@ -86,12 +86,10 @@ class DeclaredSplit:
         globs: Sequence[str],
         verdicts: RememberedVerdicts,
     ) -> None:
-        """The job has succeeded: compare what its program has written with the cuts, and remember the verdict.
-
-        Never fails.
+        """Compare the files of a job that has succeeded with the cuts, and remember the verdict. Never fails.
 
         :param outputs: of the job
-        :param globs: where that is found which holds the parts
+        :param globs: where the output with the parts is found
         """
         if not verdicts.begin(self.key):
             return
@@ -188,7 +186,7 @@ async def declared_split(
 
 
 async def _identity_of(path: str, runtime: NodeRuntime) -> FileIdentity | None:
-    """None: it is not there."""
+    """The identity of a file. None: the file cannot be found."""
     try:
         return (await runtime.find(path)).identity
     except NodeRuntimeError:

@@ -1,4 +1,4 @@
-"""`streamflow-io partition`: where declared splits of a StreamFlow file cut, and whether that is what they write."""
+"""`streamflow-io partition`: where declared splits of a StreamFlow file cut, and whether their programs do so."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _MOST_ROWS = 200
 
 @dataclass(frozen=True)
 class KnownSplit:
-    """A job that splits, or all of its step of which nothing is known.
+    """A job that splits, or a step whose jobs are not known.
 
-    :ivar tag: of the job; None: the jobs are known at run time only
-    :ivar inputs: what is known of them, as in CWL; files have a `path`
+    :ivar tag: of the job. None: the jobs are known at run time only
+    :ivar inputs: those that are known, as in CWL; files have a `path`
     :ivar globs: where the output is found
-    :ivar unknown: by input, why it is not known
+    :ivar unknown: by input, why the input is not known
     """
 
     partition: Partition
@@ -101,13 +101,13 @@ class _UnknownError(Exception):
 
 @dataclass(frozen=True)
 class ShownSplit:
-    """What was found out of one job that splits.
+    """The parts of one job that splits, and the outcome of a comparison.
 
     :ivar job: its name
-    :ivar real: why its files cannot be parts in a run, if so
+    :ivar real: why its files cannot be parts in a run. None: the files can be
     :ivar parts: as `sfio-node cut` says them
     :ivar outcome: of a comparison, if it was asked for
-    :ivar problem: why something is not known
+    :ivar problem: why the parts or the outcome are not known. None: both are known
     """
 
     job: str

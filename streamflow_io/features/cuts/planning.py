@@ -146,7 +146,7 @@ def declared_rules(annotations: Mapping[str, StepAnnotations]) -> dict[tuple[str
 def declarations(
     workflow: Workflow, rules: Mapping[tuple[str, str], SessionRule], tools: Mapping[str, str]
 ) -> dict[tuple[str, str], Declaration]:
-    """The same, with what a verdict of them holds for.
+    """The declared cuts, with the conditions of their verdicts.
 
     :param tools: the digests of the tools, by step
     """
@@ -159,7 +159,7 @@ def declarations(
 def known_keys(
     tokens: KnownTokens, workflow: Workflow, declared: Declarations
 ) -> dict[tuple[str, str], frozenset[VerdictKey]]:
-    """What verdicts of declared splits have to hold for, by step and output, where that is known before the run."""
+    """The conditions of the verdicts that a run needs, by step and output, where the jobs are known before the run."""
     found = {}
     for (step, port), declaration in declared.items():
         tool = workflow.steps.get(step)
@@ -172,7 +172,7 @@ def known_keys(
                     raise NoRuleError
                 keys.add(verdict_key(declaration, inputs))
             except (NoRuleError, KeyError, TypeError):
-                # Other inputs, or files of which the checksums are not there yet.
+                # Other inputs, or files whose checksums are not there yet.
                 break
         else:
             if keys:
@@ -185,9 +185,9 @@ def trials(
     verdicts: Iterable[Verdict],
     known: Mapping[tuple[str, str], frozenset[VerdictKey]] = MappingProxyType({}),
 ) -> dict[tuple[str, str], str]:
-    """Why declared splits are not trusted, by step and output; those that are not in it are, as far as is known.
+    """Why declared cuts are not trusted, by step and output. Other declared cuts are trusted, as far as is known.
 
-    :param known: what verdicts have to hold for; where nothing is said, one that holds for some inputs will do
+    :param known: the conditions of the verdicts that are needed; where they are not known, any verified one will do
     """
     verdicts, found = list(verdicts), {}
     for key, declaration in declared.items():
@@ -231,7 +231,7 @@ def _is_bound(step: Any, of: str) -> bool:
 
 
 def known_inputs(tokens: KnownTokens, tool: Step, tag: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """The inputs of a job as far as they are known, and by input why others are not."""
+    """The inputs of a job that are known, and why each other input is not known."""
     known, unknown = dict[str, Any](), dict[str, str]()
     for name, port in tool.get_input_ports().items():
         if name != "__job__":

@@ -24,9 +24,10 @@ _WIDEST = 18
 
 @dataclass(frozen=True)
 class PartNames:
-    """:ivar names: with one `%d`, or `%0Nd`, for the number
+    """The names of numbered files.
 
-    :ivar first: the number of the first one
+    :ivar names: with one `%d`, or `%0Nd`, for the number
+    :ivar first: the number of the first file
     """
 
     names: str

@@ -93,7 +93,7 @@ class DeclaredSplitting(Splitting):
 
 
 class CutsOfRun(Cuts):
-    """The splits of a run, of which some have declared cuts.
+    """The splits of a run. Some have declared cuts.
 
     :param declared: by step and output
     :param verdicts: which declared cuts are trusted

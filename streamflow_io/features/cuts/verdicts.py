@@ -1,4 +1,4 @@
-"""Verdicts: whether a program has split a file as it is declared."""
+"""Verdicts: whether a program has split a file as the rule declares."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from streamflow_io.records.learned.remembered import Remembered
 
 @dataclass(frozen=True)
 class VerdictKey(LearnedKey):
-    """What a verdict holds for.
+    """The conditions of a verdict.
 
-    :ivar rule: where it is declared to cut, in JSON
-    :ivar inputs: a hex digest of what else its cuts can depend on
+    :ivar rule: the declared cuts, in JSON
+    :ivar inputs: a hex digest of all else that the cuts can depend on
     """
 
     rule: str
@@ -27,8 +27,8 @@ class VerdictKey(LearnedKey):
 class Verdict(LearnedEntry):
     """The outcome of a comparison.
 
-    :ivar parts: how many the rule gives
-    :ivar difference: the first difference between these and what the program has written; None: there is none
+    :ivar parts: the number of parts that the rule gives
+    :ivar difference: the first difference between the parts and the files. None: the rule is verified
     """
 
     kind: ClassVar[str] = "verdict"
@@ -53,12 +53,12 @@ class RememberedVerdicts(Remembered[Verdict]):
         self._comparing: set[VerdictKey] = set()
 
     def begin(self, key: VerdictKey) -> bool:
-        """Whether a job is to be compared: there is no verdict, and no other comparison is under way."""
+        """Whether a job is to be compared: no verdict is known, and no other comparison is under way."""
         if self.of(key) is not None or key in self._comparing:
             return False
         self._comparing.add(key)
         return True
 
     def end(self, key: VerdictKey) -> None:
-        """A comparison that has begun has ended, however."""
+        """Note that a comparison has ended, however."""
         self._comparing.discard(key)
