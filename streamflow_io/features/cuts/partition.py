@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
+import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +25,7 @@ from streamflow_io.engine.known_tokens import KnownTokens, is_open
 from streamflow_io.engine.plan import Plan
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.hints.cwl import file_of
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.records.learned.database import LearnedDatabase, LearnedStoreError, learned_path
@@ -30,7 +33,6 @@ from streamflow_io.runtime.embedded import find_sfio_node
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 
 from .planning import KNOWN_AT_RUN_TIME, DeclaredCuts, known_inputs
-from .run_tool import ToolError, run_tool
 from .split_key import (
     DIFFERENT,
     SAME,
@@ -47,6 +49,8 @@ from .split_key import (
 from .verdicts import Verdict
 
 _MOST_ROWS = 200
+# `-m cwltool` ends with 0 whatever happens.
+_CWLTOOL = "import sys; from cwltool.main import main; sys.exit(main())"
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,10 @@ def known_splits(plan: Plan, step: str | None = None) -> Iterator[KnownSplit]:
         for tag in tags:
             found = plan.jobs.globs.get((*key, tag), globs.get(key, ()))
             yield KnownSplit(*split, found, tag, *known_inputs(tokens, tool, tag))
+
+
+class ToolError(Exception):
+    """Why the tool could not be run, or has failed."""
 
 
 class _UnknownError(Exception):
@@ -315,3 +323,32 @@ def _numbered(parts: Sequence[dict[str, Any]]) -> enumerate[dict[str, Any]]:
 
 def _size(part: dict[str, Any]) -> int:
     return sum(length for _, length in part["extents"])
+
+
+def run_tool(document: str, step: str, inputs: Mapping[str, Any], directory: Path) -> dict[str, Any]:
+    """Run a tool to its end.
+
+    :param document: the URI of the workflow
+    :param step: its path; not of a workflow in it
+    :param inputs: of the tool, as in CWL
+    :param directory: where its outputs are put; the directory above it exists
+    :return: its outputs, as in CWL
+    :raises ToolError: if there are none
+    """
+    name = step.strip("/")
+    if "/" in name:
+        raise ToolError(f"{step}: cwltool cannot run a step of a workflow in another alone: --against a directory")
+    job = directory.with_name("job.json")
+    job.write_text(json.dumps(inputs))
+    alone = ["--single-process", name] if name else []
+    words = [sys.executable, "-c", _CWLTOOL, "--quiet", "--enable-ext", "--outdir", str(directory)]
+    done = subprocess.run(
+        [*words, *alone, file_of(document), str(job)], capture_output=True, text=True, errors="replace", check=False
+    )
+    if done.returncode != 0:
+        said = "\n".join(done.stderr.strip().splitlines()[-10:])
+        raise ToolError(f"the tool of {step} could not be run by cwltool, or has failed:\n{said}")
+    outputs = json.loads(done.stdout)
+    if not isinstance(outputs, dict):
+        raise ToolError(f"the tool of {step} has no outputs")
+    return outputs

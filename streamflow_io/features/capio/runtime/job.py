@@ -7,19 +7,18 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Awaitable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from streamflow_io.graph.capio_cl.names import application_name
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import AttemptLostError, NodeJob, NodeRuntimeError, Waiting
-from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, OpenedEvent
+from streamflow_io.runtime.protocol import CarriedEvent, Event, ExitEvent, JobSpec, OpenedEvent
 
-from .activity import wait_until_idle
 from .guard import Guarded
 from .installation import CapioError
-from .readings import Readings
 from .reports import Reading, Reports, parse_reports, reading_obstacle, reports_obstacle
 from .server import CapioServer, Collected, client_command
 from .supported import COMMIT_CLOSES, HeldOutputs
@@ -281,3 +280,144 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return ""
+
+
+_READ_SECONDS = 0.2
+# The guard adds whole lines.
+_READS = ("opens ", "read ")
+
+
+class Readings:
+    """Follows the reports of a job.
+
+    :param reports: the file with them, which may not be there yet
+    :param tell: is told of each file that is opened
+    """
+
+    def __init__(self, job: str, reports: Path, tell: Callable[[CarriedEvent], None]) -> None:
+        self._job = job
+        self._reports = reports
+        self._tell = tell
+        self._offset = 0
+        # By path, when it was opened, and closed, as often as it was.
+        self._opened: defaultdict[str, deque[float]] = defaultdict(deque)
+        self._closed: defaultdict[str, deque[float]] = defaultdict(deque)
+
+    async def follow(self, directory: Path) -> None:
+        """Look again and again, until this is cancelled.
+
+        :param directory: `CAPIO_DIR`, below which the paths of reports are
+        """
+        while True:
+            for path in await asyncio.to_thread(self._look):
+                opened = self._opened[path][-1]
+                self._tell(CarriedEvent(job=self._job, time=opened, path=str(directory / path), first=opened))
+            await asyncio.sleep(_READ_SECONDS)
+
+    def ended(self, reading: Reading, directory: Path) -> CarriedEvent:
+        """What is told of a reading that was compared, once of each."""
+        now = time.time()
+        first, last = (times[reading.path] for times in (self._opened, self._closed))
+        return CarriedEvent(
+            job=self._job,
+            time=now,
+            path=str(directory / reading.path),
+            bytes=reading.content.count,
+            first=first.popleft() if first else now,
+            last=last.popleft() if last else now,
+        )
+
+    def _look(self) -> list[str]:
+        """Read what was added.
+
+        :return: what was opened
+        """
+        try:
+            with self._reports.open("rb") as file:
+                file.seek(self._offset)
+                added = file.read()
+        except FileNotFoundError:
+            return []
+        lines = added[: added.rfind(b"\n") + 1]
+        self._offset += len(lines)
+        now, found = time.time(), []
+        for line in lines.decode(errors="replace").splitlines():
+            if line.startswith(_READS):
+                path = line.split(" ", 1 if line.startswith("opens ") else 4)[-1]
+                (self._opened if line.startswith("opens ") else self._closed)[path].append(now)
+                found += [path] if line.startswith("opens ") else []
+        return found
+
+
+# Threads of a language's runtime wake up now and then, and may write a line, also when its program waits for ever.
+# The limits are shares of one processor, and bytes per second. A program that waits for a slow disk reads more.
+_IDLE_SHARE = 0.01
+_IDLE_BYTES = 32 * 1024
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Activity(NamedTuple):
+    """What processes have done since they began.
+
+    :ivar ticks: their processor time, in ticks of the kernel
+    :ivar transferred: bytes that they have read and written
+    """
+
+    processes: frozenset[int]
+    ticks: int
+    transferred: int
+
+
+async def wait_until_idle(pid: Callable[[], int | None], seconds: float, interval: float) -> None:
+    """Return when the processes below one have done nothing for a while; where there are none, never.
+
+    Sees it no later than two intervals after that while.
+
+    :param pid: gives the process, None as long as there is none
+    :param seconds: how long
+    :param interval: seconds from one look to the next
+    """
+    last: Activity | None = None
+    idle = 0.0
+    while idle < seconds:
+        await asyncio.sleep(interval)
+        root = pid()
+        now = None if root is None else await asyncio.to_thread(activity_below, root)
+        idle = idle + interval if last is not None and now is not None and is_idle(last, now, interval) else 0.0
+        last = now
+
+
+def is_idle(before: Activity, now: Activity, seconds: float) -> bool:
+    """Whether processes have done nothing in some seconds."""
+    return (
+        now.processes == before.processes != frozenset()
+        and now.ticks - before.ticks <= max(1, round(_IDLE_SHARE * _TICKS * seconds))
+        and now.transferred - before.transferred <= _IDLE_BYTES * seconds
+    )
+
+
+def activity_below(root: int) -> Activity:
+    """What the processes below one have done."""
+    parents: dict[int, int] = {}
+    times: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(fields[1])
+            times[int(entry.name)] = sum(map(int, fields[11:15]))
+    found = {root}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    found.discard(root)
+    return Activity(frozenset(found), sum(times[pid] for pid in found), sum(map(_transferred, found)))
+
+
+def _transferred(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    except OSError:
+        return 0  # It has ended, or is another user's.
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("rchar:", "wchar:")))
