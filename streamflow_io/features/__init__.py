@@ -34,7 +34,7 @@ class Subcommand:
 
 
 class Feature:
-    """What the core asks of a feature. Each method does nothing, unless a feature has its own.
+    """Answers what the core asks of a feature. Each method does nothing, unless a feature has its own.
 
     A method that is called before a run, or for `--help`, imports what it needs when it is called: the module `feature`
     itself imports nothing that takes time.

@@ -26,7 +26,7 @@ _MOST_PATHS = 5
 
 @dataclass(frozen=True)
 class Check:
-    """What in a CAPIO-CL file contradicts a workflow."""
+    """Contradictions between a CAPIO-CL file and a workflow."""
 
     file: str
     workflow: str

@@ -29,12 +29,12 @@ class Platform:
 
 @dataclass(frozen=True)
 class Application:
-    """It computes and then transfers, again and again, on nodes of its own.
+    """An application that computes and then transfers, again and again, on nodes of its own.
 
-    :ivar nodes: how many it has
+    :ivar nodes: the number of its nodes
     :ivar work: seconds of each compute
     :ivar volume: MB of each transfer
-    :ivar rate: MB/s that it can reach; None: what its nodes can
+    :ivar rate: MB/s that it can reach. None: its nodes are the limit
     """
 
     name: str
@@ -46,7 +46,7 @@ class Application:
 
 @dataclass(frozen=True)
 class ScheduleBounds:
-    """What no schedule can exceed.
+    """Bounds that no schedule can exceed.
 
     :ivar efficiency: the largest, given the bandwidth of the storage
     :ivar unlimited_efficiency: the largest, if no application hindered another: equation 5
@@ -117,7 +117,7 @@ class ApplicationSet:
 
     @cached_property
     def bounds(self) -> ScheduleBounds:
-        """What no schedule can exceed."""
+        """The bounds that no schedule can exceed."""
         alone = [1 / own for own in self.durations]
         dilation = max(1.0, self.load(alone) / self.platform.bandwidth)
         return ScheduleBounds(self.efficiency(self.best_rates()), self.efficiency(alone), dilation)
@@ -129,7 +129,7 @@ class ApplicationSet:
     def best_rates(self) -> list[float]:
         """The rates of the largest efficiency, of all that the bandwidth allows.
 
-        A fractional knapsack: bandwidth goes first to whom it lets compute most per MB. Exact.
+        A fractional knapsack, solved exactly: bandwidth goes first to the application that computes most per MB.
         """
         rates = [0.0] * len(self.applications)
         left = self.platform.bandwidth
@@ -143,7 +143,10 @@ class ApplicationSet:
         return one.nodes * one.work / one.volume
 
     def least_period(self, counts: Sequence[int]) -> float:
-        """Seconds that a pattern with so many instances of each takes at least."""
+        """The least seconds that a pattern takes.
+
+        :param counts: the instances of each application
+        """
         alone = max(count * own for count, own in zip(counts, self.durations, strict=True))
         return max(alone, self.load(counts) / self.platform.bandwidth)
 
@@ -174,7 +177,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Pattern:
-    """What all applications do within a period, and again in the next.
+    """The instances of all applications within a period, which repeats itself.
 
     :ivar period: in seconds
     :ivar instances: those of each application, in the order of their beginnings
@@ -223,10 +226,10 @@ def figures(applications: ApplicationSet, pattern: Pattern) -> Figures:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What made a schedule.
+    """The algorithm that made a schedule.
 
-    :ivar parameters: what it was told
-    :ivar seconds: how long it took
+    :ivar parameters: its options
+    :ivar seconds: of CPU time
     """
 
     name: str
@@ -236,10 +239,10 @@ class Algorithm:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A pattern for a set of applications, and what is said of it.
+    """A pattern for a set of applications, and its figures.
 
-    :ivar goal: what it was to serve, `efficiency` or `dilation`
-    :ivar figures: as somebody states them; :func:`figures` knows
+    :ivar goal: of the search, `efficiency` or `dilation`
+    :ivar figures: as they are stated; :func:`figures` computes the true ones
     """
 
     set: ApplicationSet

@@ -1,7 +1,7 @@
-"""PerSched: a pattern for each of many periods, of which the best is kept.
+"""PerSched: makes a pattern for each of many periods, and keeps the best.
 
-Source: the paper, section 3.2, with what its authors' program does and the paper does not say: where a first instance
-is put, what goes before what, and how the best pattern is shrunk at the end.
+Source: the paper, section 3.2. The program of its authors tells what the paper does not say: where a first instance is
+put, the order of instances, and how the best pattern is shrunk at the end.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class SlotUsage:
     def _split(self, time: float) -> int:
         """Make a time a breakpoint.
 
-        :return: the index of what begins there
+        :return: the index of the interval that begins there
         """
         times = self.breakpoints
         position = time - floor(time / self.period) * self.period
@@ -123,11 +123,11 @@ _SAME = 1e-9
 
 @dataclass(frozen=True)
 class Sweep:
-    """Which periods are tried.
+    """The periods that are tried.
 
     :ivar least_period: the first, in s
-    :ivar largest_factor: the last is at most so many times the first
-    :ivar step: each is larger than the one before by this part
+    :ivar largest_factor: the last period divided by the first, at most
+    :ivar step: each period is larger than the one before by this part
     """
 
     least_period: float
@@ -179,9 +179,9 @@ def shrunk(applications: ApplicationSet, found: Pattern, step: float, go_on: GoO
 
 
 def pattern(applications: ApplicationSet, period: float) -> Pattern | None:
-    """A pattern with this period: instances are put in one by one, whoever is furthest behind first.
+    """A pattern with this period: instances are put in one by one, of the application that is furthest behind.
 
-    :return: None if there is an application of which no instance fits
+    :return: None if no instance of some application fits
     """
     usage = SlotUsage(period, applications.platform.bandwidth)
     rows = [_Row(applications, index, usage) for index in range(len(applications.applications))]

@@ -27,7 +27,7 @@ from .persched import Sweep, persched
 from .schedule_file import schedule_to_json
 from .slots import Slots, slots_of
 
-#: So much less dilation of the slowest run than with due dates alone.
+#: The least gain in the dilation of the slowest run, as a part of that with due dates alone.
 GAIN = 0.03
 
 
@@ -126,7 +126,7 @@ def application_set(request: PlanRequest) -> ApplicationSet:
 
 
 def find_pattern(applications: ApplicationSet, seconds: float) -> Pattern | None:
-    """The best pattern for the slowest run that PerSched finds. None: there was no time for one.
+    """The best pattern for the slowest run that PerSched finds. None: the time was too short.
 
     :param seconds: of CPU time
     """

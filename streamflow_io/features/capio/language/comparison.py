@@ -1,11 +1,14 @@
-"""Find where a coordination configuration of somebody else contradicts a workflow.
+"""Finds where a coordination configuration that was written by hand contradicts a workflow.
 
-Both are compared step by step: the instances of a scatter, and the applications of the file that
-:class:`~.matching.StepNames` finds to be one step, are that step. A path of the file means a
-path of the workflow if the same step writes it (or reads it, where the file names no writer) and their ends fit, globs
-in mind (:func:`~.matching.fit`): `chr*.txt`, `/scratch/chr22.txt` and
-`chromosome.individuals-*/chr22.txt` can be the same. Edges are looked for in all paths that fit; rules are compared
-with those of the longest common end only, as the most specific glob wins in CAPIO-CL.
+Both are compared step by step. The instances of a scatter, and the applications of the file that
+:class:`~.matching.StepNames` finds to be one step, are that step.
+
+A path of the file means a path of the workflow if the same step writes both, and their ends fit
+(:func:`~.matching.fit`). Where the file names no writer, the same step has to read both. So `chr*.txt`,
+`/scratch/chr22.txt` and `chromosome.individuals-*/chr22.txt` can be the same.
+
+Edges are looked for in all paths that fit. Rules are compared with those of the longest common end only, as the most
+specific glob wins in CAPIO-CL.
 """
 
 from __future__ import annotations
@@ -84,8 +87,8 @@ class _File:
 def compare(workflow: Configuration, file: Configuration, steps: Iterable[str]) -> tuple[Difference, ...]:
     """Compare the configuration in a file with that of the workflow.
 
-    :param workflow: what follows from the workflow and its hints
-    :param file: what somebody wrote
+    :param workflow: the configuration that follows from the workflow and its hints
+    :param file: the configuration that was written by hand
     :param steps: the paths of all steps of the workflow
     :return: each contradiction once, errors first; none if running with the file gives what the hints ask for
     """
@@ -154,7 +157,7 @@ def _related(ours: _File, theirs: _File) -> Fit | None:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Which files of the workflow and of the file can be the same, seen from both."""
+    """The files of the workflow and of the file that can be the same, seen from both."""
 
     ours: Mapping[_File, Mapping[_File, Fit]]
     theirs: Mapping[_File, Mapping[_File, Fit]]
@@ -206,7 +209,7 @@ def _unknown_applications(file: Configuration, names: StepNames) -> Iterator[Dif
 
 
 def _missing_edges(one: _File, theirs: PathIndex[_File], related: Mapping[_File, Fit]) -> Iterator[Difference]:
-    # Who writes a file and who reads it can be said with different globs.
+    # The writers of a file and its readers can be named with different globs.
     writers = frozenset().union(*(other.producers for other in related))
     readers = frozenset().union(*(other.consumers for other in related))
     for producer, consumer in one.edges:

@@ -28,9 +28,9 @@ from .supported import COMMIT_CLOSES, HeldOutputs
 _IDLE_SECONDS = 14.0
 _LOOK_SECONDS = 2.0
 _COLLECT_SECONDS = 24 * 3600.0
-# When what feeds a program fails, or is killed, the program is, too, while it still waits: it must not have an end of
-# file. $0 is a file for its number. What the shell itself says, as of a process that was killed, nobody hears: the
-# errors of a job may go where its standard output goes.
+# When the process that feeds a program fails, or is killed, the program is killed, too, while it still waits: it must
+# not have an end of file. $0 is a file for its number. Messages of the shell itself are dropped, because the errors of
+# a job may go where its standard output goes.
 _FEED = """
 exec 9>&2 2> /dev/null
 { %(feeding)s 2>&9 9>&- || { until read pid < "$0"; do :; done; kill -KILL "$pid"; }; } |
@@ -43,7 +43,7 @@ class UnfitProgramError(CapioError):
 
 
 class CapioUser(Protocol):
-    """Who decides what still uses CAPIO in a run."""
+    """Decides which jobs still use CAPIO in a run."""
 
     def give_up(self, reason: str) -> None:
         """Do not use CAPIO again in this run; one warning says why."""
@@ -52,21 +52,21 @@ class CapioUser(Protocol):
         """Do not use CAPIO again for the jobs of a step; one warning says why."""
 
     def probe(self, server: CapioServer, application: str) -> None:
-        """Ask a server soon whether it still answers; if not, it is ended, and what uses it was in vain."""
+        """Ask a server soon whether it still answers; if not, the server is ended, and its jobs were in vain."""
 
 
 class CapioJob(NodeJob):
     """A job that writes into CAPIO, reads from it, or both.
 
-    Its last event is told when all that CAPIO holds of it is in its output directory. If CAPIO fails, it is ended, and
-    was in vain.
+    Its last event comes when all of its files that CAPIO holds are in its output directory. If CAPIO fails, the job is
+    ended, and was in vain.
 
-    Guarantee: when it has succeeded, each file that it has written is what its program has written, with its mode, and
-    each that it has read was read as its writer wrote it, byte by byte.
+    Guarantee: when the job has succeeded, each file that it has written has the bytes and the mode that its program
+    gave it. Each file that it has read was read as its writer wrote it, byte by byte.
 
-    :param user: told of what fails
+    :param user: is told of failures
     :param directory: in CAPIO, where its command is started, if it writes there
-    :param outputs: what it writes there
+    :param outputs: the files that it writes there
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class CapioJob(NodeJob):
         return PurePosixPath(self._directory, path)
 
     def sees(self, path: PurePosixPath) -> bool:
-        # Who asks has the command read it there: it is to be asked of no other.
+        # The command of the caller reads the file there: no other runtime is to be asked for it.
         if path.is_relative_to(self._server.directory):
             self._seen[path] = None
             return True
@@ -161,7 +161,7 @@ class CapioJob(NodeJob):
         """Tell of the end, when what CAPIO holds is in the output directory."""
         try:
             if not event.success:
-                # A server may wait for ever for who was killed.
+                # A server may wait for ever for a process that was killed.
                 self._capio.probe(self._server, self._application)
             if self._failure is None:
                 self._checking = asyncio.create_task(self._check(event.success))
@@ -193,7 +193,7 @@ class CapioJob(NodeJob):
         names = [str(path.relative_to(self._server.directory)) for path in self._seen]
         if (why := reports_obstacle(reports, names)) is not None:
             raise UnfitProgramError(why)
-        # What is read is final when all have succeeded who write it. If one has not, this job starts again, too.
+        # A file that is read is final when all its writers have succeeded. If one has not, this job starts again, too.
         if reports.read and self.waiting is not None and not await self.waiting():
             return
         for reading in reports.read:
@@ -240,7 +240,7 @@ class CapioJob(NodeJob):
                 self._server.collected[path] = Collected(copy, content)
 
     async def _until_it_fails(self, watch: Awaitable[None]) -> None:
-        """End the job when that is told of which it is of no use any more."""
+        """End the job when a watch fails: the job is of no use then."""
         try:
             await watch
         except NodeRuntimeError as error:
@@ -315,7 +315,7 @@ class Readings:
             await asyncio.sleep(_READ_SECONDS)
 
     def ended(self, reading: Reading, directory: Path) -> CarriedEvent:
-        """What is told of a reading that was compared, once of each."""
+        """The event of a reading that was compared, once for each."""
         now = time.time()
         first, last = (times[reading.path] for times in (self._opened, self._closed))
         return CarriedEvent(
@@ -357,7 +357,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Activity(NamedTuple):
-    """What processes have done since they began.
+    """The work of processes since they began.
 
     :ivar ticks: their processor time, in ticks of the kernel
     :ivar transferred: bytes that they have read and written
@@ -397,7 +397,7 @@ def is_idle(before: Activity, now: Activity, seconds: float) -> bool:
 
 
 def activity_below(root: int) -> Activity:
-    """What the processes below one have done."""
+    """The work of the processes below one."""
     parents: dict[int, int] = {}
     times: dict[int, int] = {}
     for entry in Path("/proc").iterdir():

@@ -22,7 +22,7 @@ _MOST_SHOWN = 20
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What is wrong with a schedule."""
+    """The problems of a schedule."""
 
     file: Path
     schedule: Schedule
