@@ -129,7 +129,6 @@ NOT_PURE = {
     "features.schedules.plans": "has files, and starts a program",
     "features.schedules.policy": "opens plans",
     "features.schedules.schedule_file": "reads schedule files",
-    "features.schedules.search": "has a clock",
 }
 # Where what a pure module must not import belongs.
 EFFECTS = {
