@@ -54,7 +54,7 @@ class Partition:
 
     @property
     def is_served(self) -> bool:
-        """Whether its files are delivered as parts, if a job says them."""
+        """Whether its files are delivered as parts, if a job reports them."""
         return self.real is None and self.port is not None
 
     @property
@@ -191,7 +191,7 @@ def _route_obstacle(route: Route, shared: Collection[str | None]) -> str | None:
             return None
         if (reason := looked_at(hop)) is not None:
             return reason
-        # A scatter may need the whole list: it gets that.
+        # A scatter may need the whole list, and gets it.
         if hop.obstacle is not None and hop.kind is not HopKind.SCATTER:
             return hop.obstacle
     if route.consumer is None:

@@ -104,7 +104,7 @@ class ToolError(Exception):
 
 
 class _UnknownError(Exception):
-    """Why nothing can be said of a split."""
+    """No cuts can be shown for a split. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class ShownSplit:
 
 @dataclass(frozen=True)
 class ShownSplits:
-    """The result."""
+    """The result of the command."""
 
     splits: Sequence[ShownSplit]
 
@@ -193,7 +193,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ShownSplits:
-    """:raises HintErrors: if the file, a workflow or a hint has mistakes, or has no declared split"""
+    """Show, and perhaps compare, the declared splits of a workflow.
+
+    :raises HintErrors: if the file, a workflow or a hint has mistakes, or has no declared split
+    """
     path = Path(arguments.streamflow_file)
     plan = plan_workflow(path, arguments.workflow)
     splits = list(known_splits(plan, arguments.step))
@@ -280,7 +283,10 @@ def with_checksums(value: Any) -> Any:
 
 
 def _known(split: KnownSplit) -> tuple[str, str]:
-    """The file that is split, and the rule for `sfio-node cut`."""
+    """Return the file that is split, and the rule for `sfio-node cut`.
+
+    :raises _UnknownError: if one of the two is not known before a run
+    """
     of, rule = split.partition.of, split.declaration.rule
     for name in (of, rule.parts):
         if isinstance(name, str) and name in split.unknown:
@@ -303,7 +309,10 @@ def _cut(path: str, rule: str, *options: str) -> tuple[str, int]:
 
 
 def _outcome(said: str, code: int) -> Compared | None:
-    """The outcome if there is a difference of bytes, or nothing is known."""
+    """Return the outcome if bytes differ.
+
+    :raises _UnknownError: if `sfio-node cut` could not compare
+    """
     if code not in (SAME, DIFFERENT):
         raise _UnknownError(said)
     return Compared(0, said) if code == DIFFERENT else None

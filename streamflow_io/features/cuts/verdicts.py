@@ -45,7 +45,7 @@ class RememberedVerdicts(Remembered[Verdict]):
     """Verdicts of earlier runs, and of this one.
 
     :param path: the file
-    :param known: what it has
+    :param known: the verdicts of the file
     """
 
     def __init__(self, path: Path, known: Iterable[Verdict]) -> None:
