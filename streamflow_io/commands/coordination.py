@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from msgspec import Struct, to_builtins
 from pydantic.alias_generators import to_camel
 from rich.console import Console
 
@@ -27,8 +27,7 @@ _CAPIO_CL = "capio-cl-"
 FORMATS = (*(f"{_CAPIO_CL}{version}" for version in reversed(get_args(Version))), "dot", "json")
 
 
-@dataclass(frozen=True)
-class Coordination:
+class Coordination(Struct, frozen=True):
     """The coordination configuration of a workflow, in one of the formats.
 
     :ivar text: the document
@@ -66,7 +65,9 @@ class MoreOptions:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
+    parser.add_argument(
+        "streamflow_file", metavar="STREAMFLOW_FILE", help="the StreamFlow file, as for `streamflow run`"
+    )
     parser.add_argument(
         "--format",
         choices=FORMATS,
@@ -74,9 +75,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help="capio-cl-1.1 (default), capio-cl-1.0, dot, or json",
     )
-    parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write it there (default: print it)")
-    parser.add_argument("--workflow", metavar="NAME", help="which one, if the StreamFlow file has several")
-    parser.add_argument("--directory", metavar="DIR", type=Path, help="paths below it, instead of relative ones")
+    parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write into this file (default: print)")
+    parser.add_argument("--workflow", metavar="NAME", help="a workflow, if the StreamFlow file has several")
+    parser.add_argument(
+        "--directory", metavar="DIR", type=Path, help="write paths below this directory (default: relative)"
+    )
     subclass_of(MoreOptions)().add_arguments(parser)
 
 
@@ -114,7 +117,7 @@ def configuration_to_json(configuration: Configuration) -> dict[str, Any]:
         "name": configuration.name,
         "applications": list(configuration.applications),
         "files": [
-            {to_camel(field): value for field, value in asdict(file).items()} | {"committed": str(file.committed)}
+            {to_camel(field): value for field, value in to_builtins(file).items()} | {"committed": str(file.committed)}
             for file in configuration.files
         ],
     }

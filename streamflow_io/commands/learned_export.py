@@ -6,10 +6,10 @@ import argparse
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.engine.plan import Plan
@@ -26,8 +26,7 @@ from .output import add_output_arguments, output_of, write_output
 from .plan import plan_workflow
 
 
-@dataclass(frozen=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """An annotations file with proofs.
 
     :ivar text: the content of the file
@@ -62,7 +61,9 @@ class Exported:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", type=Path, help="the file for `streamflow run`")
+    parser.add_argument(
+        "streamflow_file", metavar="STREAMFLOW_FILE", type=Path, help="the StreamFlow file, as for `streamflow run`"
+    )
     add_output_arguments(parser)
 
 
@@ -108,7 +109,7 @@ def _lines(found: Sequence[tuple[ProvenInput, Proof]]) -> Iterator[str]:
     yield "# What was proven to stream: `streamflow-io learned export`. To use it, in the StreamFlow file:"
     yield "#   scheduler: {type: io-aware, config: {streaming: auto, annotations: THIS_FILE}}"
     yield "# or add it to the annotations file that is named there."
-    yield "# An entry holds for the same tool, programs and options; all else is learned as ever."
+    yield "# An entry holds for the same tool, programs and options; other inputs are learned as before."
     yield "proven:"
     for entry, proof in found:
         if proof.runs:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.records.history import read_history
@@ -40,8 +40,7 @@ FORMATS = {
 _NUMBERS = ("jobs", "failed", "mean\ntime (s)", "mean\nwait (s)")
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True):
     """The results of runs.
 
     :ivar advice: the next steps for each run
@@ -157,7 +156,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "runs",
         metavar="RUN",
         nargs="+",
-        help="name of a run, `last`, or path of telemetry; several are compared with the first",
+        help="the name of a run, `last`, or the path of telemetry; other runs are compared with the first",
     )
     parser.add_argument(
         "--format",
@@ -170,7 +169,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="FILE",
         type=Path,
-        help=f"where to put it (default: {FORMATS['html']} and the like; with --json nowhere)",
+        help=f"write the report into this file (default: {FORMATS['html']} or similar; with --json no file)",
     )
 
 

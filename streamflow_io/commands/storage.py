@@ -7,10 +7,10 @@ import math
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
+from msgspec import Struct
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -40,8 +40,7 @@ _ACCESS = {
 }
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """A storage that was measured."""
 
     measurement: Measurement
@@ -89,14 +88,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_bytes,
         default="256MiB",
         metavar="SIZE",
-        help="write no more for each number of writers, as in 1GB or 512MiB (default: 256MiB)",
+        help="the most bytes to write for each number of writers, as 1GB or 512MiB (default: 256MiB)",
     )
     probe.add_argument(
         "--seconds",
         type=_seconds,
         default="5",
         metavar="SECONDS",
-        help="write no longer for each number of writers, and read no longer (default: 5)",
+        help="the longest time to write, and to read, for each number of writers (default: 5)",
     )
     add_share(commands)
     add_status(commands)

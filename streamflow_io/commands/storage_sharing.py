@@ -7,10 +7,10 @@ import grp
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.features import missing, subclass_of
@@ -26,11 +26,10 @@ from streamflow_io.wording import counted
 from .console import say
 from .storage_status import megabytes, printable
 
-_SHARE = "make a directory by which the runs of several users share the bandwidth of a storage"
+_SHARE = "make a directory for runs of several users that share a storage"
 
 
-@dataclass(frozen=True)
-class Shared:
+class Shared(Struct, frozen=True):
     """A shared directory that the command has made."""
 
     path: Path
@@ -74,11 +73,18 @@ class ShareOptions:
 def add_share(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the arguments of `storage share`."""
     share = commands.add_parser("share", help=_SHARE, description=_SHARE)
-    share.add_argument("directory", metavar="DIR", type=Path, help="which is made; on a file system that all see")
-    share.add_argument("--path", metavar="PATH", help="where the storage is, for people (default: where DIR is)")
-    share.add_argument("--write", type=_bandwidth, metavar="MB/S", help="its write bandwidth, for all runs together")
-    share.add_argument("--read", type=_bandwidth, metavar="MB/S", help="its read bandwidth (one alone holds for both)")
-    share.add_argument("--group", metavar="GROUP", help="whose members may share it (default: your group)")
+    share.add_argument(
+        "directory", metavar="DIR", type=Path, help="the new directory, on a file system that all runs see"
+    )
+    share.add_argument("--path", metavar="PATH", help="the path of the storage (default: the place of DIR)")
+    share.add_argument("--write", type=_bandwidth, metavar="MB/S", help="the write bandwidth for all runs together")
+    share.add_argument(
+        "--read",
+        type=_bandwidth,
+        metavar="MB/S",
+        help="the read bandwidth (one of both alone holds for both)",
+    )
+    share.add_argument("--group", metavar="GROUP", help="the users that share the storage (default: your group)")
     subclass_of(ShareOptions)().add_arguments(share)
     share.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 

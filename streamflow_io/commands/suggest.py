@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
 from rich.table import Table
 from rich.text import Text
 
@@ -37,7 +38,7 @@ def answer(run: str, found: Suggestions, file: Path | None) -> PlainResult:
             {"subject": one.subject, "change": one.text, "evidence": one.evidence, "saved": one.saved}
             for one in found.changes
         ],
-        "notProposed": [vars(refusal) for refusal in found.refusals],
+        "notProposed": [asdict(refusal) for refusal in found.refusals],
         "annotations": annotations_content(found.proposals),
         "file": None if file is None else str(file),
     }
@@ -81,9 +82,11 @@ def _verdict(run: str, found: Suggestions, file: Path | None) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="name of a run with `observe: true`, `last`, or path of telemetry")
+    parser.add_argument(
+        "run", metavar="RUN", help="the name of a run with `observe: true`, `last`, or the path of telemetry"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the proposals as an annotations file")
-    parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
 
 
 def run(arguments: argparse.Namespace) -> PlainResult:

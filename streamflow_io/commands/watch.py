@@ -8,10 +8,10 @@ import contextlib
 import re
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, to_builtins
 from rich.console import Console
 from rich.live import Live
 
@@ -27,8 +27,7 @@ from .console import PlainResult, SafeConsole, say
 _SHOWN_EACH, _SAID_EACH = 1.0, 30.0
 
 
-@dataclass(frozen=True)
-class Watched:
+class Watched(Struct, frozen=True):
     """The state of a run at the last look.
 
     :ivar interrupted: whether Ctrl-C ended the command while the run went on
@@ -43,7 +42,8 @@ class Watched:
         return self.view.state not in ("failed", "killed", "cancelled")
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self.view)
+        view: dict[str, Any] = to_builtins(self.view)
+        return view
 
     def show(self, console: Console) -> None:
         if not self.interrupted:
@@ -59,10 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run",
         metavar="RUN",
         nargs="?",
-        help="name of a run, `last`, or path of telemetry (default: the newest that goes on)",
+        help="the name of a run, `last`, or the path of telemetry (default: the newest run that has not ended)",
     )
-    parser.add_argument("--web", action="store_true", help="in a browser: one page, for this machine alone")
-    parser.add_argument("--port", type=int, metavar="N", help="with --web: its port (default: any that is free)")
+    parser.add_argument(
+        "--web", action="store_true", help="show the run on a page for a browser, for the user of this machine alone"
+    )
+    parser.add_argument(
+        "--port", type=int, metavar="N", help="with --web: the port of the page (default: any free port)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> Watched | PlainResult:
@@ -100,7 +104,7 @@ def _next_run() -> Path:
     began = time.time()
     with contextlib.suppress(HintErrors):
         return running_run()
-    say(SafeConsole(stderr=True), "No run goes on. Waiting for the next one; Ctrl-C ends this")
+    say(SafeConsole(stderr=True), "No run is active. Waiting for the next run; Ctrl-C stops waiting")
     while True:
         for run in list_runs(1):
             if run.began >= began:
@@ -166,7 +170,10 @@ def _serve(text: str | None, port: int) -> PlainResult:
     nobody = page_facts(LiveRun("streamflow-io").view(0.0)) | {"stateText": "shows the next run", "line": ""}
 
     def ready(address: str) -> None:
-        print(f"{address}\nFor the user of this machine alone. Ctrl-C ends it; the run does not notice.", flush=True)
+        print(
+            f"{address}\nOnly the user of this machine can open the page. Ctrl-C closes the page, and the run goes on.",
+            flush=True,
+        )
 
     try:
         with contextlib.suppress(KeyboardInterrupt):

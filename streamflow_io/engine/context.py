@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace
 from streamflow.core.deployment import Connector
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.command import CWLCommand

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.inheritance import port_path
@@ -23,8 +25,7 @@ NOT_VERIFIED = "not verified yet: the first run compares what its program writes
 Routes = Mapping[tuple[str, str], Collection[Route]]
 
 
-@dataclass(frozen=True)
-class Partition:
+class Partition(Struct, frozen=True):
     """A rule of a read session, and its outcome.
 
     :ivar port: the output whose files are parts. None: the jobs of the step read parts themselves
@@ -158,7 +159,7 @@ def obstacle(
     if of_input is not None:
         return of_input
     if not routes:
-        return f"nobody reads {output.name}"
+        return f"no step reads {output.name}"
     return next((reason for route in routes if (reason := _route_obstacle(route, shared)) is not None), None)
 
 

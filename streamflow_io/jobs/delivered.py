@@ -7,9 +7,10 @@ import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from streamflow_io.adapters.outputs import EarlyOutput
 from streamflow_io.graph.io_graph import Delivery, OutputKind
@@ -22,8 +23,7 @@ _NOT_COMPARED = frozenset({"path", "location", "dirname", "size", "checksum", "c
 _CHECKSUM = re.compile(r"sha1\$[0-9a-f]{40}")
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(Struct, frozen=True):
     """A File or Directory.
 
     :ivar path: relative to the output directory of its job; absolute if the file is elsewhere
@@ -40,8 +40,7 @@ class Item:
             yield Item(posixpath.normpath(posixpath.join(posixpath.dirname(self.path), beside)), secondary)
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(Struct, frozen=True, dict=True):
     """The value of a token.
 
     :ivar items: its Files and Directories, in order; empty for a value of another type
@@ -60,15 +59,13 @@ class Value:
         return {part.path: part.value for item in self.items for part in item.with_secondary_files()}
 
 
-@dataclass(frozen=True)
-class Warn:
+class Warn(Struct, frozen=True):
     """Log a warning about the job."""
 
     message: str
 
 
-@dataclass(frozen=True)
-class Fail:
+class Fail(Struct, frozen=True):
     """End the run: an output that was delivered early is another one in the end."""
 
     message: str
@@ -197,7 +194,7 @@ class DeliveredOutput:
     def wrong_part(self, how: str) -> Fail:
         """The failure for a part that differs from the one that other jobs have."""
         rule = f"{{port: {self.output.port}, of: {self.output.of}}}"
-        return Fail(f"{how}; others have it already, by the rule {rule} of `sfio:ReadSession`")
+        return Fail(f"{how}; other jobs have the part already, by the rule {rule} of `sfio:ReadSession`")
 
     def to_keep(self, committed: Collection[str]) -> list[str]:
         """The committed files of a failed attempt whose checksums are still wanted; none if nothing streams."""
@@ -286,7 +283,7 @@ class DeliveredOutput:
         if listed is not None and (more := sorted({item.path for item in final.items} - listed)):
             yield Fail(
                 f"the output `{self.output.port}` was committed by `{self.output.rule.committed}` with {len(listed)} "
-                f"files, which others have, but {len(more)} more are there at the end: {_some(more)}"
+                f"files, which other jobs have, but {len(more)} more are there at the end: {_some(more)}"
             )
 
     def told_changes(self) -> Iterator[Warn | Fail]:
@@ -306,7 +303,9 @@ class DeliveredOutput:
         for path in sorted(self.closed_again - self.changed.keys()):
             rule = self.output.rule_for(path)
             if rule is not None and rule.committed.kind == "on_close":
-                again = "and closed again afterwards, unchanged: if it is written in N goes, say `on_close:N`"
+                again = (
+                    "and closed again afterwards, unchanged: if the tool closes the file N times, write `on_close:N`"
+                )
                 yield Warn(f"{self._by_rule(path)}, {again}")
 
     def _broken(self, path: str, how: Literal["written", "removed"]) -> Fail:
@@ -321,7 +320,7 @@ class DeliveredOutput:
         return f"{path} of the output `{self.output.port}` was committed by `{rule.committed}`"
 
     def _cannot_compare(self, reason: str) -> Warn:
-        said = f"the output `{self.output.port}` was committed, and whether it was changed afterwards cannot be told"
+        said = f"the output `{self.output.port}` was committed, and no later change can be seen"
         return Warn(f"{said} from its content: {reason}")
 
 

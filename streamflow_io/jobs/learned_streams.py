@@ -6,8 +6,8 @@ import os
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from streamflow.core.exception import ProcessorTypeError, WorkflowException
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Token
@@ -40,8 +40,7 @@ from .wants import is_want
 _REASON = 200
 
 
-@dataclass(frozen=True)
-class LearnedStreams:
+class LearnedStreams(Struct, frozen=True):
     """The proofs about the steps of a run, and the streams that follow from them.
 
     :ivar candidates: the steps that may read streams without a hint
@@ -104,7 +103,7 @@ class LearnedStreams:
         known, how = self.proofs.of(key), _without_path(how, token.source.path)
         if was_closed:
             if known is None or known.closes:
-                logger.info(f"{name} is taken to be complete only when its job has ended: {how}")
+                logger.info(f"{name} counts as complete only when its job has ended: {how}")
                 await self.proofs.remember(Proof(key, step, time.time(), closes=0))
         elif known is None or not known.is_refused:
             logger.info(f"{name} is not streamed any more without a hint: {how}")
@@ -117,7 +116,7 @@ def not_as_declared(path: str, how: str) -> str:
     :param path: the input, as /step/port
     :param how: what its program does
     """
-    advice = f"Later runs do not stream it. Take `streamable` off {path}"
+    advice = f"Later runs do not stream this input. Remove `streamable` from {path}"
     return coded(f"{path} is declared `streamable`, but {how}. {advice}", Code.NOT_AS_DECLARED)
 
 
@@ -288,7 +287,9 @@ class LearnedReads:
                 self._learned.proofs.outgrown(self._keys[name])
                 bound, port = bound_of(self._extents[name]), port_path(self._step.name, name)
                 how = "" if bound is None else f" up to {size_text(bound)}"
-                logger.info(f"Job {self._job.name} reads the complete file: {port} is proven{how}, and this is larger")
+                logger.info(
+                    f"Job {self._job.name} reads the complete file: {port} is proven{how}, and this file is larger"
+                )
         self._as_files |= self.streams - self._declared
 
     def unasked(self, inputs: Mapping[str, Token]) -> set[int]:
@@ -377,7 +378,7 @@ class LearnedReads:
             reason = f"it fails with a stream, and not with the file: {self._why}"
             path, key = port_path(step, name), self._keys.get(name)
             if name not in self._declared:
-                logger.info(f"{path} is not read any more while it is written: {reason}")
+                logger.info(f"{path} is not streamed any more: {reason}")
             elif path not in self._learned.told:
                 self._learned.told.add(path)
                 logger.warning(not_as_declared(path, reason))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Target
 from streamflow.core.scheduling import AvailableLocation
@@ -31,8 +31,7 @@ from streamflow_io.storage.storages import Storages
 PartReaders = Callable[[str, str], Sequence[Input]]
 
 
-@dataclass(frozen=True)
-class CutFile:
+class CutFile(Struct, frozen=True):
     """A file whose parts are read.
 
     :ivar path: by which readers find the file, if they see it
@@ -56,8 +55,7 @@ class CutFile:
             yield event
 
 
-@dataclass(frozen=True)
-class PartSites:
+class PartSites(Struct, frozen=True):
     """Where a run has files, and jobs that read parts of them.
 
     :ivar readers: gives the inputs that read the parts of an output

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
 from streamflow.core.deployment import ExecutionLocation, Target
 from streamflow.core.scheduling import AvailableLocation
 from streamflow.log_handler import logger
@@ -25,6 +25,7 @@ from streamflow_io.runtime.locations import location_name, node_name
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.protocol import Event, FilePart, PartEvent
 from streamflow_io.runtime.remote import RemoteRuntime
+from streamflow_io.runtime.wire import part_of
 
 from .part_ways import PartSites, PartWays
 from .read_session import ReadAheadSession
@@ -33,8 +34,7 @@ from .session_starter import SessionStarter, WorthReading
 from .splitting import Split
 
 
-@dataclass(frozen=True)
-class _Reads:
+class _Reads(Struct, frozen=True):
     """The parts of virtual splits that a job reads, each with its session."""
 
     parts: Sequence[tuple[ReadAheadSession, int]]
@@ -94,7 +94,7 @@ class ReadSessions(Listener):
             return
         step = job.step
         # What was just written is in the page cache.
-        for partition in (each for each in split.partitions if not each.grows):
+        if (partition := split.partition) is not None and not partition.grows:
             readers = self._sites.readers(step, partition.port)
             if isinstance(runtime, EmbeddedRuntime):
                 is_of_use = all(share_cache(reader.site) for reader in readers)
@@ -117,7 +117,7 @@ class ReadSessions(Listener):
     def event(self, job: JobState, event: Event) -> None:
         """Announce a part that the job has said."""
         session = self._of_splits.get(job.name)
-        if isinstance(event, PartEvent) and session is not None and (part := event.part) not in self._parts:
+        if isinstance(event, PartEvent) and session is not None and (part := part_of(event)) not in self._parts:
             self._parts[part] = session, session.announce(_spans(part))
 
     def split_ended(self, job: JobState) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
 from streamflow.core.workflow import CommandOutput, Job, Token
 
 from streamflow_io.adapters.inputs import Producers
@@ -20,16 +21,15 @@ from streamflow_io.runtime.protocol import Event, JobSpec, PartitionedInput
 from .part_ways import CutFile, PartWays
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(Struct, frozen=True):
     """The way in which one attempt splits a file.
 
     :ivar cut: the file whose parts the attempt says. None: the attempt writes files
-    :ivar partitions: the same file, as the node runtime needs it
+    :ivar partition: the same file, as the node runtime needs it. None: the attempt writes files
     """
 
     cut: CutFile | None = None
-    partitions: tuple[PartitionedInput, ...] = ()
+    partition: PartitionedInput | None = None
 
     def command(self, runtime: NodeRuntime) -> list[str] | None:
         """The command that says the parts in place of the program. None: the program runs."""
@@ -41,7 +41,7 @@ class Split:
 
     def asked(self, spec: JobSpec) -> JobSpec:
         """A job that says its parts."""
-        return spec.model_copy(update={"partitions": self.partitions or None})
+        return spec.model_copy(update={"split": self.partition})
 
     def told(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
         """The events of the job, with each part as its readers find the file."""
@@ -88,16 +88,17 @@ class Splitting:
         if asked is None or cut is None:
             return Split()
         file = node_job.directory / "parts.jsonl"
-        return Split(cut, (PartitionedInput(port=asked[0], of=cut.path, file=str(file), grows=grows or None),))
+        return Split(cut, PartitionedInput(port=asked[0], of=cut.path, file=str(file), grows=grows))
 
     def ended(self, split: Split, tokens: Mapping[str, Token]) -> None:
         """Warn if a program that was asked for its parts has written all files itself."""
-        for port in (partition.port for partition in split.partitions):
+        if split.partition is not None:
+            port = split.partition.port
             token = tokens.get(port)
             if any(True for _ in file_tokens(token)) and not any(True for _ in part_tokens(token)):
                 written = (
                     f"Step {self._step.name} has written the files of `{port}`, as without its rule of "
-                    "`sfio:ReadSession`: its program does not say to the file that SFIO_PARTS names where it cuts"
+                    "`sfio:ReadSession`: its program does not write its cuts into the file that SFIO_PARTS names"
                 )
                 self._step.warn_once(coded(written, Code.PARTS_WRITTEN))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import posixpath
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from streamflow_io.grouping import grouped
 from streamflow_io.runtime.protocol import (
@@ -17,8 +18,8 @@ from streamflow_io.runtime.protocol import (
     OpenedEvent,
     UsedEvent,
     WatchedOutput,
-    readable,
 )
+from streamflow_io.runtime.values import readable
 
 from .files import InputRecord, OutputRecord
 
@@ -28,8 +29,7 @@ MOST_RECORDS = 100
 Origin = Callable[[str], tuple[str | None, str]]
 
 
-@dataclass(slots=True)
-class _Written:
+class _Written(Struct):
     """The writes of a file.
 
     :ivar number: how often the file was closed
@@ -42,8 +42,7 @@ class _Written:
     size: int | None = None
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """The job, and its step, of some records."""
 
     job: str
@@ -60,7 +59,7 @@ class JobFiles:
 
     def __init__(self, spec: JobSpec) -> None:
         self._outputs = {output.port: output for output in spec.outputs}
-        self._observed = spec.observed or ()
+        self._observed = spec.observation.reads or ()
         self._written: dict[str, dict[str, _Written]] = defaultdict(dict)
         self._used: dict[str, list[UsedEvent]] = defaultdict(list)
 

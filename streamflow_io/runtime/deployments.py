@@ -6,8 +6,8 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from msgspec import Struct
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector, DeploymentConfig, DeploymentManager, ExecutionLocation, Target
 from streamflow.deployment.connector.base import BatchConnector
@@ -35,8 +35,7 @@ _REMOVE_SECONDS = 20.0
 _LEAST_SESSIONS = 3  # StreamFlow's shell, what `serve` prints, and a job or a file
 
 
-@dataclass(frozen=True)
-class Manner:
+class Manner(Struct, frozen=True):
     """The way in which a node runtime is to run at a location.
 
     :ivar shared: jobs run on other nodes than `serve`, and these share the work directory with it
@@ -146,7 +145,7 @@ class Deployments:
             return os.getuid()
         said, code = await self.access(host).run("id -u")
         if code != 0 or not said.strip().isdecimal():
-            raise NodeRuntimeError(f"{host} does not say who is logged in: {said.strip()}")
+            raise NodeRuntimeError(f"{host} does not name the user that is logged in: {said.strip()}")
         return int(said)
 
     def workdir(self, location: ExecutionLocation) -> str:

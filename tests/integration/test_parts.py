@@ -344,7 +344,7 @@ def test_a_split_that_does_not_say_a_part_again(bench: Bench, tmp_path: Path) ->
     run = tool(script, {"reads": "File", "each": "int"}, {"chunks": found("chunk-*.txt", "File[]")}, [session()])
     ours = bench.run(scattered(tmp_path, run), job(tmp_path), **RETRIED)
     assert not ours.ok
-    assert "Job /split/0: the part chunk-0.txt was said by an attempt before, and is not now" in ours.errors
+    assert "Job /split/0: the part chunk-0.txt was reported by an earlier attempt, and is missing now" in ours.errors
     assert bench.leftovers() == []
 
 

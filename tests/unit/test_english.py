@@ -1,4 +1,4 @@
-"""The lint of the English in docstrings and comments finds what its rules forbid, and nothing else."""
+"""The lint of the English in docstrings, comments and texts for users finds what its rules forbid, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,8 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from scripts.english import Text, findings, python_texts, rust_texts, sentences
+from scripts.english import (
+    PAGES,
+    Text,
+    check,
+    findings,
+    markdown_texts,
+    python_texts,
+    rust_texts,
+    sentences,
+    user_texts,
+)
 
+_REPOSITORY = Path(__file__).parents[2]
 _PATH = Path("module.py")
 _LONG = " ".join(["word"] * 26)
 
@@ -22,6 +33,15 @@ _LONG = " ".join(["word"] * 26)
         ("docstring", "Count the bytes.\n\n:param size: bytes; None: it is not known"),
         ("docstring", f"{_LONG}."),
         ("head", "Adapter: jobs of StreamFlow."),
+        ("page", f"{_LONG}.".replace(" ", "\n")),
+        ("page", "A job starts. It reads a file."),
+        ("page", "A reader gets the file. This is slow."),
+        ("page", "Ask a job who reads the file."),
+        ("page", "**They** wait."),
+        ("page", "x" * 121),
+        ("explanation", "The file is complete. It streams."),
+        ("quote", "nobody has opened the stream"),
+        ("option", f"{_LONG} (default: 4)"),
     ],
 )
 def test_broken(kind: str, text: str) -> None:
@@ -38,6 +58,10 @@ def test_broken(kind: str, text: str) -> None:
         ("docstring", f"`{_LONG}` is one word."),
         ("docstring", f"First:\n\n- {' '.join(['word'] * 20)}\n- {' '.join(['word'] * 20)}"),
         ("docstring", "Start the adapter of a queue manager."),
+        ("page", f"See [this page](https://example.org/{'x' * 120})."),
+        ("page", "What follows is read once. This file is closed."),
+        ("quote", "it seeks in it"),
+        ("option", "its write bandwidth"),
     ],
 )
 def test_plain(kind: str, text: str) -> None:
@@ -62,3 +86,38 @@ def test_rust() -> None:
     source = "//! Head.\n\n/// Does one\n/// thing.\nfn f() {\n    // Why.\n}\n"
     found = [(text.line, text.kind, text.text) for text in rust_texts(Path("a.rs"), source)]
     assert found == [(1, "head", "Head."), (3, "docstring", "Does one\nthing."), (6, "comment", "Why.")]
+
+
+def test_markdown() -> None:
+    """Paragraphs and items are found with their lines; headings, tables and blocks of code are left out."""
+    source = "# It\n\nOne\ntwo.\n\n```sh\nit\n```\n| it | they |\n|---|---|\n\n- First\n  more\n- Second\n"
+    found = [(text.line, text.text) for text in markdown_texts(Path("a.md"), source)]
+    assert found == [(3, "One\ntwo."), (12, "- First\n  more"), (14, "- Second")]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages(page: str) -> None:
+    """The pages that are in plain English stay so."""
+    assert list(map(str, check([_REPOSITORY / page]))) == []
+
+
+def test_options() -> None:
+    """The descriptions of options are found in all modules."""
+    source = '"""Head."""\nparser.add_argument("file", help=f"a file, {SIZE}", dest="file")\n'
+    assert [(text.line, text.kind, text.text) for text in user_texts(_PATH, source)] == [(2, "option", "a file, X")]
+
+
+def test_explanations() -> None:
+    """In `messages/of_*.py`, all text counts, and messages that are quoted are told apart."""
+    source = '"""Head."""\n_A = "Wait."\nX = Case("it waits", f"Try {A}.")\n'
+    found = [(text.line, text.kind, text.text) for text in user_texts(Path("messages/of_runs.py"), source)]
+    assert found == [(2, "explanation", "Wait."), (3, "quote", "it waits"), (3, "explanation", "Try X.")]
+    assert list(user_texts(Path("messages/codes.py"), source)) == []
+
+
+def test_texts_for_users_are_plain() -> None:
+    """The explanations of all messages, and the descriptions of all options, follow the rules."""
+    files = sorted((Path(__file__).parents[2] / "streamflow_io").rglob("*.py"))
+    texts = [text for file in files for text in user_texts(file, file.read_text())]
+    assert {text.kind for text in texts} == {"explanation", "quote", "option"}
+    assert [str(finding) for text in texts for finding in findings(text)] == []

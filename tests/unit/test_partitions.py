@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, IOGraph, Output, OutputKind, Route, Step
@@ -87,7 +86,7 @@ def test_who_reads() -> None:
     assert decide(good, Route(CHUNKS, (SCATTER,), needs)) == "/align/chunk has loadContents"
     there = decide(good, Route(CHUNKS, (SCATTER,), replace(CHUNK, site=PODS)))
     assert there == "/align runs on cluster (kubernetes): parts are not read in pods"
-    assert decide() == "nobody reads /split/chunks"
+    assert decide() == "no step reads /split/chunks"
 
 
 def test_the_split_itself() -> None:

@@ -288,7 +288,7 @@ async def test_cancel(access: Access, workdir: Path) -> None:
         cancelling = asyncio.create_task(job.cancel())
         await asyncio.to_thread(wait_for, Path(job.directory, "cancel").exists, "the file")
         assert not cancelling.done()
-        say(runtime, event(job.identifier, "exit", success=False, reason="cancelled"))
+        say(runtime, event(job.identifier, "exit", ended=0.0, success=False, reason="cancelled"))
         await cancelling
 
 
@@ -425,7 +425,7 @@ async def test_a_serve_that_is_not_heard_of(access: Access, workdir: Path, monke
     monkeypatch.setattr(remote, "SILENCE_SECONDS", 0.1)
     async with serving(access, workdir) as runtime:
         job = await runtime.create_job("j")
-        with pytest.raises(NodeRuntimeError, match="has not been heard of"):
+        with pytest.raises(NodeRuntimeError, match="has sent nothing for"):
             await asyncio.wait_for(asyncio.shield(job.exit), 10)
         runtime.stop_seconds = 0.1
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import UnrecoverableWorkflowException
 from streamflow.core.workflow import Job, Status, Token
@@ -318,9 +318,9 @@ async def test_elsewhere_it_is_delivered_when_the_file_is_there() -> None:
     ("exits", "message"),
     [
         ([{"reason": "cancelled", "signal": 15}], "ended by signal 15, Terminated"),
-        ([{"reason": "cancelled", "code": 0}], "somebody has cancelled it"),
+        ([{"reason": "cancelled", "code": 0}], "the command was cancelled"),
         ([{"reason": "lost"}], "was killed"),
-        ([], "nobody knows how"),
+        ([], "without an exit code"),
     ],
     ids=["terminated", "cancelled", "lost", "silent"],
 )
@@ -472,7 +472,8 @@ async def test_only_the_file_of_which_a_part_was_read_is_compared() -> None:
     await check_parts(parts, producers)
     here.answer = ("", 1)
     with pytest.raises(
-        RewrittenError, match=r"of job /a/0, from which it reads, /out/out\.txt was written again after 7"
+        RewrittenError,
+        match=r"job /a/0 has not written its output front to back: /out/out\.txt was written again after 7",
     ):
         await check_parts(parts, producers)
     assert there.ran == []

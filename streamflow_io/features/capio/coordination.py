@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, to_builtins
 from rich.console import Console
 from rich.text import Text
 
@@ -24,8 +24,7 @@ from .loading import load_capio_cl
 _MOST_PATHS = 5
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """Contradictions between a CAPIO-CL file and a workflow."""
 
     file: str
@@ -37,7 +36,7 @@ class Check:
         return not self._count("error")
 
     def to_json(self) -> dict[str, Any]:
-        return {"file": self.file, "workflow": self.workflow, "findings": [asdict(each) for each in self.findings]}
+        return {"file": self.file, "workflow": self.workflow, "findings": [to_builtins(each) for each in self.findings]}
 
     def show(self, console: Console) -> None:
         if self.findings:
@@ -57,7 +56,10 @@ class CapioOptions(MoreOptions):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--script", metavar="FILE", type=Path, help="write a script that runs its programs under CAPIO"
+            "--script",
+            metavar="FILE",
+            type=Path,
+            help="write a script that runs the workflow under CAPIO",
         )
         parser.add_argument("--check", metavar="FILE", type=Path, help="compare a CAPIO-CL file with the workflow")
 

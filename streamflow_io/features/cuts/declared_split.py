@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from streamflow.core.workflow import Job, Token
 from streamflow.log_handler import logger
 from streamflow.workflow.utils import get_token_value
@@ -35,8 +35,7 @@ from .split_key import (
 from .verdicts import RememberedVerdicts, Verdict, VerdictKey
 
 
-@dataclass(frozen=True)
-class DeclaredSplit:
+class DeclaredSplit(Struct, frozen=True):
     """A job whose cuts are declared.
 
     :ivar output: whose elements are parts
@@ -133,7 +132,7 @@ class DeclaredSplit:
         rule = f"The rule of `sfio:ReadSession` for {self.name}"
         if difference is None:
             logger.info(
-                f"{rule} is verified: {parts} parts are as the program has written them. Next time none is written"
+                f"{rule} is verified: {parts} parts are as the program has written them. Later runs write no parts"
             )
         else:
             logger.warning(coded(f"{rule} is refuted, and does nothing: {difference}", Code.REFUTED))

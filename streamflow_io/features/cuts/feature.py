@@ -11,7 +11,7 @@ class Cuts(Feature):
     """The command `partition`, and splits whose program need not run."""
 
     def commands(self) -> Mapping[str, Subcommand]:
-        text = "show where declared splits cut, and whether that is true"
+        text = "show the cuts of declared splits, and verify them"
         return {"partition": Subcommand(text, ("streamflow.yml --verify",), __package__, "before a run")}
 
     def subclasses(self) -> Mapping[str, str]:

@@ -12,10 +12,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
@@ -53,8 +54,7 @@ _MOST_ROWS = 200
 _CWLTOOL = "import sys; from cwltool.main import main; sys.exit(main())"
 
 
-@dataclass(frozen=True)
-class KnownSplit:
+class KnownSplit(Struct, frozen=True):
     """A job that splits, or a step whose jobs are not known.
 
     :ivar tag: of the job. None: the jobs are known at run time only
@@ -107,8 +107,7 @@ class _UnknownError(Exception):
     """No cuts can be shown for a split. The message says why."""
 
 
-@dataclass(frozen=True)
-class ShownSplit:
+class ShownSplit(Struct, frozen=True):
     """The parts of one job that splits, and the outcome of a comparison.
 
     :ivar job: its name
@@ -161,8 +160,7 @@ class ShownSplit:
             say(console, text, "green" if different is None else "red")
 
 
-@dataclass(frozen=True)
-class ShownSplits:
+class ShownSplits(Struct, frozen=True):
     """The result of the command."""
 
     splits: Sequence[ShownSplit]
@@ -180,16 +178,18 @@ class ShownSplits:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
-    parser.add_argument("--workflow", metavar="NAME", help="which of its CWL workflows (default: the only one)")
+    parser.add_argument(
+        "streamflow_file", metavar="STREAMFLOW_FILE", help="the StreamFlow file, as for `streamflow run`"
+    )
+    parser.add_argument("--workflow", metavar="NAME", help="one of its CWL workflows (default: the only one)")
     parser.add_argument("--step", metavar="STEP", help="only this step, such as /split")
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
         "--verify",
         action="store_true",
-        help="run the tool with cwltool in a temporary directory, compare what it writes, and remember the outcome",
+        help="run the tool with cwltool in a temporary directory, compare its files, and keep the outcome",
     )
-    how.add_argument("--against", metavar="DIRECTORY", help="compare with the files that the tool has written there")
+    how.add_argument("--against", metavar="DIRECTORY", help="compare with the files of the tool in this directory")
 
 
 def run(arguments: argparse.Namespace) -> ShownSplits:

@@ -7,8 +7,8 @@ import posixpath
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from streamflow.log_handler import logger
 
 from streamflow_io.adapters.jobs import JobState
@@ -22,8 +22,7 @@ _DIGITS = re.compile(r"[0-9]+")
 _WIDEST = 18
 
 
-@dataclass(frozen=True)
-class PartNames:
+class PartNames(Struct, frozen=True):
     """The names of numbered files.
 
     :ivar names: with one `%d`, or `%0Nd`, for the number
@@ -34,8 +33,7 @@ class PartNames:
     first: int
 
 
-@dataclass(frozen=True)
-class PossibleSplit:
+class PossibleSplit(Struct, frozen=True):
     """Numbered files in an output of type File[] that may be parts of an input. Paths are those at the job's location.
 
     :ivar of: the name of the input

@@ -12,8 +12,9 @@ import hashlib
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.parts.said_parts import in_order
@@ -23,8 +24,7 @@ from .verdicts import VerdictKey
 Values = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Declaration:
+class Declaration(Struct, frozen=True):
     """A rule that declares the cuts of a step.
 
     :ivar tool: a hex digest of the tool's content
@@ -111,10 +111,10 @@ def verdict_key(declaration: Declaration, inputs: Values) -> VerdictKey:
 def _content(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         if value.get("class") == "Directory":
-            raise NoRuleError(f"its input `{name}` is a Directory: nobody knows whether it is the same again")
+            raise NoRuleError(f"its input `{name}` is a Directory, so a change cannot be seen")
         if value.get("class") == "File":
             if not value.get("checksum"):
-                raise NoRuleError(f"its input `{name}` has no checksum: nobody knows whether it is the same again")
+                raise NoRuleError(f"its input `{name}` has no checksum, so a change cannot be seen")
             beside = [_content(name, other) for other in value.get("secondaryFiles") or ()]
             return [value.get("basename"), value.get("checksum"), value.get("size"), beside]
         return {str(key): _content(name, inner) for key, inner in value.items()}

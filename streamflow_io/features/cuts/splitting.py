@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
+from msgspec.structs import replace
 from streamflow.core.workflow import CommandOutput, Job, Token
 from streamflow.log_handler import logger
 
@@ -24,8 +24,7 @@ from .split_key import Declaration
 from .verdicts import RememberedVerdicts
 
 
-@dataclass(frozen=True)
-class _Split(Split):
+class _Split(Split, frozen=True):
     """:ivar declared: the cuts of the job. None: the rule says nothing about the job"""
 
     declared: DeclaredSplit | None = None
@@ -78,9 +77,9 @@ class DeclaredSplitting(Splitting):
         plain = await self._split(asked, runtime, node_job, declared is not None and declared.grows)
         if declared is not None and plain.cut is None:
             declared = replace(declared, is_virtual=False)
-        split = _Split(plain.cut, plain.partitions, declared)
+        split = _Split(plain.cut, plain.partition, declared)
         if split.virtual is not None:
-            logger.info(f"Job {self._job.name} writes nothing: instead of its program, sfio-node says where it cuts")
+            logger.info(f"Job {self._job.name} writes no parts: sfio-node finds the cuts, instead of its program")
         self._before = split
         return split
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,8 +10,7 @@ from streamflow_io.records.learned.database import LearnedEntry, LearnedKey
 from streamflow_io.records.learned.remembered import Remembered
 
 
-@dataclass(frozen=True)
-class VerdictKey(LearnedKey):
+class VerdictKey(LearnedKey, frozen=True):
     """The conditions of a verdict.
 
     :ivar rule: the declared cuts, in JSON
@@ -23,8 +21,7 @@ class VerdictKey(LearnedKey):
     inputs: str
 
 
-@dataclass(frozen=True)
-class Verdict(LearnedEntry):
+class Verdict(LearnedEntry, frozen=True):
     """The outcome of a comparison.
 
     :ivar parts: the number of parts that the rule gives

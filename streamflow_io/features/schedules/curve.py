@@ -6,8 +6,9 @@ import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 # A rate that is off by a larger factor, up or down, is none of this storage. Its jobs do not keep the storage busy,
 # their data stays in memory, or others used the storage, too.
@@ -25,8 +26,7 @@ class CurveRate(Protocol):
     def seconds(self) -> float: ...
 
 
-@dataclass(frozen=True)
-class StorageCurve:
+class StorageCurve(Struct, frozen=True):
     """MB/s of all together, for some numbers of writers (or readers): between them linear, beyond them constant.
 
     :ivar points: (number, MB/s) by number, at least one; both above 0

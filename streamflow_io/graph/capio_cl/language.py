@@ -7,9 +7,9 @@ this module does about that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Literal
 
+from msgspec.structs import replace
 from pydantic import JsonValue
 
 from streamflow_io.grouping import grouped
@@ -75,7 +75,7 @@ def _rules_by_application(
 def _unwritable(file: CoordinatedFile) -> str | None:
     match file.committed.kind:
         case "on_n_files" if not file.is_directory:
-            return "on_n_files of what is no directory"
+            return "on_n_files of a path that is no directory"
         case "on_n_files" if file.n_files is None:
             return "on_n_files without n_files"
         case "on_file" if not file.file_deps:

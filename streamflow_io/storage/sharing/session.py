@@ -6,8 +6,9 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.messages import Code, coded
@@ -48,8 +49,7 @@ class Silence:
         return {run: seconds for run, (_, seconds) in self._beats.items()}
 
 
-@dataclass(frozen=True)
-class _Pace:
+class _Pace(Struct, frozen=True):
     """How often a run looks at what others do, in seconds.
 
     :ivar waiting: pause between looks at the counters of changes, while the run waits for something
@@ -69,8 +69,7 @@ _LOCAL = _Pace(waiting=0.02, holding=0.1, look=0.5, beat=2.0)
 _NETWORK = _Pace(waiting=0.2, holding=1.0, look=0.2, beat=1.0)
 
 
-@dataclass(frozen=True)
-class _Living:
+class _Living(Struct, frozen=True):
     """Another living run.
 
     :ivar identifier: the name of its file
@@ -264,14 +263,16 @@ class LeaseSession:
             elif known.held:
                 self._warn_once(
                     f"run {known.run!r} on {known.host!r} (process {known.pid}) has not been heard of for "
-                    f"{HOLDS_NOTHING:g} s: what it holds is given to others"
+                    f"{HOLDS_NOTHING:g} s: its bandwidth is given to other runs"
                 )
         return living
 
     def _shared_bandwidth(self, others: list[_Living]) -> dict[Way, int]:
         if (given := self._directory.ledger.bandwidth) is not None:
             if given != self._bandwidth:
-                self._warn_once(f"its bandwidth is {_shown(given)}, not {_shown(self._bandwidth)}: it is shared so")
+                self._warn_once(
+                    f"its bandwidth is {_shown(given)}, not {_shown(self._bandwidth)}: the runs share the first"
+                )
             return given
         bandwidth = dict(self._bandwidth)
         for entry in (one.entry for one in others):
@@ -279,8 +280,8 @@ class LeaseSession:
                 if 0 < (said := entry.bandwidth.get(way, 0)) < bandwidth[way]:
                     bandwidth[way] = said
                     self._warn_once(
-                        f"run {entry.run!r} on {entry.host!r} says that it has {_shown(entry.bandwidth)}, not "
-                        f"{_shown(self._bandwidth)}: the least holds"
+                        f"run {entry.run!r} on {entry.host!r} declares {_shown(entry.bandwidth)}, not "
+                        f"{_shown(self._bandwidth)}: the lowest one counts"
                     )
         return bandwidth
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.commands.console import say
@@ -23,8 +23,7 @@ from streamflow_io.hints.errors import HintErrors
 from .table import show_figures
 
 
-@dataclass(frozen=True)
-class ComputeResult:
+class ComputeResult(Struct, frozen=True):
     """:ivar file: where it was written"""
 
     schedule: Schedule
@@ -47,27 +46,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--goal",
         choices=("efficiency", "dilation"),
         default="efficiency",
-        help="efficiency: nodes compute as much as possible (default); dilation: the slowest is slowed down least",
+        help="efficiency (default): nodes compute as much as possible; dilation: the slowest application "
+        "is slowed down least",
     )
     parser.add_argument(
         "--seconds",
         type=_positive,
         default=10.0,
         metavar="S",
-        help="of CPU time for the search (default: 10)",
+        help="the CPU time of the search (default: 10)",
     )
     parser.add_argument(
         "--least-period",
         type=_positive,
         metavar="S",
-        help="the shortest period that is tried (default: the longest instance of an application)",
+        help="the shortest period (default: the longest instance)",
     )
     parser.add_argument(
         "--paper",
         action="store_true",
-        help="search for as long as it takes; of a paper's set with the least period of its authors",
+        help="search without a limit of time; for a paper's set, with its authors' least period",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="where to write the schedule")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the schedule into this file")
 
 
 def _positive(text: str) -> float:

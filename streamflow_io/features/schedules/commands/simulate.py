@@ -6,13 +6,13 @@ import argparse
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.commands.console import say, table
@@ -41,8 +41,7 @@ _HEADER = ("policy", "efficiency", "dilation", "of the best")
 _INSTANCES = 12_000
 
 
-@dataclass(frozen=True)
-class Played:
+class Played(Struct, frozen=True):
     """:ivar outcomes: one for each seed; one, if there is no noise"""
 
     policy: str
@@ -73,8 +72,7 @@ class Played:
         }
 
 
-@dataclass(frozen=True)
-class SimulationResult:
+class SimulationResult(Struct, frozen=True):
     set: ApplicationSet
     seconds: float
     noise: float
@@ -118,29 +116,32 @@ class SimulationResult:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("set", metavar="SET|FILE", help=f"{SET_ALLOWED}; or a schedule file: then also `slots`")
+    parser.add_argument(
+        "set", metavar="SET|FILE", help=f"{SET_ALLOWED}; or a schedule file, which also allows the policy `slots`"
+    )
     parser.add_argument(
         "--policy",
         action="append",
         metavar="NAME",
-        help=f"only this one; may be given several times: {POLICY_ALLOWED}",
+        help=f"play only this policy; the option may be given several times: {POLICY_ALLOWED}",
     )
     parser.add_argument(
         "--noise",
         type=_noise,
         default=0.0,
         metavar="CV",
-        help="standard deviation of works, divided by their mean; lognormal (default: 0)",
+        help="the standard deviation of works, divided by their mean; works are lognormal (default: 0)",
     )
     parser.add_argument(
-        "--seeds", type=_count, default=3, metavar="N", help="with noise: seeds 1 to N, and their means (default: 3)"
+        "--seeds", type=_count, default=3, metavar="N", help="with noise: the means of seeds 1 to N (default: 3)"
     )
     parser.add_argument(
         "--instances",
         type=_count,
         default=_INSTANCES,
         metavar="N",
-        help=f"about so many computes of all applications together, at least 20 of each (default: {_INSTANCES})",
+        help=f"the approximate number of computes of all applications together, at least 20 of each "
+        f"(default: {_INSTANCES})",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from streamflow_io.features.cuts.planning import DeclaredCuts
 from streamflow_io.graph.io_graph import Delivery, IOGraph, Output, OutputKind, Route, Step

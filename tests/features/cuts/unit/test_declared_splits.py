@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from streamflow_io.features.cuts.planning import trials
 from streamflow_io.features.cuts.split_key import Declaration, verdict_key

@@ -19,7 +19,7 @@ from streamflow_io.records.job_files import JobFiles
 from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.report.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.report.suggestions.proposals import Suggestions, suggest
-from streamflow_io.runtime.protocol import EVENT, JobSpec, ObservedInput, OutputRule, WatchedOutput
+from streamflow_io.runtime.protocol import EVENT, JobSpec, ObservationSpec, ObservedInput, OutputRule, WatchedOutput
 from tests.telemetry import BEGIN, job, usage
 
 
@@ -73,7 +73,7 @@ def possible(paths: list[str], kind: str = "files", opened: bool = True, inputs:
         }
     )
     observed = tuple(ObservedInput(name="in", path=path) for path in inputs)
-    files = JobFiles(JobSpec(name="/a/0", outputs=(output,), observed=observed))
+    files = JobFiles(JobSpec(name="/a/0", outputs=(output,), observation=ObservationSpec(reads=observed)))
     for path in paths:
         told = {"event": "committed", "job": "1", "port": "out", "path": f"/job/out/{path}", "size": 5, "time": 1.0}
         files.add(EVENT.validate_python(told))
@@ -149,7 +149,8 @@ def test_which_files_have_to_be_written() -> None:
     chunks, log = Output("/split", "chunks", OutputKind.FILES), Output("/split", "log", OutputKind.FILE)
     read = Route(chunks, (Hop("/align", "chunk", HopKind.SCATTER),), Input("/align", "chunk"))
     assert DeclaredCuts().never_parts(IOGraph({}, (chunks, log), (read,))) == {}
-    assert DeclaredCuts().never_parts(IOGraph({}, (chunks, log), ())) == {"/split/chunks": "nobody reads /split/chunks"}
+    unread = DeclaredCuts().never_parts(IOGraph({}, (chunks, log), ()))
+    assert unread == {"/split/chunks": "no step reads /split/chunks"}
     kept = DeclaredCuts().never_parts(IOGraph({}, (chunks,), (read, Route(chunks, (), None))))
     assert kept == {"/split/chunks": "/split/chunks is a workflow output: its files have to be written"}
     used = DeclaredCuts().never_parts(IOGraph({}, (chunks, log), (read, Route(log, (), None))))
