@@ -1,9 +1,9 @@
 """Checks the English of docstrings and comments, in Python and in Rust, of texts for users, and of pages in Markdown.
 
-The rules: how a text begins, how long a sentence may be, which pronouns are not used, how None is explained, and what
-the head of a file does not repeat. `python -m scripts.english [PATH ...]` prints each place that breaks one of them.
-Texts for users are the explanations in `messages/of_*.py`, and each `help=` and `description=`. Of a page, code blocks
-and tables are left out, and each sentence begins with a noun or a verb.
+`python -m scripts.english [PATH ...]` prints each place that breaks a rule. Rules are about the beginning of a text,
+the length of sentences, pronouns, the effect of None, and the head of a file. Texts for users are the literals of
+several words in the program: messages, their explanations in `messages/of_*.py`, and descriptions of options. Of a
+page, code blocks and tables are left out, and each sentence begins with a noun or a verb.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from pathlib import Path
 
 #: Words of one sentence, at most.
 LONGEST = 25
+# Words of a literal that is a text, at least.
+_FEWEST = 4
 
 #: Columns of one line of a page, at most.
 WIDEST = 120
@@ -81,7 +83,7 @@ class Text:
     """A docstring, the lines of one comment, a text for users, or a paragraph of a page.
 
     :ivar line: where the text begins in its file, from 1
-    :ivar kind: `head` of a file, `docstring`, `comment`, `explanation` of a message, `quote` of one, `option` or `page`
+    :ivar kind: `head` of a file, `docstring`, `comment`, `message`, `explanation` or `quote` of one, or `page`
     """
 
     path: Path
@@ -162,22 +164,24 @@ def python_texts(path: Path, source: str) -> Iterator[Text]:
 
 
 def user_texts(path: Path, source: str) -> Iterator[Text]:
-    """Yield the texts for users in a Python file."""
-    explains = path.match("messages/of_*.py")
-    if not explains and not re.search(r"\b(?:help|description)=", source):
+    """Yield the texts for users in a Python file of the program."""
+    if "streamflow_io" not in path.parts:
         return
     tree = ast.parse(source)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    for value in (word.value for call in calls for word in call.keywords if word.arg in ("help", "description")):
-        yield from (Text(path, node.lineno, "option", text) for node, text in _literals(value))
-    if explains:
-        quotes = [call.args[0] for call in calls if ast.unparse(call.func) == "Case"]
-        for node, text in _literals(ast.Module([node for node in tree.body if not isinstance(node, ast.Expr)], [])):
+    explains = path.match("messages/of_*.py")
+    calls = [node for node in ast.walk(tree) if explains and isinstance(node, ast.Call)]
+    quotes = [call.args[0] for call in calls if ast.unparse(call.func) == "Case"]
+    for node, text in _literals(tree):
+        if explains:
             yield Text(path, node.lineno, "quote" if node in quotes else "explanation", text)
+        elif len(text.split()) >= _FEWEST and "\n" not in text:
+            yield Text(path, node.lineno, "message", text)
 
 
 def _literals(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
-    """Yield the text literals below a node, and their texts."""
+    """Yield the text literals below a node, and their texts; docstrings are none."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return
     if isinstance(node, ast.JoinedStr):
         parts = (part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
         yield node, "".join(map(str, parts))

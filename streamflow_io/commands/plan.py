@@ -447,7 +447,7 @@ def _partitions(partitions: tuple[Partition, ...]) -> Table:
     rows = []
     for partition in partitions:
         declared = "cut as declared; verified for the same values of its other inputs"
-        who = declared if partition.form == "declared" else "said by the program"
+        who = declared if partition.form == "declared" else "reported by the program"
         parts = f"parts of {port_path(partition.step, partition.of)}, {who}"
         if partition.grows:
             parts += ", while it is written"

@@ -122,7 +122,7 @@ def plan_partitions(
                 real = cuts.obstacle(output, rule, routes)
             other = next((each for each in found if each.step == step and each.is_served), None)
             if real is None and other is not None:
-                real = f"a program says the parts of one output only, which is {other.name}"
+                real = f"a program reports the parts of one output only: {other.name}"
             trial = cuts.trial(step, rule.port) if real is None else None
             condition = _condition(readers) if real is None else None
             grows = real is None and (step, rule.of) in streamed

@@ -173,7 +173,7 @@ class SessionRule(Model):
         cuts = [name for name in _CUTS if name in given]
         if self.form == "selected":
             if alone := next((name for name in ("every", "chunk", *_OF_CUTS) if name in given), None):
-                yield mistake(f"{alone} without port", "of, part, records, parts, where the jobs select their own part")
+                yield mistake(f"{alone} without port", "of, part, records and parts, if the jobs select their own part")
             if self.part is None and (alone := next((n for n in ("records", "parts") if n in given), None)):
                 yield mistake(f"{alone} without port and part", "port, an output; or part, the input that says which")
         elif self.part is not None:

@@ -375,7 +375,7 @@ class LearnedReads:
         """Remember what the success of the job says about its streams."""
         step, proofs = self._step.name, self._learned.proofs
         for name in sorted(self._blamed):
-            reason = f"it fails with a stream, and not with the file: {self._why}"
+            reason = f"the tool fails with a stream, and not with the file: {self._why}"
             path, key = port_path(step, name), self._keys.get(name)
             if name not in self._declared:
                 logger.info(f"{path} is not streamed any more: {reason}")

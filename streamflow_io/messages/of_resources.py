@@ -95,8 +95,8 @@ RESOURCES = {
         (
             Case(
                 "Storage NAME: run R on H (process N) of user U has kept this run from its fair share ...",
-                "Ask the user whether the run works as intended. `streamflow-io storage status DIR` shows its share. A "
-                "run with very long jobs does nothing wrong.",
+                "Ask the user whether the run works as intended. `streamflow-io storage status DIR` shows its "
+                "bandwidth. A run with very long jobs does nothing wrong.",
             ),
         ),
         "sharing.md#several-users",
@@ -123,23 +123,26 @@ RESOURCES = {
         "proof, the tool reads the file.",
         (
             Case(
-                "its outputs differ from run to run: FILE",
+                "the outputs differ from run to run: FILE",
                 "The tool writes something else each time, such as a random number, a duration or a process number. "
                 "Another cause is a date in a file that gzip compresses as a whole. Declare the input `streamable` if "
                 "the tool reads the input front to back.",
             ),
             Case(
-                "its outputs differ when it reads a stream: FILE",
+                "the outputs differ with a stream: FILE",
                 "Nothing to do: the tool needs more than the bytes of the file.",
             ),
             Case(
-                "its outputs differ when it reads a short stream: FILE",
+                "the outputs differ with a short stream: FILE",
                 "Nothing to do: the tool works differently with a short file.",
             ),
-            Case("it does not run twice: ...", "Nothing to do: a tool that fails at a second time is not tried."),
-            Case("it seeks in it", "Nothing to do: the tool needs a file."),
             Case(
-                "it has NetworkAccess, and does not run twice",
+                "the tool fails when it runs again: ...",
+                "Nothing to do: a tool that fails when it runs again cannot be tried.",
+            ),
+            Case("the tool seeks in the file", "Nothing to do: the tool needs a file."),
+            Case(
+                "the tool has NetworkAccess, and does not run twice",
                 "Declare the input `streamable` if the tool reads the input front to back.",
             ),
         ),

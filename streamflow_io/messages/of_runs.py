@@ -132,12 +132,12 @@ RUNS = {
         "learned forget`. With `declarations: strict` in the scheduler's config such a job fails.",
         (
             Case(
-                "A is declared `streamable`, but it fails with a stream, and not with the file: ...",
+                "A is declared `streamable`, but the tool fails with a stream, and not with the file: ...",
                 "Remove `streamable` from that input. The results of this run are those of the file.",
             ),
             Case(
-                "A is declared `streamable`, but its output `O` is another one when it reads the complete file. The "
-                "results of this run are those of the stream",
+                "A is declared `streamable`, but the output `O` differs with the complete file. The results of this "
+                "run are those of the stream",
                 "Remove `streamable` from that input, and run again, because plain StreamFlow has other results. A "
                 "repeated job on an idle core has shown the difference.",
             ),
@@ -294,8 +294,8 @@ RUNS = {
                 "F is not read ahead any more, its readers read the file themselves: ...",
                 "The file was changed or cannot be read, or its storage does not answer for 10 s.",
             ),
-            Case("F is not read ahead: ...", _REASON),
-            Case("Nothing is read ahead for S: ...", _REASON),
+            Case("F is not read ahead: ...", "The message says why."),
+            Case("Nothing is read ahead for S: ...", "The message says why."),
         ),
         "how-it-works.md#read-sessions",
     ),

@@ -251,7 +251,7 @@ def test_a_reader_that_fails_with_a_stream_reads_the_file(proving: Proving) -> N
     [(step, port, reason, _)] = proving.known()
     assert (step, port) == ("/b", "file")
     assert reason is not None
-    assert reason.startswith("it fails with a stream, and not with the file: ")
+    assert reason.startswith("the tool fails with a stream, and not with the file: ")
     assert "exit code 3" in reason
     # The next run knows it.
     _, again = proving.run_both(chain(producer(), fails), None)

@@ -419,7 +419,7 @@ def test_the_plan_says_which_splits_are_virtual(bench: Bench, tmp_path: Path) ->
     shown = io.StringIO()
     plans.show(Console(width=200, file=shown))
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.getvalue().splitlines()]
-    assert ["/split/chunks", "virtual", "parts of /split/reads, said by the program"] in rows
+    assert ["/split/chunks", "virtual", "parts of /split/reads, reported by the program"] in rows
     written = "/kept/chunks is a workflow output: its files have to be written"
     assert ["/kept/chunks", "real", written] in rows
     plan = plans.plans["main"]

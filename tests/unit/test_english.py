@@ -41,7 +41,7 @@ _LONG = " ".join(["word"] * 26)
         ("page", "x" * 121),
         ("explanation", "The file is complete. It streams."),
         ("quote", "nobody has opened the stream"),
-        ("option", f"{_LONG} (default: 4)"),
+        ("message", f"{_LONG} (default: 4)"),
     ],
 )
 def test_broken(kind: str, text: str) -> None:
@@ -60,8 +60,8 @@ def test_broken(kind: str, text: str) -> None:
         ("docstring", "Start the adapter of a queue manager."),
         ("page", f"See [this page](https://example.org/{'x' * 120})."),
         ("page", "What follows is read once. This file is closed."),
-        ("quote", "it seeks in it"),
-        ("option", "its write bandwidth"),
+        ("quote", "the tool seeks in the file"),
+        ("message", "its write bandwidth of now"),
     ],
 )
 def test_plain(kind: str, text: str) -> None:
@@ -101,23 +101,25 @@ def test_pages(page: str) -> None:
     assert list(map(str, check([_REPOSITORY / page]))) == []
 
 
-def test_options() -> None:
-    """The descriptions of options are found in all modules."""
-    source = '"""Head."""\nparser.add_argument("file", help=f"a file, {SIZE}", dest="file")\n'
-    assert [(text.line, text.kind, text.text) for text in user_texts(_PATH, source)] == [(2, "option", "a file, X")]
+def test_messages() -> None:
+    """Literals of several words are texts for users; docstrings, words and scripts are not."""
+    source = '"""The head of it."""\nprint(f"no file is in {PATH}", "a file", "for all of\\nthem do")\n'
+    found = [(text.line, text.kind, text.text) for text in user_texts(Path("streamflow_io/module.py"), source)]
+    assert found == [(2, "message", "no file is in X")]
+    assert list(user_texts(Path("tests/module.py"), source)) == []
 
 
 def test_explanations() -> None:
     """In `messages/of_*.py`, all text counts, and messages that are quoted are told apart."""
     source = '"""Head."""\n_A = "Wait."\nX = Case("it waits", f"Try {A}.")\n'
-    found = [(text.line, text.kind, text.text) for text in user_texts(Path("messages/of_runs.py"), source)]
+    path = Path("streamflow_io/messages/of_runs.py")
+    found = [(text.line, text.kind, text.text) for text in user_texts(path, source)]
     assert found == [(2, "explanation", "Wait."), (3, "quote", "it waits"), (3, "explanation", "Try X.")]
-    assert list(user_texts(Path("messages/codes.py"), source)) == []
 
 
 def test_texts_for_users_are_plain() -> None:
-    """The explanations of all messages, and the descriptions of all options, follow the rules."""
+    """All messages, their explanations and the descriptions of options follow the rules."""
     files = sorted((Path(__file__).parents[2] / "streamflow_io").rglob("*.py"))
     texts = [text for file in files for text in user_texts(file, file.read_text())]
-    assert {text.kind for text in texts} == {"explanation", "quote", "option"}
+    assert {text.kind for text in texts} == {"explanation", "quote", "message"}
     assert [str(finding) for text in texts for finding in findings(text)] == []

@@ -468,7 +468,7 @@ MISTAKES_IN_A_TOOL = [
                 "{of: source, part: level, every: 2}",
                 "",
                 "every without port",
-                "of, part, records, parts, where the jobs select their own part",
+                "of, part, records and parts, if the jobs select their own part",
             ),
             (
                 "{of: source, parts: 2}",

@@ -136,7 +136,7 @@ def test_a_program_says_the_parts_of_one_output() -> None:
     rules = [RULE, SessionRule(port="others", of="reads")]
     first, second = plan_partitions(IOGraph({}, (CHUNKS, other), routes), {"/split": rules}, {})
     assert first.is_virtual
-    assert second.real == "a program says the parts of one output only, which is /split/chunks"
+    assert second.real == "a program reports the parts of one output only: /split/chunks"
 
 
 def test_parts_of_parts() -> None:

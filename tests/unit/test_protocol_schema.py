@@ -1,4 +1,4 @@
-"""What is generated from `node/protocol.yaml` is what the schema gives."""
+"""Files that are generated from `node/protocol.yaml` are those that the schema gives."""
 
 from __future__ import annotations
 

@@ -374,7 +374,7 @@ async def test_what_is_needed_for_a_link(host: Host, access: Access, workdir: Pa
         assert reached == f"reach 10.0.0.1:7 --certificate {other.certificate_path}\n"
         link = (await one.create_job("j")).link_to(other)
         assert link is not None
-        assert link.tls is (True if tls else None)
+        assert link.tls is tls
 
 
 def test_a_certificate_signs_itself_and_is_of_one_run() -> None:

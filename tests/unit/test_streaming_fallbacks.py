@@ -120,7 +120,7 @@ async def test_a_stream_is_read_from_events_or_by_a_link() -> None:
     other = input_stream(stream_token(), attempt, there)
     assert other.events is None
     assert other.link is not None
-    assert other.link.model_dump(exclude_none=True) == {
+    assert other.link.model_dump(exclude_defaults=True) == {
         "address": "10.0.0.1:7000",
         "job": here.jobs[0].identifier,
         "certificate": "/run/there/certificate.pem",

@@ -120,7 +120,7 @@ def name_of_part(rule: SessionRule, number: int = 0) -> str:
 def _used_beside(output: Output, rule: SessionRule, routes: Routes) -> str | None:
     for step, port in routes:
         if step == output.step and port not in (output.port, rule.count):
-            return f"{port_path(step, port)} is used, too: its program alone makes it"
+            return f"{port_path(step, port)} is used, too: only a run of the program makes this output"
     return None
 
 

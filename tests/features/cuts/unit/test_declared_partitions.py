@@ -25,7 +25,8 @@ def test_declared_cuts() -> None:
     route = Route(CHUNKS, (SCATTER,), CHUNK)
     log = Route(Output("/split", "log", OutputKind.FILE), (), None)
     assert (
-        decide(route, log, rule=DECLARED, cuts=DeclaredCuts()) == "/split/log is used, too: its program alone makes it"
+        decide(route, log, rule=DECLARED, cuts=DeclaredCuts())
+        == "/split/log is used, too: only a run of the program makes this output"
     )
     assert decide(route, log, cuts=DeclaredCuts()) is None, "a program that says its parts runs"
 

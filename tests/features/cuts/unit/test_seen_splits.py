@@ -154,4 +154,4 @@ def test_which_files_have_to_be_written() -> None:
     kept = DeclaredCuts().never_parts(IOGraph({}, (chunks,), (read, Route(chunks, (), None))))
     assert kept == {"/split/chunks": "/split/chunks is a workflow output: its files have to be written"}
     used = DeclaredCuts().never_parts(IOGraph({}, (chunks, log), (read, Route(log, (), None))))
-    assert used == {"/split/chunks": "/split/log is used, too: its program alone makes it"}
+    assert used == {"/split/chunks": "/split/log is used, too: only a run of the program makes this output"}
