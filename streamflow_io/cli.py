@@ -30,7 +30,6 @@ GROUPS = {
         "doctor": Subcommand(
             "show what works on this machine, what does not work, and why", ("", "--location hpc streamflow.yml")
         ),
-        "partition": Subcommand("show the cuts of declared splits, and verify them", ("streamflow.yml --verify",)),
         "storage": Subcommand(
             "measure a storage; show or set up the runs that share it",
             ("probe /scratch", "status", "share /scratch/runs"),
@@ -57,9 +56,11 @@ GROUPS = {
         "coordination": Subcommand("write the coordination of a StreamFlow file in CAPIO-CL", ("streamflow.yml",)),
         "trace": Subcommand("write the requests of I/O tasks as a trace for FTIO", ("last -o traces",)),
         "completion": Subcommand("print the completion of commands for a shell", ("bash",)),
-        **{name: entry for feature in features() for name, entry in feature.commands().items()},
     },
 }
+for _feature in features():
+    for _name, _entry in _feature.commands().items():
+        GROUPS[_entry.group][_name] = _entry
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 _EXAMPLES = "examples: streamflow-io plan streamflow.yml; streamflow-io report last\n"
 

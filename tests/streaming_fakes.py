@@ -37,8 +37,8 @@ from streamflow_io.jobs.programs import Programs
 from streamflow_io.jobs.reach import Reach
 from streamflow_io.jobs.recorder import JobRecorder
 from streamflow_io.jobs.short_jobs import ShortJobs
+from streamflow_io.parts.splitting import Cuts
 from streamflow_io.records.learned.proofs import RememberedProofs
-from streamflow_io.records.learned.verdicts import RememberedVerdicts
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.protocol import PartitionedInput
@@ -195,10 +195,10 @@ class FakeRun:
         writes = WriteChannels(storages, self.records.append)
         listeners = (self.recorder, self.stream_rates, writes, limits, JobWarnings(), self.reach)
         self.jobs = Jobs(annotations or {}, listeners)
-        self.runner = JobRunner(self.jobs, self.reach, self.recorder)
-        self.sessions = NoSessions()
         self.part_ways = NoParts()
-        self.verdicts = RememberedVerdicts(Path("/nowhere"), ())
+        self.cuts = Cuts(cast(Any, self.part_ways), self.records.append)
+        self.runner = JobRunner(self.jobs, self.reach, self.recorder, self.cuts)
+        self.sessions = NoSessions()
         self.bandwidth = SimpleNamespace(streams=self.stream_rates)
         streams = LearnedStreams({}, {}, (), RememberedProofs(Path("/nowhere"), ()), Programs())
         awaited = AwaitedStreams(streams, self.streaming_jobs, ())

@@ -31,10 +31,10 @@ def job_spec(step: CWLExecuteStep, job: Job) -> JobSpec:
 def to_partition(outputs: Iterable[EarlyOutput], inputs: Mapping[str, Token]) -> tuple[str, str] | None:
     """The output whose parts the program of a job may report, and the path of the file that is split.
 
-    None: where the step cuts is declared, or the input is not a whole file (an optional input, a stream, a part).
+    None: the input of no output is a whole file: it may be an optional input, a stream, or a part.
     """
     for output in outputs:
-        token = inputs.get(output.of or "") if output.declared is None else None
+        token = inputs.get(output.of or "")
         if token is not None and is_whole_file(token):
             return output.port, str(token.value["path"])
     return None

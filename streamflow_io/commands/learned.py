@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 from rich.console import Console
 
+from streamflow_io.features import subclass_of
 from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.records.learned.database import (
     LearnedDatabase,
@@ -22,12 +23,12 @@ from streamflow_io.records.learned.database import (
 
 from . import learned_export
 from .console import say
-from .learned_entries import LIMITS, PROOFS, VERDICTS, WINDOWS, EntryKind
+from .learned_entries import LIMITS, PROOFS, WINDOWS, EntryKind, MoreKinds
 from .learned_export import Exported
 
 _SHORTEST_KEY = 4
 _SHORT_KEY = 7
-_KINDS: tuple[EntryKind[Any], ...] = (LIMITS, WINDOWS, VERDICTS, PROOFS)
+_KINDS: tuple[EntryKind[Any], ...] = (LIMITS, WINDOWS, *subclass_of(MoreKinds).kinds, PROOFS)
 
 
 class LearnedList(Struct, frozen=True):

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from rich.console import Console
 
-from streamflow_io.features import subclass_of
+from streamflow_io.features import missing, subclass_of
 from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.models import WAYS
@@ -56,7 +56,8 @@ class ShareOptions:
     directories: tuple[str, ...] = ()
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the options to a parser."""
+        """Add the options to a parser. Without a feature `--holds` is known only for a message that says so."""
+        parser.add_argument("--holds", help=argparse.SUPPRESS)
 
     def fields(self, path: Path, arguments: argparse.Namespace) -> Mapping[str, object]:
         """Return the fields of `ledger.json` that the options ask for.
@@ -64,6 +65,8 @@ class ShareOptions:
         :param path: the path of the directory that is made
         :raises HintErrors: if an option is wrong
         """
+        if arguments.holds is not None:
+            raise HintErrors.one(path, "--holds", missing("schedules") or "it is not allowed", "no --holds")
         return {}
 
 

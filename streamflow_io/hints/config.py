@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from streamflow_io.features import runtimes
+from streamflow_io.features import missing, runtimes
 from streamflow_io.grouping import grouped
 from streamflow_io.wording import shortened
 
@@ -51,7 +51,7 @@ def _runtime(value: object) -> object:
         return value
     message = f"{shortened(repr(value))} is not allowed"
     if value in _FEATURES:
-        message = f"the feature {value!r} is not in this installation: streamflow_io/features/{value} is missing"
+        message = missing(str(value)) or message
     raise mistake(message, f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}")
 
 

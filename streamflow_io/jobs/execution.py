@@ -37,8 +37,7 @@ from streamflow_io.bandwidth.stream_rates import StreamRates
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.messages import Code, coded
 from streamflow_io.parts.part_ways import PartWays
-from streamflow_io.parts.splitting import Split, Splitting
-from streamflow_io.records.learned.verdicts import RememberedVerdicts
+from streamflow_io.parts.splitting import Cuts, Split
 from streamflow_io.runtime.node_runtime import AttemptLostError, NodeJob, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.protocol import ExitEvent, JobSpec
 from streamflow_io.runtime.values import readable
@@ -107,7 +106,6 @@ class StreamingRun(Protocol):
     streaming_jobs: StreamingJobs
     reach: Reach
     runner: JobRunner
-    verdicts: RememberedVerdicts
 
     @property
     def bandwidth(self) -> StreamBandwidth: ...
@@ -115,6 +113,8 @@ class StreamingRun(Protocol):
     def proofs(self) -> StreamProofs: ...
     @property
     def part_ways(self) -> PartWays: ...
+    @property
+    def cuts(self) -> Cuts: ...
     @property
     def sessions(self) -> SplitReader: ...
 
@@ -145,7 +145,7 @@ class Execution:
         self._command = cast(CWLCommand, step.command)
         self._reads_what_is_final = False
         self._lost_a_producer = False
-        self._splitting = Splitting(run, step, job)
+        self._splitting = run.cuts.splitting(step, job)
         self._learned = LearnedReads(run.proofs.streams, step, self._state)
         self._writes = LearnedWrites(run.proofs.streams, job.name)
 
@@ -342,7 +342,7 @@ class Execution:
             self._splitting.ended(split, tokens)
             await self._deliverer.succeeded(tokens)
             attempt.end(True)
-            await self._splitting.compare(split, runtime, tokens, globs)
+            await self._splitting.delivered(split, runtime, tokens, globs)
             if rehearsals is not None:
                 rehearsals.succeeded(self._job, tokens, exit_event)
             await self._learned.succeeded()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import PurePosixPath
 from typing import cast
@@ -17,8 +17,7 @@ from streamflow.core.workflow import Status
 
 from streamflow_io.adapters.job_spec import observed
 from streamflow_io.adapters.jobs import JobState, Listener
-from streamflow_io.records.files import SplitRecord
-from streamflow_io.records.job_files import Identity, JobFiles, PossibleSplit
+from streamflow_io.records.job_files import Identity, JobFiles
 from streamflow_io.records.jobs import EndedRecord, EndStatus, StartedRecord, SubmittedRecord, WaitCause
 from streamflow_io.records.records import ProgressRecord, Record
 from streamflow_io.runtime.locations import location_node, node_name, path_on
@@ -178,20 +177,6 @@ class JobRecorder(Listener):
             self._progress.waits(job, "gate" if event.waits else None)
         if (files := job.kept(JobFiles)) is not None:
             files.add(event)
-
-    def possible_splits(self, job: JobState) -> list[PossibleSplit]:
-        """The splits of its inputs that an observed job seems to have written."""
-        return [] if (files := job.kept(JobFiles)) is None else list(files.possible_splits())
-
-    def splits(self, job: JobState, split: PossibleSplit, rule: Mapping[str, object]) -> None:
-        """Record that a job has split a file.
-
-        :param rule: as `sfio-node propose` prints it
-        """
-        what = {"port": split.port, "of": split.of, "count": split.parts}
-        names = {"names": split.names.names, "first": split.names.first}
-        of = {"time": time.time(), "job": job.name, "step": job.step}
-        self._record(SplitRecord.model_validate({**of, **what, **names, **rule}))
 
     def ended(self, job: JobState) -> None:
         self._progress.job_ended(job)

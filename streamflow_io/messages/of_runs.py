@@ -273,7 +273,7 @@ RUNS = {
                 "`streamflow-io learned forget --step S`.",
             ),
         ),
-        "hints.md#declared-cuts",
+        "declared-cuts.md",
     ),
     Code.NOT_COMPARED: Explanation(
         "The declared cuts could not be compared with the files of the program",
@@ -284,7 +284,7 @@ RUNS = {
                 "The reason says why. `streamflow-io partition STREAMFLOW_FILE --verify` compares without a run.",
             ),
         ),
-        "hints.md#declared-cuts",
+        "declared-cuts.md",
     ),
     Code.NOT_READ_AHEAD: Explanation(
         "A file is not read ahead",

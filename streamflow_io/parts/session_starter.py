@@ -47,7 +47,7 @@ class WorthReading(Struct, frozen=True):
     :ivar storage: that holds it
     :ivar chunk: bytes of a chunk
     :ivar target: of the jobs that read it
-    :ivar node: where it is read, of the nodes of this target; None: it has one
+    :ivar node: where the file is read, of the nodes of this target. None: the target has one node
     """
 
     path: PurePosixPath
@@ -59,9 +59,9 @@ class WorthReading(Struct, frozen=True):
 
 
 class SessionStarter:
-    """There is no session for what is one chunk at most, or no regular file.
+    """Begins a session for each regular file of more than one chunk.
 
-    What is in the page cache already is left alone by the session itself, when its reader has looked.
+    A session leaves a file alone that is in the page cache already, when its reader has looked.
 
     :ivar sessions: all of the run
 
@@ -105,7 +105,7 @@ class SessionStarter:
         """The same of a file that was found where it is.
 
         :param directory: in which jobs find it
-        :param node: where it is read, of the nodes of the target; None: it has one
+        :param node: where the file is read, of the nodes of the target. None: the target has one node
         """
         storage = self._storages.of(None, target, directory)
         chunk = chunk_size(None if storage is None else storage.bandwidth("read"))
@@ -114,7 +114,7 @@ class SessionStarter:
         return WorthReading(PurePosixPath(file.path), file.identity, storage, chunk, target, node)
 
     async def begin_whole(self, step: str, file: WorthReading, runtime: EmbeddedRuntime) -> None:
-        """Read all of a file, if it has room in the window: nobody says how far it has been consumed."""
+        """Read all of a file that has room in the window: no job says how much of the file it has consumed."""
         if (session := await self.begin(step, file, runtime, 0, "whole")) is not None:
             session.announce([(0, file.identity.size)])
             session.all_announced()
@@ -122,10 +122,10 @@ class SessionStarter:
     async def begin(
         self, step: str, file: WorthReading, runtime: EmbeddedRuntime | RemoteRuntime, consumers: int, form: SessionForm
     ) -> ReadAheadSession | None:
-        """Begin one; None: it cannot, and that was said, or all is needed of a file that has no room.
+        """Begin a session. None: a warning says why nothing is read, or a whole file has no room in the window.
 
-        :param consumers: how many jobs tell that they have consumed a part; 0: none does
-        :param form: who says where the parts are: a program one by one, or the jobs of a list; `whole`: all is needed
+        :param consumers: how many jobs say that they have consumed a part. 0: no job does
+        :param form: whether a program says the parts one by one, or the jobs of a list select them; `whole`: neither
         """
         size = file.identity.size
         try:

@@ -10,7 +10,7 @@ from tests.e2e.container_support import Containers, contained
 from tests.e2e.support import Site
 from tests.e2e.test_parts_elsewhere import STREAMED, one_host, two_hosts
 from tests.e2e.test_streaming import check_gone
-from tests.integration.test_growing_parts import SEEN, document_of, job, producer, readers, split
+from tests.features.cuts.integration.test_growing_parts import SEEN, document_of, job, producer, readers, split
 
 LONG = pytest.mark.long
 # Without the program of coreutils, which is not in all images.

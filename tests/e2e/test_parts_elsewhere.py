@@ -21,8 +21,8 @@ from tests.e2e.container_support import BUSYBOX, Containers, contained
 from tests.e2e.support import Site
 from tests.e2e.test_laboratory import login
 from tests.e2e.test_streaming import check_gone
-from tests.integration.test_declared_parts import scattered as declared_scattered
-from tests.integration.test_declared_parts import split as declared
+from tests.features.cuts.integration.test_declared_parts import scattered as declared_scattered
+from tests.features.cuts.integration.test_declared_parts import split as declared
 from tests.integration.test_node_read import cached, forget
 from tests.integration.test_read_sessions import MIB, SIZE, read_once, summing, told
 from tests.split_support import LINES, count, job

@@ -32,7 +32,6 @@ ARGUMENTS = {
     "validate": ["tool.cwl"],
     "plan": ["streamflow.yml"],
     "doctor": [],
-    "partition": ["streamflow.yml"],
     "storage": ["probe", "missing"],
     "watch": ["telemetry.jsonl"],
     "runs": [],

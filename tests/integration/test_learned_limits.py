@@ -30,8 +30,8 @@ from streamflow_io.records.learned.database import (
     default_path,
     known_entries,
 )
+from streamflow_io.records.learned.proofs import Proof
 from streamflow_io.records.learned.sizes import SizeKey
-from streamflow_io.records.learned.verdicts import Verdict
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.storage.learned_limits import LearnedLimit
 from tests.cwl import Bench, Document, found, tool, workflow
@@ -112,7 +112,7 @@ def test_what_is_saved_comes_back(tmp_path_factory: pytest.TempPathFactory, save
 
     asyncio.run(save())
     assert sorted(known_entries(path, LearnedLimit), key=str) == sorted(saved, key=str)
-    assert known_entries(path, Verdict) == ()
+    assert known_entries(path, Proof) == ()
 
 
 async def test_uses_are_counted_since_it_was_learned(path: Path) -> None:

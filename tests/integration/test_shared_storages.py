@@ -27,6 +27,7 @@ import pytest
 from msgspec.structs import replace
 
 from streamflow_io.adapters.jobs import JobState
+from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.storage_status import sharers
 from streamflow_io.hints.config import StorageConfig
@@ -941,3 +942,26 @@ def test_the_plan_says_with_whom_a_storage_is_shared_now(
     run.wait_for(lambda run: run.given)
     said = sharers(plan_file(path).shared["disk"])
     assert re.fullmatch(r"all your runs; now with another\\n of \S+ on \S+ \(holds 1 write MB/s\)", said), said
+
+
+def test_a_ledger_that_asks_for_turns_without_their_feature(
+    shared: SharedDirectory,
+    runs: Callable[..., Run],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("streamflow_io.features.features", lambda: ())
+    group = shared.path.with_name("group")
+    group.parent.mkdir(parents=True)
+    assert main(["storage", "share", str(group), "--write", "9", "--holds", "auto"]) == 1
+    missing = "the feature 'schedules' is not in this installation: streamflow_io/features/schedules is missing"
+    assert f"--holds {missing} allowed: no --holds" in " ".join(capsys.readouterr().err.split())
+    assert not group.exists()
+    make_shared(group, LedgerFile(path="/scratch", write=100, holds="auto"), os.getegid())
+    run = runs(shared=replace(shared, path=group, mine=False))
+    run.request(lacks=60)
+    run.wait_for(lambda run: run.given == 60)
+    needs = "its ledger says `holds: auto`, which needs the feature `schedules` of streamflow-io"
+    assert run.warnings == [f"the bursts of this run take no turns in {group}: {needs}"]
+    assert main(["storage", "status", str(group)]) == 0
+    assert f"no turns: {needs}" in " ".join(capsys.readouterr().out.split())

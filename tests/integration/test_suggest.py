@@ -15,7 +15,6 @@ from ruamel.yaml import YAML
 from tests import forked
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 from tests.genomes_support import TEMPLATE
-from tests.split_support import count, job, written
 
 OBSERVE = {"observe": True}
 BIN = Path(sys.executable).parent
@@ -121,36 +120,6 @@ def test_a_reader_that_works_before_it_reads_is_started_with_its_producer(bench:
     ours = bench.run(document, config={"annotations": str(bench.directory / "annotations.yml")})
     assert ours.results == plain.results, ours.errors
     assert ours.time("work") < ours.time("written") < ours.time("worked")
-
-
-def test_a_split_that_is_proposed_is_verified_and_then_writes_nothing(bench: Bench, tmp_path: Path) -> None:
-    # Without the input `trace`, which is another one in each run: a split is trusted for the values of its inputs.
-    split: Document = {
-        "class": "CommandLineTool",
-        "baseCommand": ["sh", "-c", "sleep 0.6; split -l 14 -a 2 -d --additional-suffix=.txt $0 chunk-"],
-        "inputs": {"reads": {"type": "File", "inputBinding": {"position": 1}}},
-        "outputs": {"chunks": found("chunk-*.txt", "File[]")},
-    }
-    steps = {
-        "split": {"run": split, "in": {"reads": "reads"}},
-        "count": {"run": count(), "in": {"chunk": "split/chunks"}, "scatter": "chunk"},
-    }
-    document = workflow({"reads": "File"}, steps, {"counted": "count/counted"})
-    del document["steps"]["split"]["in"]["trace"]
-    values = {"reads": job(tmp_path)["reads"]}
-    plain, _ = bench.run_both(document, values, config=OBSERVE)
-    annotations = bench.directory / "annotations.yml"
-    result = suggest(bench, "--json", "--output", str(annotations))
-    rule = {"port": "chunks", "of": "reads", "records": "lines", "every": 14, "names": "chunk-%02d.txt", "first": 0}
-    hints = [{"class": "sfio:ReadSession", "rules": [rule]}]
-    assert result["annotations"] == {"steps": {"/split": hints}}, result
-    assert YAML(typ="safe").load(annotations)["steps"] == {"/split": hints}
-    first = bench.run(document, values, config={"annotations": str(annotations)})
-    assert "The rule of `sfio:ReadSession` for /split/chunks is verified: 3 parts" in first.log, first.errors
-    second = bench.run(document, values, config={"annotations": str(annotations)})
-    assert first.results == second.results == plain.results, second.errors
-    assert written(bench) == []
-    assert bench.leftovers() == []
 
 
 @pytest.mark.long

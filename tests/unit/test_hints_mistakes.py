@@ -393,18 +393,6 @@ MISTAKES_IN_A_TOOL = [
             ("{port: parts, of: level}", "of", "input 'level' is no File", "inputs of type File: source"),
             ("{of: source, part: rnge}", "part", "unknown input 'rnge'", "inputs of type value: level"),
             ("{of: source, part: source}", "part", "input 'source' is no value", "inputs of type value: level"),
-            (
-                f"{{{DECLARED}, records: vcf, parts: n}}",
-                "parts",
-                "unknown input 'n'",
-                "inputs of type value: level",
-            ),
-            (
-                f"{{{DECLARED}, records: vcf, every: 3, count: n}}",
-                "count",
-                "unknown output 'n'",
-                "outputs of type value: count",
-            ),
             (f"{{{DECLARED}, records: bam, every: 3}}", "records", "unknown records 'bam'", RECORDS),
             (
                 f"{{{DECLARED}, records: {{record: {{}}}}, every: 3}}",

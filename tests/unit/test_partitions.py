@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, IOGraph, Output, OutputKind, Route, Step
-from streamflow_io.graph.partitions import Partition, plan_partitions
+from streamflow_io.graph.partitions import CutRules, Partition, plan_partitions
 from streamflow_io.graph.sites import DRIVERS_NODE, LOCAL, Deployment, Site, SiteKind
 from streamflow_io.graph.volumes import Bind
 from streamflow_io.hints.sessions import SessionRule
@@ -31,10 +31,17 @@ def hop(kind: HopKind, obstacle: str | None = None, by_name: bool = False) -> Ho
     return Hop("/align/hop", "chunk", kind, obstacle, by_name=by_name)
 
 
-def decide(*routes: Route, output: Output = CHUNKS, rule: SessionRule = RULE, streamed: bool = False) -> str | None:
-    """Why the real split runs, if so."""
+def decide(
+    *routes: Route,
+    output: Output = CHUNKS,
+    rule: SessionRule = RULE,
+    streamed: bool = False,
+    cuts: CutRules = CutRules(),  # noqa: B008
+) -> str | None:
+    """Why the program of a split has to write its files. None: the files are parts."""
     graph = IOGraph({}, (output,), routes)
-    (found,) = plan_partitions(graph, {"/split": [rule]}, {("/split", "reads"): Delivery.STREAM} if streamed else {})
+    how = {("/split", "reads"): Delivery.STREAM} if streamed else {}
+    (found,) = plan_partitions(graph, {"/split": [rule]}, how, cuts=cuts)
     assert found == Partition("/split", rule.port, "reads", found.real, rule.form, condition=found.condition)
     assert found.is_virtual is (found.real is None)
     return uncoded(found.real)
@@ -121,53 +128,6 @@ def test_what_is_a_part_is_not_read_ahead() -> None:
     split, align = plan_partitions(graph, rules, {})
     assert split.is_virtual
     assert align.real == "/align/chunk is a part itself (/split/chunks)"
-
-
-DECLARED = SessionRule(port="chunks", of="reads", records="lines", every=2, names="chunk-%02d.txt", first=0)
-
-
-def test_declared_cuts() -> None:
-    def split(**fields: object) -> str | None:
-        output = replace(CHUNKS, **fields)  # type: ignore[arg-type]
-        return decide(Route(output, (SCATTER,), CHUNK), output=output, rule=DECLARED)
-
-    assert split(globs=("*.fq", "chunk-0*.txt")) is None
-    does_not_find = "the glob of /split/chunks does not find chunk-00.txt, as `names` has it"
-    assert split(globs=("chunk-1*.txt",)) == split(globs=("parts/*",)) == does_not_find
-    route = Route(CHUNKS, (SCATTER,), CHUNK)
-    log = Route(Output("/split", "log", OutputKind.FILE), (), None)
-    assert decide(route, log, rule=DECLARED) == "/split/log is used, too: only a run of the program makes this output"
-    assert decide(route, log) is None, "a program that says its parts runs"
-
-
-def test_what_is_declared_is_trusted_when_it_was_verified() -> None:
-    graph = IOGraph({}, (CHUNKS,), (Route(CHUNKS, (SCATTER,), CHUNK),))
-    (trusted,) = plan_partitions(graph, {"/split": [DECLARED]}, {})
-    assert trusted.is_served
-    assert trusted.is_virtual
-    (tried,) = plan_partitions(graph, {"/split": [DECLARED]}, {}, {("/split", "chunks"): "why"})
-    assert tried.is_served
-    assert not tried.is_virtual
-    assert tried.trial == "why"
-    streamed = {("/split", "reads"): Delivery.STREAM}
-    (real,) = plan_partitions(graph, {"/split": [RULE]}, streamed, {("/split", "chunks"): "why"})
-    assert not real.is_served
-    assert real.trial is None
-
-
-def test_a_file_that_is_still_written() -> None:
-    def split(rule: SessionRule, how: Delivery = Delivery.STREAM, site: Site = DRIVERS_NODE) -> Partition:
-        output = replace(CHUNKS, site=site)
-        graph = IOGraph({"/split": Step("/split", site=site)}, (output,), (Route(output, (SCATTER,), CHUNK),))
-        return plan_partitions(graph, {"/split": [rule]}, {("/split", "reads"): how})[0]
-
-    every = split(DECLARED)
-    assert (every.is_virtual, every.grows, every.condition) == (True, True, None)
-    needs_all = "/split/reads is streamed: other cuts than declared ones of `every` need a complete file"
-    chunk, parts = (DECLARED.model_copy(update={"every": None, cut: 2}) for cut in ("chunk", "parts"))
-    for found in (split(RULE), split(chunk), split(parts), split(DECLARED, Delivery.GATE)):
-        assert (found.real, found.grows) == (needs_all, False)
-    assert "its job runs on the host where the file is written" in str(split(DECLARED, site=HOST).condition)
 
 
 def test_a_program_says_the_parts_of_one_output() -> None:

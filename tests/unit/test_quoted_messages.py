@@ -133,11 +133,6 @@ def is_printed(message: Words, among: Sequence[Words] | None = None) -> bool:
     return len(message) in reached
 
 
-@pytest.mark.parametrize(("page", "message"), QUOTED)
-def test_the_program_prints_what_is_quoted(page: str, message: str) -> None:
-    assert message in OF_OTHERS or is_printed(words_quoted(message))
-
-
 def test_messages_are_found_in_the_pages() -> None:
     assert len(QUOTED) > 100
     assert {message for _, message in QUOTED} >= OF_OTHERS

@@ -23,8 +23,8 @@ class Annotated(Struct, frozen=True):
     """An annotations file.
 
     :ivar source: the CAPIO-CL file that it was made from
-    :ivar text: what is in it
-    :ivar output: where it was written; None: it is to be shown
+    :ivar text: its content
+    :ivar output: where the text was written. None: the text is shown
     """
 
     source: str

@@ -25,7 +25,7 @@ _MOST_PATHS = 5
 
 
 class Check(Struct, frozen=True):
-    """What in a CAPIO-CL file contradicts a workflow."""
+    """Contradictions between a CAPIO-CL file and a workflow."""
 
     file: str
     workflow: str

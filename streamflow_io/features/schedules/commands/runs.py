@@ -89,7 +89,7 @@ def seen_curve(runs: Iterable[ProfiledRun], curve: StorageCurve) -> StorageCurve
 
 
 def _profiles(file: Path, storage: str | None) -> list[Profile | NotPeriodic]:
-    """Those on a storage, or all.
+    """The profiles of a run, on one storage or on all.
 
     :raises HintErrors: if the run has no such storage
     """

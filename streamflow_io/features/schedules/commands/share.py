@@ -1,4 +1,4 @@
-"""What `storage share` makes for runs that follow schedules."""
+"""Options of `storage share` for runs that follow schedules."""
 
 from __future__ import annotations
 

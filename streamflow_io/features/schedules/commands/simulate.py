@@ -1,4 +1,4 @@
-"""`streamflow-io schedule simulate`: what comes of policies that say who may transfer, and of a schedule's slots."""
+"""`streamflow-io schedule simulate`: the outcome of transfer policies, and of the slots of a schedule."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def _read(name: str) -> tuple[ApplicationSet, Pattern | None]:
 
 
 def _is_schedule(path: Path) -> bool:
-    """A set is not below `set`; what cannot be read is for who reads a set to say."""
+    """Whether a file is a schedule, which has its set below `set`. The reader of sets reports unreadable files."""
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from streamflow_io.features.capio.runtime import server as capio_server
-from streamflow_io.features.capio.runtime.activity import wait_until_idle
 from streamflow_io.features.capio.runtime.installation import CapioError, Installation, find_capio
+from streamflow_io.features.capio.runtime.job import wait_until_idle
 from streamflow_io.features.capio.runtime.runtime import CapioRuntime
 from streamflow_io.features.capio.runtime.server import CapioServer, remove_leftovers
 from streamflow_io.features.capio.runtime.supported import CapioMapping, capio_configuration

@@ -1,4 +1,4 @@
-"""A job that splits a file as it is declared: virtual if that was verified, else compared with what is written."""
+"""A job with declared cuts: its program need not run if the cuts are verified; else its files are compared."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.adapters.tokens import StreamToken, file_tokens
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.messages import Code, coded
-from streamflow_io.records.learned.verdicts import RememberedVerdicts, Verdict, VerdictKey
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError, seconds_to_compare
 from streamflow_io.runtime.protocol import FileIdentity
 
 from .split_key import (
     DIFFERENT,
     SAME,
+    Declaration,
     InconclusiveError,
     NoRuleError,
     compared,
@@ -32,17 +32,19 @@ from .split_key import (
     rule_of,
     verdict_key,
 )
+from .verdicts import RememberedVerdicts, Verdict, VerdictKey
 
 
 class DeclaredSplit(Struct, frozen=True):
     """A job whose cuts are declared.
 
-    :ivar output: of which the elements are parts
+    :ivar output: whose elements are parts
     :ivar read: the path from which the job reads
-    :ivar file: that is split
+    :ivar file: the file that is split
     :ivar rule: as `sfio-node cut` reads it
-    :ivar is_virtual: its program is not run: `sfio-node cut` says the parts
-    :ivar identity: of the file, before the job; None: it was not there, or it is still written
+    :ivar is_virtual: whether `sfio-node cut` says the parts in place of the program
+    :ivar identity: of the file before the job. None: the file is still written, or cannot be found
+    :ivar count: the output that is the number of records. None: no output is
     """
 
     step: str
@@ -53,6 +55,7 @@ class DeclaredSplit(Struct, frozen=True):
     key: VerdictKey
     is_virtual: bool
     identity: FileIdentity | None
+    count: str | None = None
 
     @property
     def name(self) -> str:
@@ -60,20 +63,19 @@ class DeclaredSplit(Struct, frozen=True):
 
     @property
     def grows(self) -> bool:
-        """Whether the file is still written when the job begins, which reads it as a stream."""
+        """Whether the file is still written when the job begins: the job reads a stream then."""
         return self.read != self.file
 
     def command(self, runtime: NodeRuntime) -> list[str]:
-        """What is run instead of the program."""
+        """The command that runs in place of the program."""
         return [str(runtime.binary), "cut", "--of", self.read, "--rule", self.rule]
 
     def values(self, said: object) -> dict[str, int | None]:
-        """The outputs that the program makes beside the parts, by name, as far as they are known without it.
+        """The outputs that the program makes beside the parts, by name, as far as they are known without the program.
 
-        :param said: what was printed instead of what the program prints
+        :param said: the words of `sfio-node cut`
         """
-        count = None if self.output.declared is None else self.output.declared.rule.count
-        return {} if count is None else {count: records_of(str(said))}
+        return {} if self.count is None else {self.count: records_of(str(said))}
 
     async def compare(
         self,
@@ -83,12 +85,10 @@ class DeclaredSplit(Struct, frozen=True):
         globs: Sequence[str],
         verdicts: RememberedVerdicts,
     ) -> None:
-        """The job has succeeded: compare what its program has written with the cuts, and remember the verdict.
-
-        Never fails.
+        """Compare the files of a job that has succeeded with the cuts, and remember the verdict. Never fails.
 
         :param outputs: of the job
-        :param globs: where that is found which holds the parts
+        :param globs: where the output with the parts is found
         """
         if not verdicts.begin(self.key):
             return
@@ -145,32 +145,33 @@ class DeclaredSplit(Struct, frozen=True):
 async def declared_split(
     step: StreamingExecuteStep,
     job: Job,
+    output: EarlyOutput,
+    declaration: Declaration,
     inputs: Mapping[str, Token],
     verdicts: RememberedVerdicts,
     runtime: NodeRuntime,
     producers: Producers = (),
 ) -> DeclaredSplit | None:
-    """How a job splits whose cuts are declared; None: they are not, or the rule says nothing about it.
+    """The split of a job with declared cuts. None: the rule says nothing about the job.
 
+    :param output: with the cuts
     :param inputs: of the job, before an InitialWorkDirRequirement has changed them
     :param runtime: where the job runs
-    :param producers: what it reads while it is written
+    :param producers: the streams that the job reads
     """
-    output = next((output for output in step.early_outputs if output.declared is not None), None)
-    if output is None or output.declared is None or output.of is None:
-        return None
-    growing = growing_file(inputs.get(output.of), producers, runtime)
-    file = job.inputs.get(output.of)
+    of = declaration.rule.of
+    growing = growing_file(inputs.get(of), producers, runtime)
+    file = job.inputs.get(of)
     if growing is None and isinstance(file, StreamToken):
         step.warn_once(
             f"The files of {port_path(step.name, output.port)} are written, as without its rule of "
-            f"`sfio:ReadSession`: {port_path(step.name, output.of)} is streamed from another host or container"
+            f"`sfio:ReadSession`: {port_path(step.name, of)} is streamed from another host or container"
         )
     if file is None or (growing is None and not is_whole_file(file)):
         return None
     values = {name: get_token_value(token) for name, token in inputs.items()}
     try:
-        rule, key = rule_of(output.declared.rule, values), verdict_key(output.declared, values)
+        rule, key = rule_of(declaration.rule, values), verdict_key(declaration, values)
     except NoRuleError as error:
         step.warn_once(f"The rule of `sfio:ReadSession` for {port_path(step.name, output.port)} does nothing: {error}")
         return None
@@ -178,11 +179,13 @@ async def declared_split(
     is_virtual = verdict is not None and verdict.is_verified
     read = str(file.value["path"])
     identity = await _identity_of(read, runtime) if growing is None else None
-    return DeclaredSplit(step.name, output, read, str(growing or read), rule, key, is_virtual, identity)
+    return DeclaredSplit(
+        step.name, output, read, str(growing or read), rule, key, is_virtual, identity, declaration.rule.count
+    )
 
 
 async def _identity_of(path: str, runtime: NodeRuntime) -> FileIdentity | None:
-    """None: it is not there."""
+    """The identity of a file. None: the file cannot be found."""
     try:
         return (await runtime.find(path)).identity
     except NodeRuntimeError:

@@ -1,4 +1,4 @@
-"""Verdicts: whether a program has split a file as declared."""
+"""Verdicts: whether a program has split a file as the rule declares."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
-from .database import LearnedEntry, LearnedKey
-from .remembered import Remembered
+from streamflow_io.records.learned.database import LearnedEntry, LearnedKey
+from streamflow_io.records.learned.remembered import Remembered
 
 
 class VerdictKey(LearnedKey, frozen=True):
-    """The conditions under which a verdict holds.
+    """The conditions of a verdict.
 
-    :ivar rule: the declared rule for the cuts, in JSON
-    :ivar inputs: a hex digest of everything else that the cuts can depend on
+    :ivar rule: the declared cuts, in JSON
+    :ivar inputs: a hex digest of all else that the cuts can depend on
     """
 
     rule: str
@@ -24,8 +24,8 @@ class VerdictKey(LearnedKey, frozen=True):
 class Verdict(LearnedEntry, frozen=True):
     """The outcome of a comparison.
 
-    :ivar parts: how many parts the rule gives
-    :ivar difference: the first difference between these parts and the program's files. None: no difference
+    :ivar parts: the number of parts that the rule gives
+    :ivar difference: the first difference between the parts and the files. None: the rule is verified
     """
 
     kind: ClassVar[str] = "verdict"
@@ -50,15 +50,12 @@ class RememberedVerdicts(Remembered[Verdict]):
         self._comparing: set[VerdictKey] = set()
 
     def begin(self, key: VerdictKey) -> bool:
-        """Begin a comparison, unless there is a verdict or another comparison is under way.
-
-        :return: whether the comparison has begun
-        """
+        """Whether a job is to be compared: no verdict is known, and no other comparison is under way."""
         if self.of(key) is not None or key in self._comparing:
             return False
         self._comparing.add(key)
         return True
 
     def end(self, key: VerdictKey) -> None:
-        """End a comparison, with or without a verdict."""
+        """Note that a comparison has ended, however."""
         self._comparing.discard(key)

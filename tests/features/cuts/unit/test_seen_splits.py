@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamflow_io.features.cuts.planning import DeclaredCuts
+from streamflow_io.features.cuts.seen_splits import PartNames, PossibleSplit, names_of_parts, possible_splits
 from streamflow_io.graph.io_graph import Hop, HopKind, Input, IOGraph, Output, OutputKind, Route
-from streamflow_io.graph.partitions import never_parts
 from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.hints.yaml_files import parse, plain
 from streamflow_io.records.files import RouteRecord, SplitRecord
 from streamflow_io.records.history import read_history
-from streamflow_io.records.job_files import JobFiles, PartNames, PossibleSplit, names_of_parts
+from streamflow_io.records.job_files import JobFiles
 from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.report.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.report.suggestions.proposals import Suggestions, suggest
@@ -80,7 +81,7 @@ def possible(paths: list[str], kind: str = "files", opened: bool = True, inputs:
     more = {"touched": 1.0, "read": None, "whole": False, "directory": False, "time": 1.0}
     if opened:
         files.add(EVENT.validate_python({"event": "used", "job": "1", **used, **more}))
-    return list(files.possible_splits())
+    return list(possible_splits(files))
 
 
 def test_what_may_be_a_split() -> None:
@@ -147,9 +148,10 @@ def test_a_split_that_is_not_proposed(splits: list[SplitRecord], fields: dict[st
 def test_which_files_have_to_be_written() -> None:
     chunks, log = Output("/split", "chunks", OutputKind.FILES), Output("/split", "log", OutputKind.FILE)
     read = Route(chunks, (Hop("/align", "chunk", HopKind.SCATTER),), Input("/align", "chunk"))
-    assert never_parts(IOGraph({}, (chunks, log), (read,))) == {}
-    assert never_parts(IOGraph({}, (chunks, log), ())) == {"/split/chunks": "no step reads /split/chunks"}
-    kept = never_parts(IOGraph({}, (chunks,), (read, Route(chunks, (), None))))
+    assert DeclaredCuts().never_parts(IOGraph({}, (chunks, log), (read,))) == {}
+    unread = DeclaredCuts().never_parts(IOGraph({}, (chunks, log), ()))
+    assert unread == {"/split/chunks": "no step reads /split/chunks"}
+    kept = DeclaredCuts().never_parts(IOGraph({}, (chunks,), (read, Route(chunks, (), None))))
     assert kept == {"/split/chunks": "/split/chunks is a workflow output: its files have to be written"}
-    used = never_parts(IOGraph({}, (chunks, log), (read, Route(log, (), None))))
+    used = DeclaredCuts().never_parts(IOGraph({}, (chunks, log), (read, Route(log, (), None))))
     assert used == {"/split/chunks": "/split/log is used, too: only a run of the program makes this output"}

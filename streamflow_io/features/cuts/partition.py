@@ -1,14 +1,17 @@
-"""`streamflow-io partition`: the cuts of declared splits of a StreamFlow file, and whether the program cuts there."""
+"""`streamflow-io partition`: where declared splits of a StreamFlow file cut, and whether their programs do so."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
+import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +20,25 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
-from streamflow_io.engine.known_splits import KnownSplit, known_splits, with_checksums
+from streamflow_io.commands.console import say, table
+from streamflow_io.commands.plan import plan_workflow
+from streamflow_io.engine.known_tokens import KnownTokens, is_open
 from streamflow_io.engine.plan import Plan
+from streamflow_io.graph.partitions import Partition
 from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.hints.cwl import file_of
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.yaml_files import read_scheduler_config
-from streamflow_io.parts.split_key import (
+from streamflow_io.records.learned.database import LearnedDatabase, LearnedStoreError, learned_path
+from streamflow_io.runtime.embedded import find_sfio_node
+from streamflow_io.runtime.node_runtime import NodeRuntimeError
+
+from .planning import KNOWN_AT_RUN_TIME, DeclaredCuts, known_inputs
+from .split_key import (
     DIFFERENT,
     SAME,
     Compared,
+    Declaration,
     InconclusiveError,
     NoRuleError,
     compared,
@@ -34,16 +47,60 @@ from streamflow_io.parts.split_key import (
     rule_of,
     verdict_key,
 )
-from streamflow_io.records.learned.database import LearnedDatabase, LearnedStoreError, learned_path
-from streamflow_io.records.learned.verdicts import Verdict
-from streamflow_io.runtime.embedded import find_sfio_node
-from streamflow_io.runtime.node_runtime import NodeRuntimeError
-
-from .console import say, table
-from .plan import plan_workflow
-from .run_tool import ToolError, run_tool
+from .verdicts import Verdict
 
 _MOST_ROWS = 200
+# `-m cwltool` ends with 0 whatever happens.
+_CWLTOOL = "import sys; from cwltool.main import main; sys.exit(main())"
+
+
+class KnownSplit(Struct, frozen=True):
+    """A job that splits, or a step whose jobs are not known.
+
+    :ivar tag: of the job. None: the jobs are known at run time only
+    :ivar inputs: those that are known, as in CWL; files have a `path`
+    :ivar globs: where the output is found
+    :ivar unknown: by input, why the input is not known
+    """
+
+    partition: Partition
+    declaration: Declaration
+    globs: tuple[str, ...]
+    tag: str | None
+    inputs: Mapping[str, Any]
+    unknown: Mapping[str, str]
+
+
+def declared_of(plan: Plan) -> Mapping[tuple[str, str], Declaration]:
+    """The declared cuts of a plan, by step and output."""
+    cuts = plan.parts.cuts
+    return cuts.declared if isinstance(cuts, DeclaredCuts) else {}
+
+
+def known_splits(plan: Plan, step: str | None = None) -> Iterator[KnownSplit]:
+    """The jobs of all steps with declared cuts.
+
+    :param step: of this one alone
+    """
+    tokens = KnownTokens()
+    globs = {(output.step, output.port): output.globs for output in plan.graph.outputs}
+    declared = declared_of(plan)
+    for partition in plan.parts.partitions:
+        key = (partition.step, partition.port or "")
+        if key not in declared or step not in (None, partition.step):
+            continue
+        tags = tokens.tags_of(tool) if (tool := plan.workflow.steps.get(partition.step)) is not None else None
+        split = (partition, declared[key])
+        if tool is None or tags is None or any(map(is_open, tags)):
+            yield KnownSplit(*split, (), None, {}, {partition.of: KNOWN_AT_RUN_TIME})
+            continue
+        for tag in tags:
+            found = plan.jobs.globs.get((*key, tag), globs.get(key, ()))
+            yield KnownSplit(*split, found, tag, *known_inputs(tokens, tool, tag))
+
+
+class ToolError(Exception):
+    """Why the tool could not be run, or has failed."""
 
 
 class _UnknownError(Exception):
@@ -51,13 +108,13 @@ class _UnknownError(Exception):
 
 
 class ShownSplit(Struct, frozen=True):
-    """The findings about one job that splits.
+    """The parts of one job that splits, and the outcome of a comparison.
 
-    :ivar job: the name of the job
-    :ivar real: why its files cannot be parts in a run, if so
-    :ivar parts: the parts that `sfio-node cut` reports
-    :ivar outcome: the outcome of a comparison, if one was requested
-    :ivar problem: why something is not known
+    :ivar job: its name
+    :ivar real: why its files cannot be parts in a run. None: the files can be
+    :ivar parts: as `sfio-node cut` says them
+    :ivar outcome: of a comparison, if it was asked for
+    :ivar problem: why the parts or the outcome are not known. None: both are known
     """
 
     job: str
@@ -144,7 +201,7 @@ def run(arguments: argparse.Namespace) -> ShownSplits:
     plan = plan_workflow(path, arguments.workflow)
     splits = list(known_splits(plan, arguments.step))
     if not splits:
-        known = ", ".join(dict.fromkeys(step for step, _ in plan.parts.declared)) or "none of this workflow"
+        known = ", ".join(dict.fromkeys(step for step, _ in declared_of(plan))) or "none of this workflow"
         message = f"no cuts are declared of {arguments.step}" if arguments.step else "no cuts are declared"
         raise HintErrors.one(path, "--step", message, f"a step with `records` in a rule of sfio:ReadSession: {known}")
     command = _Command(plan, path, arguments.against, arguments.verify)
@@ -206,6 +263,25 @@ class _Command:
             await verdicts.close()
 
 
+def with_checksums(value: Any) -> Any:
+    """Files with size and checksum, as StreamFlow has them at run time. Reads them all.
+
+    :raises OSError: if one cannot be read
+    """
+    if isinstance(value, Mapping):
+        value = {key: with_checksums(inner) for key, inner in value.items()}
+        if value.get("class") == "File":
+            with open(value["path"], "rb") as file:
+                digest = hashlib.sha1(usedforsecurity=False)
+                while block := file.read(1 << 20):
+                    digest.update(block)
+            value |= {"checksum": f"sha1${digest.hexdigest()}", "size": Path(value["path"]).stat().st_size}
+        return value
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [with_checksums(inner) for inner in value]
+    return value
+
+
 def _known(split: KnownSplit) -> tuple[str, str]:
     """Return the file that is split, and the rule for `sfio-node cut`.
 
@@ -256,3 +332,32 @@ def _numbered(parts: Sequence[dict[str, Any]]) -> enumerate[dict[str, Any]]:
 
 def _size(part: dict[str, Any]) -> int:
     return sum(length for _, length in part["extents"])
+
+
+def run_tool(document: str, step: str, inputs: Mapping[str, Any], directory: Path) -> dict[str, Any]:
+    """Run a tool to its end.
+
+    :param document: the URI of the workflow
+    :param step: its path; not of a workflow in it
+    :param inputs: of the tool, as in CWL
+    :param directory: where its outputs are put; the directory above it exists
+    :return: its outputs, as in CWL
+    :raises ToolError: if there are none
+    """
+    name = step.strip("/")
+    if "/" in name:
+        raise ToolError(f"{step}: cwltool cannot run a step of a workflow in another alone: --against a directory")
+    job = directory.with_name("job.json")
+    job.write_text(json.dumps(inputs))
+    alone = ["--single-process", name] if name else []
+    words = [sys.executable, "-c", _CWLTOOL, "--quiet", "--enable-ext", "--outdir", str(directory)]
+    done = subprocess.run(
+        [*words, *alone, file_of(document), str(job)], capture_output=True, text=True, errors="replace", check=False
+    )
+    if done.returncode != 0:
+        said = "\n".join(done.stderr.strip().splitlines()[-10:])
+        raise ToolError(f"the tool of {step} could not be run by cwltool, or has failed:\n{said}")
+    outputs = json.loads(done.stdout)
+    if not isinstance(outputs, dict):
+        raise ToolError(f"the tool of {step} has no outputs")
+    return outputs

@@ -1,9 +1,9 @@
-"""What a verdict about a declared split holds for.
+"""The conditions of a verdict about declared cuts, and the comparison that gives one.
 
-The cuts of a program can depend on all that it is given. So a verdict holds for the same values of all other inputs,
-and for all files of the same extension, if the rule says how many records are a part. It holds for the same file only
-where programs round in different ways (parts of equal bytes, records that are longer than a chunk), and where an
-expression of the tool looks at more of the file than where it is.
+The cuts of a program can depend on all that it is given. So a verdict holds for the same values of all other inputs.
+If the rule says how many records are a part, a verdict holds for all files of the same extension. Otherwise it holds
+for the same file only, because programs round in different ways. It also holds for the same file only where an
+expression of the tool looks at more of the file than its path.
 """
 
 from __future__ import annotations
@@ -14,17 +14,34 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from streamflow_io.adapters.outputs import Declaration
-from streamflow_io.hints.sessions import SessionRule
-from streamflow_io.records.learned.verdicts import VerdictKey
+from msgspec import Struct
 
-from .said_parts import in_order
+from streamflow_io.hints.sessions import SessionRule
+from streamflow_io.parts.said_parts import in_order
+
+from .verdicts import VerdictKey
 
 Values = Mapping[str, Any]
 
 
+class Declaration(Struct, frozen=True):
+    """A rule that declares the cuts of a step.
+
+    :ivar tool: a hex digest of the tool's content
+    :ivar is_bound: a verdict holds for the same file only
+    """
+
+    rule: SessionRule
+    tool: str
+    is_bound: bool = False
+
+
 class Compared(NamedTuple):
-    """How many parts a rule gives, and the first difference between these and what was written; None: there is none."""
+    """The outcome of a comparison.
+
+    :ivar parts: the number of parts that the rule gives
+    :ivar difference: the first difference between the parts and the files. None: the rule is verified
+    """
 
     parts: int
     difference: str | None
@@ -38,7 +55,7 @@ def rule_of(rule: SessionRule, inputs: Values) -> str:
     """A rule as `sfio-node cut` reads it.
 
     :param inputs: those of the job, as in CWL
-    :raises NoRuleError: if the input that says how many parts there are does not
+    :raises NoRuleError: if the input with the number of parts has no such number
     """
     told = {name: value for name, value in _told_to(rule, inputs).items() if name not in ("of", "port", "count")}
     if rule.count is not None:
@@ -47,13 +64,13 @@ def rule_of(rule: SessionRule, inputs: Values) -> str:
 
 
 def told_of(rule: SessionRule) -> dict[str, Any]:
-    """What a rule says of the cuts, and of which files, in JSON."""
+    """The cuts of a rule, and their files, in JSON."""
     told = {"of", "port", "records", "parts", "every", "chunk", "names", "first", "count"}
     return rule.model_dump(mode="json", by_alias=True, exclude_none=True, include=told)
 
 
 def _told_to(rule: SessionRule, inputs: Values) -> dict[str, Any]:
-    """The same to a job, with the number of parts if an input says it."""
+    """The cuts of a rule for one job, with the number of parts that an input may say."""
     told = told_of(rule)
     if isinstance(rule.parts, str):
         count = inputs.get(rule.parts)
@@ -64,15 +81,15 @@ def _told_to(rule: SessionRule, inputs: Values) -> dict[str, Any]:
 
 
 def needs_content(declaration: Declaration) -> bool:
-    """Whether cuts of other contents may be other ones, as far as is known."""
+    """Whether files with other contents may have other cuts."""
     return declaration.is_bound or declaration.rule.every is None
 
 
 def inputs_digest(declaration: Declaration, inputs: Values) -> str:
-    """What tells jobs from others whose cuts may be other ones.
+    """The digest of all that the cuts of a job may depend on, beside the tool and the rule.
 
     :param inputs: those of the job, as in CWL; files have a `checksum`
-    :raises NoRuleError: if that cannot be told
+    :raises NoRuleError: if an input cannot be told from others
     """
     rule = declaration.rule
     file = inputs[rule.of]
@@ -82,10 +99,10 @@ def inputs_digest(declaration: Declaration, inputs: Values) -> str:
 
 
 def verdict_key(declaration: Declaration, inputs: Values) -> VerdictKey:
-    """What a verdict about a job holds for.
+    """The conditions of a verdict about a job.
 
     :param inputs: those of the job, as in CWL; files have a `checksum`
-    :raises NoRuleError: if the rule says nothing about it, or that cannot be told
+    :raises NoRuleError: if the rule says nothing about the job, or an input cannot be told from others
     """
     told = json.dumps(_told_to(declaration.rule, inputs), sort_keys=True)
     return VerdictKey(declaration.tool, told, inputs_digest(declaration, inputs))
@@ -125,7 +142,7 @@ def parts_of(said: str) -> list[dict[str, Any]]:
 
 
 def records_of(said: str) -> int | None:
-    """How many records there are, as `sfio-node cut` says it at the end; None: it does not."""
+    """The number of records that `sfio-node cut` says at the end. None: the rule does not ask for it."""
     lines = said.splitlines()
     records: int | None = json.loads(lines[-1]).get("records") if lines else None
     return records
@@ -134,10 +151,10 @@ def records_of(said: str) -> int | None:
 def compared(
     rule: str, said: str, globs: Sequence[str], written: Sequence[Values], directory: str, count: Any = None
 ) -> Compared:
-    """The outcome of a comparison, whose bytes are the same.
+    """The outcome of a comparison in which all bytes are the same.
 
     :param rule: as `sfio-node cut` reads it
-    :param said: what that has said
+    :param said: the words of `sfio-node cut`
     :param globs: where the output is found
     :param written: its files, as in CWL
     :param directory: where they are to be

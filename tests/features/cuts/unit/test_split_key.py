@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.hints.sessions import SessionRule
-from streamflow_io.parts.split_key import (
+from streamflow_io.features.cuts.split_key import (
     Compared,
     Declaration,
     InconclusiveError,
@@ -21,6 +20,7 @@ from streamflow_io.parts.split_key import (
     rule_of,
     verdict_key,
 )
+from streamflow_io.hints.sessions import SessionRule
 
 EVERY = SessionRule(port="chunks", of="reads", records="lines", every=2, names="chunk-%02d.txt")
 PARTS = SessionRule(port="chunks", of="reads", records="lines", parts="n", names="chunk-%02d.txt", first=0)

@@ -1,4 +1,4 @@
-"""What is known of declared splits before a run: what their verdicts hold for, and whether there are some."""
+"""The digests of tools, and expressions that look at files."""
 
 from __future__ import annotations
 
@@ -8,23 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from streamflow_io.adapters.outputs import EarlyOutput
-from streamflow_io.engine.declared import trials
 from streamflow_io.engine.obstacles import looks_at_file
-from streamflow_io.engine.plan import NOT_VERIFIED
 from streamflow_io.engine.tool_contents import tool_contents
-from streamflow_io.graph.io_graph import OutputKind
 from streamflow_io.hints.cwl import load, read_steps
 from streamflow_io.hints.resolution import tool_digests
-from streamflow_io.hints.sessions import SessionRule
-from streamflow_io.parts.split_key import Declaration, verdict_key
-from streamflow_io.records.learned.verdicts import Verdict
 
 Document = dict[str, Any]
 STEP = "/outer/split"
-KEY = ("/split", "chunks")
 
 
 def document(program: str) -> Document:
@@ -119,50 +110,3 @@ def test_the_digest_of_a_tool_with_a_list_is_the_same_each_time(tmp_path: Path) 
 )
 def test_expressions_that_look_at_a_file(text: str, own: str, looks: bool) -> None:
     assert looks_at_file([text] if text else [], [own] if own else [], "reads") is looks
-
-
-EVERY = SessionRule(port="chunks", of="reads", records="lines", every=2, names="%d")
-PARTS = SessionRule(port="chunks", of="reads", records="lines", parts="n", names="%d")
-READS = {"class": "File", "path": "/reads", "basename": "reads", "checksum": "sha1$1", "size": 1}
-
-
-def verdict(rule: SessionRule, difference: str | None = None, compared: float = 0, tool: str = "t") -> Verdict:
-    key = verdict_key(Declaration(rule=rule, tool=tool), {"reads": READS, "n": 3})
-    return Verdict(key, "/split", compared, 3, difference)
-
-
-def test_what_is_known_of_a_split() -> None:
-    def trial(rule: SessionRule, *verdicts: Verdict) -> str | None:
-        return trials({KEY: Declaration(rule=rule, tool="t")}, verdicts).get(KEY)
-
-    assert trial(EVERY) == trial(EVERY, verdict(PARTS), verdict(EVERY, tool="u")) == NOT_VERIFIED
-    assert trial(EVERY, verdict(EVERY)) is None
-    assert trial(PARTS, verdict(PARTS)) is None, "with some number of parts"
-    refuted = [verdict(EVERY, "an old one", 1_700_000_000), verdict(EVERY, "a new one", 1_800_000_000)]
-    assert str(trial(EVERY, *refuted)).startswith("refuted on 2027-01-1")
-    assert str(trial(EVERY, *refuted)).endswith(": a new one")
-    assert trial(EVERY, *refuted, verdict(EVERY)) is None, "with other inputs"
-
-
-def test_what_is_known_of_a_split_whose_inputs_are_known() -> None:
-    """One verdict that holds for other inputs is none."""
-    one, other = (verdict_key(Declaration(rule=PARTS, tool="t"), {"reads": READS, "n": number}) for number in (3, 4))
-
-    def trial(*verdicts: Verdict) -> str | None:
-        known = {KEY: frozenset([one, other])}
-        return trials({KEY: Declaration(rule=PARTS, tool="t")}, verdicts, known).get(KEY)
-
-    good, also = (Verdict(key, "/split", 0, 3) for key in (one, other))
-    assert trial() == trial(good) == trial(verdict(EVERY)) == NOT_VERIFIED
-    assert trial(good, also) is None
-    assert str(trial(good, replace(also, difference="another name"))).endswith(": another name")
-
-
-def test_a_step_keeps_what_is_declared() -> None:
-    """In the database of StreamFlow, for a run that goes on."""
-    records = {"header": {"prefix": "#"}, "record": {"begin": ">"}}
-    rule = SessionRule.model_validate(EVERY.model_dump(exclude_none=True) | {"records": records})
-    declared = Declaration(rule=rule, tool="t", is_bound=True)
-    output = EarlyOutput(port="chunks", kind=OutputKind.FILES, rules=(), of="reads", declared=declared)
-    kept = json.dumps(output.model_dump(mode="json", by_alias=True, exclude_unset=True))
-    assert EarlyOutput.model_validate(json.loads(kept)) == output
