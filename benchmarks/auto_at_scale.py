@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+from lab.simulation import Disk, Task, Work, simulate
 from streamflow_io.hints.bandwidth import AutoConstraint, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
 from streamflow_io.storage.admission.demand import Demand, Placement
-from tests.simulation import Disk, Task, Work, simulate
 
 from .model import Comparison, Sample
 from .workload import Outcome, Variant, Workload

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from laboratories.laboratory import obstacle, slurm_obstacle
+from lab.machines.laboratory import obstacle, slurm_obstacle
 
 from . import cluster_wrapper
 from .chain import Chain

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from laboratories.deployments import slurm_environment
+from lab.machines.deployments import slurm_environment
 from streamflow_io.runtime.embedded import find_sfio_node
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec, OutputRule, WatchedOutput

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from laboratories.laboratory import containers_obstacle
+from lab.machines.laboratory import containers_obstacle
 
 from . import containers_damage, containers_rate, containers_ready
 from .chain import FILE, STDOUT, Chain

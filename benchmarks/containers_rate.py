@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 from unittest.mock import patch
 
-from laboratories.deployments import docker_environment
-from laboratories.laboratory import Laboratory
+from lab.machines.deployments import docker_environment
+from lab.machines.laboratory import Laboratory
 from streamflow_io.commands.doctor_location import NotDeployedError, deployed
 from streamflow_io.runtime.deployments import Deployments
 from streamflow_io.runtime.node_runtime import NodeRuntimeError

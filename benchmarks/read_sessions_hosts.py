@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from laboratories.deployments import ssh_deployment
-from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory, obstacle
+from lab.machines.deployments import ssh_deployment
+from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import Laboratory, obstacle
 
 from . import memory_limit, slow_disks
 from .cluster_sites import SCRATCH, deliver, hosts, on_host, program_on_host

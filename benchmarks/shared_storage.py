@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from laboratories.laboratory import Laboratory
+from lab.machines.laboratory import Laboratory
 
 from .cluster_sites import on_host
 from .loop_device import LimitedDisk

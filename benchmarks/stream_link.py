@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from laboratories.deployments import ssh_deployment
-from laboratories.laboratory import Laboratory, obstacle
+from lab.machines.deployments import ssh_deployment
+from lab.machines.laboratory import Laboratory, obstacle
 from streamflow_io.records.history import read_history
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import TELEMETRY_FILE

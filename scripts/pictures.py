@@ -21,13 +21,13 @@ from xml.sax.saxutils import escape
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from lab.browser import CHROMIUM, opened
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.records.jobs import EndedRecord, StartedRecord
 from streamflow_io.records.reader import read_records
 from streamflow_io.report.analysis.live import LiveRun
 from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import screen
-from tests.browser import CHROMIUM, opened
 
 from .pages import blocks
 

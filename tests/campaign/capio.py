@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from tests.cwl import Document, found, streamable, tool, workflow
-from tests.installed_capio import SHARED, left_in_shared_memory, shared_memory_of
+from lab.cwl import Document, found, streamable, tool, workflow
+from lab.installed_capio import SHARED, left_in_shared_memory, shared_memory_of
 
 #: The name of the workflow; nothing else is tried with CAPIO.
 CAPIO = "capio"

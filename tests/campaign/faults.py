@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cwl import Bench
-from tests.e2e.container_support import Containers
-from tests.forked import Driver
+from lab.container_sites import Containers
+from lab.cwl import Bench
+from lab.forked import Driver
 
 from . import containers
 from .capio import CAPIO

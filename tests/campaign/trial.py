@@ -11,10 +11,10 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lab.container_sites import Containers
+from lab.cwl import Bench, Run
+from lab.forked import Driver
 from streamflow_io.records.learned.proofs import known_proofs
-from tests.cwl import Bench, Run
-from tests.e2e.container_support import Containers
-from tests.forked import Driver
 
 from .capio import CAPIO, CAPIO_SECONDS, left_by_capio
 from .cases import Case, Fault

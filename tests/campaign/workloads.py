@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from tests.random_workflows.document import document, job
 from tests.random_workflows.generate import generate
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, get_args
 
+from lab.cwl import Document, streaming
 from streamflow_io.hints.inheritance import HintedStep, Parameter, can_stream, port_path
-from tests.cwl import Document, streaming
 
 Kind = Literal["stream", "gate", "close", "closegate", "io-task", "storage", "required", "unhinted"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)

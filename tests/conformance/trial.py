@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from lab.cwl import Bench, Document, Run
+from lab.templates import NO_CONTAINERS
 from streamflow_io.hints.cwl import load, read_steps
 from streamflow_io.hints.inheritance import HintedStep
-from tests.cwl import Bench, Document, Run
 from tests.random_workflows.trial import Trial, judge, leftovers
-from tests.template_support import NO_CONTAINERS
 
 from .annotations import LEARNING, Kind, annotations_file, config
 from .suite import Case

@@ -12,7 +12,7 @@ from benchmarks.chain import Chain
 from benchmarks.cluster_sites import program_on_host
 from benchmarks.containers_site import PROGRAM, make_images
 from benchmarks.workload import Outcome, Workload
-from laboratories.laboratory import Laboratory, slurm_obstacle
+from lab.machines.laboratory import Laboratory, slurm_obstacle
 from tests.e2e.conftest import require_containers, require_laboratories
 
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from laboratories.containers import LOGIN_ID
-from laboratories.deployments import docker_environment, podman_environment, singularity_environment
-from laboratories.laboratory import Laboratory, podman_obstacle
-from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
-from tests.e2e.container_support import BUSYBOX, DEBIAN, Containers, contained, make_user_image
-from tests.gate_support import BY_NAME, FILES, MEET, assert_early, lister, pair, producer, reader
-from tests.once import once
+from lab.container_sites import BUSYBOX, DEBIAN, Containers, contained, make_user_image
+from lab.cwl import Document, Run, found, streamable, streaming, tool, workflow
+from lab.gates import BY_NAME, FILES, MEET, assert_early, lister, pair, producer, reader
+from lab.machines.containers import LOGIN_ID
+from lab.machines.deployments import docker_environment, podman_environment, singularity_environment
+from lab.machines.laboratory import Laboratory, podman_obstacle
+from lab.once import once
 
 LONG = pytest.mark.long
 READ = "note read; { read line; note $line; echo $line; cat; } < $file; note all"

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from laboratories.deployments import compose_environment
-from tests.cwl import Document
-from tests.e2e.container_support import DEBIAN, Containers, contained
+from lab.container_sites import DEBIAN, Containers, contained
+from lab.cwl import Document
+from lab.gates import assert_early, pair, producer
+from lab.machines.deployments import compose_environment
+from lab.node import wait_for
 from tests.e2e.test_containers import (
     LONG,
     WRITE,
@@ -26,8 +28,6 @@ from tests.e2e.test_containers import (
     stream_reader,
 )
 from tests.e2e.test_streaming import until
-from tests.gate_support import assert_early, pair, producer
-from tests.node_support import wait_for
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from laboratories.containers import ADDRESSES
-from tests.cwl import Document, found, tool, workflow
-from tests.e2e.container_support import DEBIAN, Containers, contained
-from tests.e2e.support import at_once
+from lab.container_sites import DEBIAN, Containers, contained
+from lab.cwl import Document, found, tool, workflow
+from lab.gates import pair, producer
+from lab.machines.containers import ADDRESSES
+from lab.sites import at_once
 from tests.e2e.test_containers import WRITE, stream_reader
 from tests.e2e.test_storage_bandwidth import IO_TASK, bandwidth
-from tests.gate_support import pair, producer
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 # Until four jobs have started, or as long as a busy machine may need to start a container.

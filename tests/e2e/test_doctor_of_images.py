@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from laboratories.deployments import docker_environment, podman_environment, singularity_environment
-from laboratories.laboratory import Laboratory, podman_obstacle
+from lab import forked
+from lab.container_sites import BUSYBOX, DEBIAN
+from lab.cwl import Document
+from lab.machines.deployments import docker_environment, podman_environment, singularity_environment
+from lab.machines.laboratory import Laboratory, podman_obstacle
 from streamflow_io.runtime.self_test import INSTEAD
-from tests import forked
-from tests.cwl import Document
-from tests.e2e.container_support import BUSYBOX, DEBIAN
 
 Findings = dict[str, dict[str, Any]]
 NAMES = [

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from laboratories.deployments import docker_environment
-from laboratories.laboratory import REPOSITORY, Laboratory
-from tests.cwl import STREAMFLOW, Bench, Document, Run, streamable, tool
-from tests.e2e.container_support import DEBIAN
+from lab.container_sites import DEBIAN
+from lab.cwl import STREAMFLOW, Bench, Document, Run, streamable, tool
+from lab.forked import Driver
+from lab.gates import BY_LIST, BY_NAME, FILES, assert_early, lister, pair, producer, reader
+from lab.machines.deployments import docker_environment
+from lab.machines.laboratory import REPOSITORY, Laboratory
+from lab.node import wait_for
 from tests.e2e.test_containers import LONG, SCAN, WRITE, check_streamed, gate, stream, stream_reader
-from tests.forked import Driver
-from tests.gate_support import BY_LIST, BY_NAME, FILES, assert_early, lister, pair, producer, reader
-from tests.node_support import wait_for
 
 USER = 1234
 TMPDIR = "/scratch"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.container_support import Containers, contained
-from tests.e2e.support import Site
+from lab.container_sites import Containers, contained
+from lab.sites import Site
 from tests.e2e.test_parts_elsewhere import STREAMED, one_host, two_hosts
 from tests.e2e.test_streaming import check_gone
 from tests.integration.test_growing_parts import SEEN, document_of, job, producer, readers, split

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
-from laboratories.laboratory import Laboratory
-from tests import forked
-from tests.cwl import Document, Run, found, streaming, tool, workflow
-from tests.e2e.container_support import contained
-from tests.e2e.pod_support import BUSYBOX, Pods, claim, claimed, container, pod, pods_bench, soon_nothing
+from lab import forked
+from lab.container_sites import contained
+from lab.cwl import Document, Run, found, streaming, tool, workflow
+from lab.forked import Driver
+from lab.gates import MEET, assert_early, pair, producer
+from lab.machines.laboratory import Laboratory
+from lab.pod_sites import BUSYBOX, Pods, claim, claimed, container, pod, pods_bench, soon_nothing
+from lab.wording import uncoded
 from tests.e2e.test_containers import (
     LONG,
     WRITE,
@@ -28,9 +31,6 @@ from tests.e2e.test_containers import (
 )
 from tests.e2e.test_containers_damage import MINUTE, check_failed
 from tests.e2e.test_streaming import until
-from tests.forked import Driver
-from tests.gate_support import MEET, assert_early, pair, producer
-from tests.wording import uncoded
 
 BOTH = {"/a": "pods/one", "/b": "pods/two"}
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory, LaboratoryError, laboratory, start_hosts, start_slurm
+from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import Laboratory, LaboratoryError, laboratory, start_hosts, start_slurm
 from tests.e2e.conftest import require_laboratories
 
 SUITE = """
@@ -73,7 +73,7 @@ def test_it_does_not_start_in_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, start: Callable[[], AbstractContextManager[Laboratory]]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("laboratories.laboratory.START_SECONDS", 0.1)
+    monkeypatch.setattr("lab.machines.laboratory.START_SECONDS", 0.1)
     with pytest.raises(LaboratoryError, match="not ready in"), start():
         pytest.fail("so soon?")
     assert list(tmp_path.iterdir()) == []

@@ -13,13 +13,13 @@ import aiohttp
 import pytest
 from aiohttp import WSMsgType
 
-from laboratories.kubernetes import CLOSE, ERROR, PROTOCOLS, STDERR, STDIN, STDOUT
-from laboratories.laboratory import Laboratory, keep_pods
-from tests.cwl import Document
+from lab.cwl import Document
+from lab.machines.kubernetes import CLOSE, ERROR, PROTOCOLS, STDERR, STDIN, STDOUT
+from lab.machines.laboratory import Laboratory, keep_pods
+from lab.node import wait_for
+from lab.pod_sites import BUSYBOX, claim, claimed, container, pod, pods_bench, soon_nothing
 from tests.e2e.conftest import require_pods
-from tests.e2e.pod_support import BUSYBOX, claim, claimed, container, pod, pods_bench, soon_nothing
 from tests.e2e.test_laboratory import check_gone, network_links
-from tests.node_support import wait_for
 
 
 @pytest.fixture(autouse=True)

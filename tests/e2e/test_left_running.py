@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.support import Site
+from lab.sites import Site
 from tests.integration.test_background_writers import every_kind
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory, start_hosts
-from tests.cwl import Document, found, streamable, tool, workflow
+from lab.cwl import Document, found, streamable, tool, workflow
+from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import Laboratory, start_hosts
+from lab.node import wait_for
+from lab.sites import Site, hosts_site
 from tests.e2e.conftest import require_laboratories
-from tests.e2e.support import Site, hosts_site
 from tests.e2e.test_parts_elsewhere import SAY, two_hosts
 from tests.e2e.test_streaming import left_at
-from tests.node_support import wait_for
 
 SIZE = 128 << 20
 

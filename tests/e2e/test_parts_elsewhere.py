@@ -13,19 +13,19 @@ import pytest
 
 from benchmarks import memory_limit
 from benchmarks.memory_limit import limited_memory
-from laboratories.deployments import ssh_deployment
-from laboratories.hosts import ADDRESSES
-from tests import forked
-from tests.cwl import Document, Run, found, streamable, tool, workflow
-from tests.e2e.container_support import BUSYBOX, Containers, contained
-from tests.e2e.support import Site
+from lab import forked
+from lab.container_sites import BUSYBOX, Containers, contained
+from lab.cwl import Document, Run, found, streamable, tool, workflow
+from lab.machines.deployments import ssh_deployment
+from lab.machines.hosts import ADDRESSES
+from lab.sites import Site
+from lab.splits import LINES, count, job
 from tests.e2e.test_laboratory import login
 from tests.e2e.test_streaming import check_gone
 from tests.integration.test_declared_parts import scattered as declared_scattered
 from tests.integration.test_declared_parts import split as declared
 from tests.integration.test_node_read import cached, forget
 from tests.integration.test_read_sessions import MIB, SIZE, read_once, summing, told
-from tests.split_support import LINES, count, job
 
 LONG = pytest.mark.long
 RULE = {"class": "sfio:ReadSession", "rules": [{"port": "chunks", "of": "reads"}]}

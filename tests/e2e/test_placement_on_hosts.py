@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from laboratories.hosts import ADDRESSES
-from tests.cwl import Document, found, streamable, streaming, tool, workflow
-from tests.e2e.support import Site
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.machines.hosts import ADDRESSES
+from lab.sites import Site
 
 # A host has the cores of this machine: two such jobs fill it.
 HALF = len(os.sched_getaffinity(0)) / 2

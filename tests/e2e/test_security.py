@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory
-from tests.cwl import Document, Run, streamable, tool, workflow
+from lab.cwl import Document, Run, streamable, tool, workflow
+from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import Laboratory
+from lab.sites import Site, apart, hosts_site
 from tests.e2e.look import SOCKETS, command_lines, listening, modes, run_directories
-from tests.e2e.support import Site, apart, hosts_site
 
 SSH = 22
 TEXT = b"first\nlast\n"

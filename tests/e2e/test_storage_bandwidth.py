@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cwl import Document, found, tool, workflow
-from tests.e2e.support import Site, at_once
+from lab.cwl import Document, found, tool, workflow
+from lab.sites import Site, at_once
 from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
 
 IO_TASK = {"class": "sfio:IOTask"}

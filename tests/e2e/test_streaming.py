@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory
+from lab.cwl import Document, Run, found, streamable, streaming, tool, workflow
+from lab.forked import Driver
+from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import Laboratory
+from lab.node import wait_for as wait_until
+from lab.sites import Site, apart
+from lab.templates import Template
 from streamflow_io.report.analysis.live import LiveRun
 from streamflow_io.report.following import FollowedRun
-from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
-from tests.e2e.support import Site, apart
 from tests.e2e.test_laboratory import login
-from tests.forked import Driver
-from tests.node_support import wait_for as wait_until
-from tests.template_support import Template
 
 RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 SMALL = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from laboratories.deployments import podman_environment, singularity_environment
-from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory, podman_obstacle
+from lab.container_sites import BUSYBOX, Containers, contained
+from lab.cwl import Bench, Document, Run, tool, workflow
+from lab.machines.deployments import podman_environment, singularity_environment
+from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import Laboratory, podman_obstacle
+from lab.sites import Site, apart, hosts_site, slurm_site
 from streamflow_io.records.learned.proofs import Proof, known_proofs
-from tests.cwl import Bench, Document, Run, tool, workflow
-from tests.e2e.container_support import BUSYBOX, Containers, contained
-from tests.e2e.support import Site, apart, hosts_site, slurm_site
 from tests.e2e.test_laboratory import login
 from tests.e2e.test_streaming import check_gone
 

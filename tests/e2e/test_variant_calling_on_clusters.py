@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tests.e2e.support import Site
+from lab.sites import Site
+from lab.templates import Template, load
 from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
-from tests.template_support import Template, load
 
 PAIRS = 5000
 JOB = "job-demo.yml"

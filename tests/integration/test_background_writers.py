@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
 IO_TASK = {"class": "sfio:IOTask"}
 LIMITED = {"class": "sfio:StorageBandwidth", "storageBW": 10}

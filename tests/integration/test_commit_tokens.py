@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
-from tests.gate_support import ATTEMPT, MEET
+from lab.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+from lab.gates import ATTEMPT, MEET
 
 #: Until a consumer of ours has begun.
 READ = "meet read"

@@ -6,8 +6,8 @@ import os
 import signal
 from typing import Final
 
-from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
-from tests.node_support import wait_for
+from lab.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+from lab.node import wait_for
 
 #: Seconds that a dead branch takes at least after the outputs of the workflow are there.
 LONG: Final = 1

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.records.learned.proofs import Proof, known_proofs
-from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 
 CODE = "[SFIO-S022]"
 #: Nothing but what goes wrong.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import forked
+from lab import forked
 
 
 def doctor(workdir: Path, **environment: str) -> tuple[int, dict[str, dict[str, object]]]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Bench, Document
 from streamflow_io.records.learned.database import default_path
 from streamflow_io.records.learned.proofs import known_proofs
-from tests.cwl import Bench, Document
 from tests.integration.test_rehearsals import ALIGNED, consumers, python, reader
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 from tests.integration.test_faults import ATTEMPT, LINES, assert_failed, noted, pipeline, wait_for
 
 NONE: Document = {}

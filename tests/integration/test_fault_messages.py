@@ -15,11 +15,11 @@ from typing import Any
 import psutil
 import pytest
 
+from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec
 from tests.campaign.verdict import clear_error
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 from tests.integration.test_faults import LINES, noted, pipeline, wait_for
 
 

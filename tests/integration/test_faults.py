@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cwl import PRELUDE, Bench, Document, Run, found, streamable, streaming, tool, workflow
-from tests.forked import Driver
+from lab.cwl import PRELUDE, Bench, Document, Run, found, streamable, streaming, tool, workflow
+from lab.forked import Driver
 
 RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 LINES = "for i in 1 2 3 4 5; do echo line $i; sleep 0.2; done"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cwl import Bench, found, streamable, streaming, tool, workflow
-from tests.gate_support import ATTEMPT, BY_LIST, FILES, RETRY, assert_early, lister, pair, producer, reader
+from lab.cwl import Bench, found, streamable, streaming, tool, workflow
+from lab.gates import ATTEMPT, BY_LIST, FILES, RETRY, assert_early, lister, pair, producer, reader
 
 
 @pytest.mark.parametrize("committed", ["on_termination", pytest.param("on_close", marks=pytest.mark.long)])

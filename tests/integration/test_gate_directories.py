@@ -9,10 +9,10 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from lab.cwl import Bench, Document, streamable
+from lab.gates import ATTEMPT, BY_LIST, BY_NAME, FILES, RETRY, assert_early, lister, pair, producer
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.graph.io_graph import Delivery
-from tests.cwl import Bench, Document, streamable
-from tests.gate_support import ATTEMPT, BY_LIST, BY_NAME, FILES, RETRY, assert_early, lister, pair, producer
 
 # Prints the files of a directory in the order of their names, and notes each as soon as it is listed.
 SCAN = """

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Bench, Document, Run, found, streamable, tool, workflow
+from lab.splits import LINES, count, fifo, stdin, written
 from streamflow_io.commands.plan import plan_file
-from tests.cwl import Bench, Document, Run, found, streamable, tool, workflow
-from tests.split_support import LINES, count, fifo, stdin, written
 
 RULE: Document = {"port": "chunks", "of": "reads", "records": "lines", "every": 14, "names": "chunk-%02d.txt"}
 SPLIT = "note split; split -l 14 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $reads chunk-"

@@ -14,10 +14,10 @@ import pytest
 
 from benchmarks.disk import CongestedDisk, Curve
 from benchmarks.workflows import TOOL
+from lab.cwl import Bench, Document, Run, found, tool, workflow
+from lab.telemetry import write
 from streamflow_io.records.records import EndRecord, RunRecord
 from streamflow_io.records.runs import KEPT_RUNS
-from tests.cwl import Bench, Document, Run, found, tool, workflow
-from tests.telemetry import write
 
 CORES = len(os.sched_getaffinity(0))
 IO_TASK = {"class": "sfio:IOTask"}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Bench, Document, Run, found, tool, workflow
 from streamflow_io.records.learned.database import default_path
 from streamflow_io.records.learned.proofs import known_proofs
-from tests.cwl import Bench, Document, Run, found, tool, workflow
 from tests.integration.test_rehearsals import python, reader
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Bench, Document, Run, found, tool, workflow
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.records.learned.database import default_path
 from streamflow_io.records.learned.proofs import known_proofs
-from tests.cwl import Bench, Document, Run, found, tool, workflow
 
 AUTO = {"streaming": "auto"}
 NO_CORE = [{"class": "ResourceRequirement", "coresMin": 0}]

@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lab.cwl import Bench, Document, found, tool, workflow
 from streamflow_io.bandwidth.expectations import Learned
 from streamflow_io.bandwidth.learned_windows import LearnedWindow
 from streamflow_io.records.learned.database import (
@@ -34,7 +35,6 @@ from streamflow_io.records.learned.sizes import SizeKey
 from streamflow_io.records.learned.verdicts import Verdict
 from streamflow_io.storage.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.storage.learned_limits import LearnedLimit
-from tests.cwl import Bench, Document, found, tool, workflow
 
 KEY = SizeKey("a1", "scratch write 450 MB/s", 9)
 REGISTRY = ConstraintRegistry((RegisteredConstraint(28.125, 10.3, 16, 14),), 290e6)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Bench, Document, Run, found, tool, workflow
 from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.plan_proofs import prospects
@@ -19,7 +20,6 @@ from streamflow_io.hints.errors import HintErrors
 from streamflow_io.jobs.proof_key import proof_key
 from streamflow_io.records.learned.extents import UNBOUNDED, Extent, Extents
 from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProofs, Way, known_proofs
-from tests.cwl import Bench, Document, Run, found, tool, workflow
 from tests.integration.test_byte_streams import SLOW, assert_streamed
 
 AUTO = {"streaming": "auto", "rehearse": "never"}

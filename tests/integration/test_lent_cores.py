@@ -11,16 +11,16 @@ from types import SimpleNamespace
 import pytest
 from streamflow.core.workflow import Status
 
+from lab.cwl import Bench, Document, found, streaming, tool, workflow
+from lab.node import Job as NodeJob
+from lab.node import Node, wait_for
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import StorageBandwidth
 from streamflow_io.records.jobs import LentRecord
 from streamflow_io.runtime.protocol import CoresEvent
 from streamflow_io.storage.lent_cores import LentCores
-from tests.cwl import Bench, Document, found, streaming, tool, workflow
 from tests.integration.test_gang_placement import Cluster
-from tests.node_support import Job as NodeJob
-from tests.node_support import Node, wait_for
 
 CORES = len(os.sched_getaffinity(0))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streaming, tool, workflow
+from lab.cwl import Bench, Document, found, streaming, tool, workflow
 
 SMALL: list[Document] = [{"class": "ResourceRequirement", "coresMin": 0}]
 EDGES = [{"committed": "on_close"}, {"committed": "on_close", "start": "producer"}]

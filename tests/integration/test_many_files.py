@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streaming, tool, workflow
+from lab.cwl import Bench, Document, found, streaming, tool, workflow
 
 
 @pytest.mark.long

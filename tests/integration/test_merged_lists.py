@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Bench, Document, found, streaming, tool, workflow
 from streamflow_io.commands.plan import plan_file
-from tests.cwl import Bench, Document, found, streaming, tool, workflow
 
 COMMITTED = {"committed": "on_close"}
 LISTS = {"first": ["a", "b"], "second": ["c"]}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 from streamflow_io.commands.plan import plan_file
-from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 
 GATE = streaming({"port": "out", "committed": "on_close", "start": "producer"})
 

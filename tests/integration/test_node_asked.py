@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cwl import Bench, streamable, tool, workflow
-from tests.link_support import pair
-from tests.node_support import Job, Node, output
+from lab.cwl import Bench, streamable, tool, workflow
+from lab.node import Job, Node, output
+from lab.node_links import pair
 
 #: Commands of a shell; `$f` is the path of the input. What they print is what they print of the file itself.
 ASKING = {

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conversation_support import ConversingNode, conversation
-from tests.node_support import built, wait_for
+from lab.node import built, wait_for
+from lab.node_conversation import ConversingNode, conversation
 
 #: In seconds; `serve` looks for itself, without news, every 15 s.
 AT_ONCE = 10

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Job, Node, node, output, wait_for
+from lab.node import Job, Node, node, output, wait_for
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conversation_support import ConversingNode, conversation
-from tests.node_support import built, output, wait_for
-from tests.remote_support import TREE
+from lab.node import built, output, wait_for
+from lab.node_conversation import ConversingNode, conversation
+from lab.node_remote import TREE
 
 #: The longest line that is taken, without its newline.
 LONGEST = 4 << 20

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Event, Node, built
+from lab.node import Event, Node, built
 
 
 def cut(of: Path, rule: Event, *options: object) -> subprocess.CompletedProcess[str]:

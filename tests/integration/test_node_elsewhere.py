@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Event, Job, Node, built, ended, node, output, wait_for
+from lab.node import Event, Job, Node, built, ended, node, output, wait_for
 
 #: Follows the lines of its standard input: `open NAME`, `write`, `close`, `end`.
 PRODUCER = """

@@ -6,9 +6,9 @@ import signal
 
 import pytest
 
+from lab.node import Node, wait_for
 from tests.campaign.endurance import Memory, files, stream
 from tests.integration.test_node_streams import assert_same, read, write
-from tests.node_support import Node, wait_for
 
 
 def test_memory_does_not_grow_with_a_stream(runtime: Node) -> None:

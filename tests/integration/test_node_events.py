@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cwl import Bench, streamable, tool, workflow
-from tests.node_support import Job, Node, node_binary, output, wait_for
+from lab.cwl import Bench, streamable, tool, workflow
+from lab.node import Job, Node, node_binary, output, wait_for
 
 FOREIGN = "somebody else than sfio-node has changed its events"
 EXIT = {"event": "exit", "success": True, "code": 0, "reason": "exited", "time": 1.0, "ended": 1.0, "started": 1.0}

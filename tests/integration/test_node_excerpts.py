@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Job, Node
+from lab.node import Job, Node
 
 WHOLE = b"".join(b"%07d a line\n" % number for number in range(40_000))
 FIRST = 100_000

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Node, node_binary, output, wait_for
+from lab.node import Node, node_binary, output, wait_for
 
 #: A tree of processes, each of which ignores SIGTERM or not; the main one tells when all run.
 TREE = "(sleep 60 & sleep 60) & sleep 60 & sh -c 'setsid sleep 60 & wait' & echo up > {}; wait"

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.node import Job, Node, built, ended, node, output, wait_for
+from lab.processes import is_dead
 from streamflow_io.runtime.certificate import Certificate
-from tests.node_support import Job, Node, built, ended, node, output, wait_for
-from tests.processes import is_dead
 
 MB = 10**6
 STRANGER = 65534

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.runtime.certificate import Certificate
-from tests import link_support
-from tests.link_support import (
+from lab import node_links as link_support
+from lab.node import built, wait_for
+from lab.node_links import (
     CERTIFICATE,
     DATA,
     Pair,
@@ -27,8 +27,8 @@ from tests.link_support import (
     parsed,
     request,
 )
-from tests.node_support import built, wait_for
-from tests.stream_programs import SPEEDS
+from lab.stream_programs import SPEEDS
+from streamflow_io.runtime.certificate import Certificate
 
 
 @pytest.fixture

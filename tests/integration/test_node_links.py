@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.runtime.certificate import Certificate
-from tests.link_support import (
+from lab.node import TIMEOUT, Node, built, node, wait_for
+from lab.node_links import (
     CERTIFICATE,
     COMMITTED,
     DATA,
@@ -39,8 +39,8 @@ from tests.link_support import (
     parsed,
     reach,
 )
-from tests.node_support import TIMEOUT, Node, built, node, wait_for
-from tests.stream_programs import SPEEDS
+from lab.stream_programs import SPEEDS
+from streamflow_io.runtime.certificate import Certificate
 
 OTHER = Certificate.make()
 

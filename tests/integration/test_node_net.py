@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.net_support import Growing, native, run, start
-from tests.node_support import Job, Node, wait_for
-from tests.refused_calls import refusing
+from lab.node import Job, Node, wait_for
+from lab.node_net import Growing, native, run, start
+from lab.refused_calls import refusing
 
 
 @cache

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.node import Event, Job, Node, node, output, wait_for
+from lab.node_conversation import conversation
+from lab.node_remote import RemoteNode, shell
 from streamflow_io.runtime.certificate import Certificate
-from tests.conversation_support import conversation
 from tests.integration.test_node_limit import BURST, MB, is_paused, limit
-from tests.node_support import Event, Job, Node, node, output, wait_for
-from tests.remote_support import RemoteNode, shell
 
 
 def later(path: Path, direction: str = "write", **fields: object) -> Event:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Event, Job, Node, output, wait_for
-from tests.wording import uncoded
+from lab.node import Event, Job, Node, output, wait_for
+from lab.wording import uncoded
 
 LINES = 20_000
 AGAIN, MAPPED, SOUGHT, AT = "opened again", "mapped", "sought", "read at a position"

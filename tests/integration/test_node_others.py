@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conversation_support import conversation
-from tests.node_support import Node, built, node, output, wait_for
+from lab.node import Node, built, node, output, wait_for
+from lab.node_conversation import conversation
 
 STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be a second user")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.link_support import Pair, Proxy, assert_failed, pair
-from tests.node_support import Event, Job
-from tests.partition_support import CONTENT, identity, text
+from lab.node import Event, Job
+from lab.node_links import Pair, Proxy, assert_failed, pair
+from lab.node_parts import CONTENT, identity, text
 
 TEXT = b"a text that is nowhere\n"
 PIECES: list[object] = [[0, 14], text(TEXT), [1_000_000, 2_500_000], [5, 0]]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.node import built
 from streamflow_io.jobs.programs import stamps_here
-from tests.node_support import built
 
 
 def loads(*words: str | Path, libraries: Path | None = None) -> list[str | None]:

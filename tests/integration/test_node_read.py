@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.fuse import may_mount, served
+from lab.node import Event, Job, Node, wait_for
 from streamflow_io.parts.director import (
     Announced,
     Arrived,
@@ -30,8 +32,6 @@ from streamflow_io.parts.director import (
 )
 from streamflow_io.parts.director import Event as SessionEvent
 from streamflow_io.runtime.extents import Span
-from tests.fuse import may_mount, served
-from tests.node_support import Event, Job, Node, wait_for
 
 SIZE = 24 << 20
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -13,7 +13,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.node_support import Event, Job, Node, wait_for
+from lab.node import Event, Job, Node, wait_for
 
 
 @cache

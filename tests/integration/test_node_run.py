@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import built, output, wait_for
-from tests.remote_support import (
+from lab.node import built, output, wait_for
+from lab.node_remote import (
     TREE,
     RemoteNode,
     has_left_nothing,

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Job, Node, output, wait_for
-from tests.stream_programs import READER, SPEEDS, WRITER
+from lab.node import Job, Node, output, wait_for
+from lab.stream_programs import READER, SPEEDS, WRITER
 
 
 def write(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Job, Node, output, wait_for
+from lab.node import Job, Node, output, wait_for
 
 #: Writes and fsyncs for 1.5 s, and prints how long it slept meanwhile, by the scheduler's account. Nothing else that it
 #: does sleeps, so this is its time in I/O; time in a queue for a CPU is not.

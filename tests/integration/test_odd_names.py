@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
-from tests.gate_support import MEET, assert_early, lister, pair
+from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.gates import MEET, assert_early, lister, pair
 
 NAMES = (b"caf\xe9", b"two\nlines", b"l" * 255)
 # Notes as the shell does, and waits in `meet` as it does.

@@ -12,9 +12,9 @@ from typing import Any
 
 import streamflow.persistence
 
+from lab.cwl import Bench, Document, kill_group, tool, workflow
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.engine.locked_database import WHAT_TO_DO
-from tests.cwl import Bench, Document, kill_group, tool, workflow
 
 
 def waiting(first: Path, second: Path) -> Document:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from lab.cwl import Bench, streamable, tool, workflow
+from lab.node import node_binary
 from streamflow_io.files import stranger
 from streamflow_io.records.learned.database import LearnedDatabase, LearnedStoreError
 from streamflow_io.records.records import EndRecord
 from streamflow_io.records.writer import TelemetryWriter
-from tests.cwl import Bench, streamable, tool, workflow
 from tests.integration.test_faults import noted, wait_for
-from tests.node_support import node_binary
 
 STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be a second user")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
 JSON = "echo '%s' > cwl.output.json"
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Bench, Document, found, workflow
+from lab.splits import LINES, count, job, written
 from streamflow_io.cli import main
-from tests.cwl import Bench, Document, found, workflow
-from tests.split_support import LINES, count, job, written
 
 RULE: Document = {"port": "chunks", "of": "reads", "records": "lines", "every": 14, "names": "chunk-%02d.txt"}
 STEP = "/split"

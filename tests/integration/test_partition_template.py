@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Bench
+from lab.templates import WORKFLOWS
 from streamflow_io.commands.validate import validate
-from tests.cwl import Bench
-from tests.template_support import WORKFLOWS
 
 PROGRAM = WORKFLOWS / "tools" / "partition.py"
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lab.cwl import Bench, Document, found, tool, workflow
+from lab.node import wait_for
+from lab.splits import LINES, count, fifo, job, stdin, written
 from streamflow_io.commands.coordination import plan_to_json
 from streamflow_io.commands.plan import plan_file
-from tests.cwl import Bench, Document, found, tool, workflow
-from tests.node_support import wait_for
-from tests.split_support import LINES, count, fifo, job, stdin, written
 
 # Says parts if it is asked, else writes them: `each` lines in each.
 SPLIT = """\

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.wording import uncoded
 from streamflow_io.cli import main as main_program
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
-from tests.wording import uncoded
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")
 DEPLOYMENTS = {

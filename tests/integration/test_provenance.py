@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests import forked
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
-from tests.once import once
+from lab import forked
+from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.once import once
 
 
 def everything() -> Document:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, tool, workflow
-from tests.node_support import wait_for
+from lab.cwl import Bench, Document, tool, workflow
+from lab.node import wait_for
 
 WORDS = [f"w{i}" for i in range(12)]
 

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Bench, Document, Run, found, streamable, tool, workflow
+from lab.fuse import may_mount, served
+from lab.node import wait_for
+from lab.processes import of_processes
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.validate import validate
-from tests.cwl import Bench, Document, Run, found, streamable, tool, workflow
-from tests.fuse import may_mount, served
 from tests.integration.test_node_read import cached, forget
-from tests.node_support import wait_for
-from tests.processes import of_processes
 
 MIB = 1 << 20
 SIZE = 24 * MIB

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
 # Ends when something has been read of each, if it streams; 4 s at most.
 SLOW = """note start

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.cwl import Document
+from lab.wording import uncoded
 from streamflow_io.commands.doctor import _javascript
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.validate import validate
 from streamflow_io.hints.errors import HintErrors
-from tests.cwl import Document
-from tests.wording import uncoded
 
 TOOL: Document = {"class": "CommandLineTool", "baseCommand": "date", "inputs": {}, "outputs": {"o": "stdout"}}
 READER: Document = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cwl import Bench, found, streamable, streaming, tool, workflow
-from tests.gate_support import BY_LIST, BY_NAME, FILES, lister, producer
-from tests.node_support import Node
-from tests.refused_calls import refusing
+from lab.cwl import Bench, found, streamable, streaming, tool, workflow
+from lab.gates import BY_LIST, BY_NAME, FILES, lister, producer
+from lab.node import Node
+from lab.refused_calls import refusing
 
 TOGETHER = "cat $f > {0}/one & cat $f > {0}/other; wait"
 

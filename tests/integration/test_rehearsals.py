@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
+from lab import forked
+from lab.cwl import Bench, Document, Run, found, tool, workflow
+from lab.node import wait_for
+from lab.processes import find_processes
 from streamflow_io.records.learned.database import default_path
 from streamflow_io.records.learned.proofs import Proof, known_proofs
-from tests import forked
-from tests.cwl import Bench, Document, Run, found, tool, workflow
-from tests.node_support import wait_for
-from tests.processes import find_processes
 
 #: More than a pipe holds at first.
 LINES = 30_000

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from lab.browser import CHROMIUM, Page, opened
+from lab.telemetry import BEGIN, job
 from streamflow_io.records.history import read_history
 from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.figures import draw
 from streamflow_io.report.page import render
-from tests.browser import CHROMIUM, Page, opened
-from tests.telemetry import BEGIN, job
 
 JOBS = 10_000
 SIDE_BY_SIDE = 16

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests import forked
-from tests.cwl import Bench, Document, found, streaming, tool, workflow
+from lab import forked
+from lab.cwl import Bench, Document, found, streaming, tool, workflow
 
 IO_TASK = {"class": "sfio:IOTask"}
 BYTES = 2_000_000

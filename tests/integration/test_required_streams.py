@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests import forked
-from tests.cwl import Bench, Document, Run, found, streaming, tool, workflow
+from lab import forked
+from lab.cwl import Bench, Document, Run, found, streaming, tool, workflow
 
 SIZE = 4_000_000
 BURSTS = 4

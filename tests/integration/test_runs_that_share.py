@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Bench, Document, Run, found, kill_group, tool, workflow
 from streamflow_io.storage.sharing.directory import make_shared
 from streamflow_io.storage.sharing.entries import LedgerFile
-from tests.cwl import Bench, Document, Run, found, kill_group, tool, workflow
 
 IO_TASK = {"class": "sfio:IOTask"}
 MOST = 20.0

@@ -14,8 +14,8 @@ from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.deployment.wrapper import ConnectorWrapper
 
+from lab.wording import uncoded
 from tests.integration.test_gang_placement import WIDE, Cluster, Hosts
-from tests.wording import uncoded
 
 MEMORY = 1000.0  # of each host
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.cwl import Bench, Document, found, streaming, tool, workflow
+from lab.cwl import Bench, Document, found, streaming, tool, workflow
 
 BESIDE = [{"pattern": ".bai", "required": True}, {"pattern": "^.dict", "required": True}]
 

@@ -26,6 +26,8 @@ from typing import Any
 
 import pytest
 
+from lab import cluster as admission_support
+from lab.cwl import Bench, found, tool, workflow
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.storage_status import sharers
@@ -51,8 +53,6 @@ from streamflow_io.storage.sharing.other_entries import (
     owner_of,
     user_name,
 )
-from tests import admission_support
-from tests.cwl import Bench, found, tool, workflow
 
 BANDWIDTH: dict[Way, int] = {"read": 100, "write": 100}
 SECONDS = 10.0

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, streamable, tool, workflow
+from lab.cwl import Bench, Document, streamable, tool, workflow
 from tests.integration.test_faults import wait_for
 
 IO_TASK = {"class": "sfio:IOTask"}

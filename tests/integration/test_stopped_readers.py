@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
 AGAIN = "Job /b/0 starts again when what it reads is final: of job /a/0, from which it reads"
 

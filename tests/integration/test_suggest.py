@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from tests import forked
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
-from tests.genomes_support import TEMPLATE
-from tests.split_support import count, job, written
+from lab import forked
+from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.genomes import TEMPLATE
+from lab.splits import count, job, written
 
 OBSERVE = {"observe": True}
 BIN = Path(sys.executable).parent

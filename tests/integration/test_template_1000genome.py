@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import forked
-from tests.genomes_support import (
+from lab import forked
+from lab.genomes import (
     MEMBERS,
     SCRIPTS,
     TEMPLATE,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.genomes_support import (
+from lab.genomes import (
     MEMBERS,
     SAMPLES,
     SCRIPTS,
@@ -22,7 +22,7 @@ from tests.genomes_support import (
     write_annotation,
     write_vcf,
 )
-from tests.template_support import BIN, Template, check_files_differ_by_scheduler, contents, import_script
+from lab.templates import BIN, Template, check_files_differ_by_scheduler, contents, import_script
 
 PARTS = ("1of3", "2of3", "3of3")
 

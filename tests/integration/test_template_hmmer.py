@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.commands.plan import plan_file
-from tests.template_support import (
+from lab.templates import (
     WORKFLOWS,
     Template,
     check_checkpoint_hints,
@@ -21,6 +20,7 @@ from tests.template_support import (
     contents,
     run,
 )
+from streamflow_io.commands.plan import plan_file
 
 SOURCE = WORKFLOWS / "hmmer"
 FRAGMENTS = 4

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import pytest
 from ruamel.yaml import YAML
 
+from lab import forked
+from lab.templates import images
+from lab.wording import uncoded
 from streamflow_io.commands.plan import plan_file
-from tests import forked
-from tests.template_support import images
-from tests.wording import uncoded
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "workflows" / "variant-calling"
 BIN = Path(sys.executable).parent

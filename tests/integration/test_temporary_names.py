@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
-from tests.gate_support import ATTEMPT, MEET
+from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.gates import ATTEMPT, MEET
 
 GATE: Document = {"committed": "on_termination", "start": "producer"}
 #: A job of ours waits until the file is read under its first name.

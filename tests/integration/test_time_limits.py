@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
 
 def limited(script: str, kind: Document | str, seconds: object) -> Document:

@@ -51,6 +51,7 @@ from streamflow.workflow import utils as workflow_utils
 from streamflow.workflow.executor import StreamFlowExecutor
 from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterStep, TransferStep
 
+from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 from streamflow_io import _streamflow
 from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.commands.plan import plan_file
@@ -58,7 +59,6 @@ from streamflow_io.engine.collection import ConfirmedTransferStep
 from streamflow_io.engine.lists import OrderedGatherStep, StreamingScatterStep
 from streamflow_io.engine.translator import IOAwareTranslator
 from streamflow_io.plugin import StreamFlowIOPlugin, crate_writer
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
 
 def document(hints: bool) -> Document:

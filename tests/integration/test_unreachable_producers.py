@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cwl import Bench, streamable, tool, workflow
+from lab.cwl import Bench, streamable, tool, workflow
 
 # Between hosts it is a network or a firewall that keeps one job from its producer.
 UNREACHABLE = """

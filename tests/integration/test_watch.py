@@ -13,13 +13,13 @@ import termios
 import time
 from pathlib import Path
 
+from lab import forked
+from lab.cwl import Bench, Document, found, kill_group, streamable, streaming, tool, workflow
+from lab.node import wait_for
 from streamflow_io.records.runs import PROGRESS_FILE
 from streamflow_io.report.analysis.live import LiveRun, RunView
 from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import waits_text
-from tests import forked
-from tests.cwl import Bench, Document, found, kill_group, streamable, streaming, tool, workflow
-from tests.node_support import wait_for
 
 STALLED = "head -c 100000 /dev/zero; while [ ! -e $go ]; do sleep 0.1; done; head -c 100000 /dev/zero"
 

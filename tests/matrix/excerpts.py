@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest.mock import patch
 
+from lab.node import Node, node
 from streamflow_io.proofs.rehearsal import next_with_excerpt
 from streamflow_io.proofs.rehearsal_rules import Finding, Manner, Ran, next_manner
 from streamflow_io.records.learned import extents
@@ -27,7 +28,6 @@ from tests.matrix.consumers import CONSUMERS
 from tests.matrix.parts import environment, plan, prepare
 from tests.matrix.programs import Consumer
 from tests.matrix.running import LIMIT, Files, _difference, _directories, _files, _native
-from tests.node_support import Node, node
 
 #: An excerpt has one part of so many of its file. That is enough for a proof here.
 SHARE = 4

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+from lab.node import Job, Node, node, wait_for
 from tests.matrix.building import Workshop
 from tests.matrix.directories import FILES
 from tests.matrix.parts import Part, environment, limit_field, plan, prepare
 from tests.matrix.programs import Case, Outcome, Program
-from tests.node_support import Job, Node, node, wait_for
 
 #: Seconds that a program may take; what takes longer hangs.
 LIMIT = 30.0

@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from laboratories.deployments import ssh_deployment
-from laboratories.hosts import ADDRESSES
-from laboratories.laboratory import Laboratory
-from tests.e2e.support import Site
+from lab.machines.deployments import ssh_deployment
+from lab.machines.hosts import ADDRESSES
+from lab.machines.laboratory import Laboratory
+from lab.sites import Site
 
 from .blueprint import Blueprint, Step
 from .containers import is_local, renamed
@@ -79,7 +79,7 @@ def run_on_hosts(
 ) -> Trial:
     """Run a blueprint both ways, with the steps of both on the same hosts.
 
-    :param program: what runs it, by its name in `tests/forked.py`
+    :param program: what runs it, by its name in `lab/forked.py`
     """
     made: list[Hosts] = []
 

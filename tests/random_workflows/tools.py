@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.e2e.container_support import BUSYBOX
+from lab.container_sites import BUSYBOX
 
 from .blueprint import FIELDS, Container, Output, Step, record
 from .programs import EXTRAS, JSON, LINES, PAIR, READERS, WRITERS

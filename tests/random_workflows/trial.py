@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
+from lab.cwl import Bench, Run
+from lab.forked import Driver
 from tests.campaign.verdict import clear_error
-from tests.cwl import Bench, Run
-from tests.forked import Driver
 
 from .blueprint import Blueprint, Link, without_unused
 from .document import document, job

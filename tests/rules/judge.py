@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import permutations
 from pathlib import Path
 
-from tests.node_support import Event, Job, wait_for
+from lab.node import Event, Job, wait_for
 
 from .files import Fact, Files, Inode
 from .model import Model, Output, Rule, Unmet

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.node_support import Node, node, output
+from lab.node import Node, node, output
 
 from .files import Fact, Files, How
 from .judge import GRACE, MEETING, Judge

@@ -18,7 +18,7 @@ from benchmarks.cluster_sites import measured
 from benchmarks.processes import CommandError
 from benchmarks.tools import ALL_CORES, WAIT, work_of
 from benchmarks.workflows import job_times
-from laboratories.hosts import link_shape
+from lab.machines.hosts import link_shape
 
 TOOL = (sys.executable, "-S", "-E", str(Path(cluster.__file__).with_name("cluster_tools.py")))
 # Makes a file in the directory of its job, if it is given one. Sleeps much longer than a process takes to start, on a

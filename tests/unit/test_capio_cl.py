@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.official_capio_cl import parse
 from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
 from streamflow_io.graph.capio_cl.language import Version, write_capio_cl
 from streamflow_io.hints.commit import CommitRule
-from tests.official_capio_cl import parse
 
 APPLICATIONS = ("main", "align", "call.filter", "sort-0.3")
 NAMES = st.from_regex(r"[a-z0-9_.]{1,6}", fullmatch=True).filter(lambda name: name.strip("."))

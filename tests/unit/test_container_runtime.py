@@ -19,6 +19,8 @@ import pytest
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.deployment.connector.container import DockerConnector
 
+from lab.connectors import Host, Pod
+from lab.node import wait_for
 from streamflow_io.graph.volumes import Bind
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.binary import Binary
@@ -27,8 +29,6 @@ from streamflow_io.runtime.embedded import find_sfio_node
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import JobSpec
-from tests.connector_support import Host, Pod
-from tests.node_support import wait_for
 
 pytestmark = pytest.mark.timeout(60)
 

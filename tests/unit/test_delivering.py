@@ -13,6 +13,7 @@ from streamflow.core.workflow import Job, Token
 from streamflow.cwl.processor import CWLCommandOutputProcessor
 from streamflow.workflow.token import ListToken
 
+from lab.fakes import FakeRuntime
 from streamflow_io.adapters.attempts import Attempt
 from streamflow_io.adapters.outputs import EarlyOutput
 from streamflow_io.adapters.tokens import ScatterSize, StreamToken, file_value
@@ -22,7 +23,6 @@ from streamflow_io.jobs import delivering
 from streamflow_io.jobs.delivering import Deliverer
 from streamflow_io.jobs.delivery import DeliverySource
 from streamflow_io.runtime.protocol import OpenedEvent
-from tests.streaming_fakes import FakeRuntime
 
 COMMITTED = StreamingRule.model_validate({"port": "out", "committed": "on_close"})
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.telemetry import BEGIN
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
 from streamflow_io.records.history import History, read_history
@@ -17,7 +18,6 @@ from streamflow_io.records.records import EndRecord, Record, RunRecord, StepReco
 from streamflow_io.report.analysis.early_delivery import Otherwise, at_termination
 from streamflow_io.report.analysis.verdict import ending_lines
 from streamflow_io.runtime.usage import JobUsage
-from tests.telemetry import BEGIN
 
 STEPS: dict[str, tuple[str, ...]] = {"/a": (), "/b": ("/a",), "/c": ("/b",)}
 

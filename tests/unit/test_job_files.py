@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from lab.wording import uncoded
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, StreamEdge
 from streamflow_io.graph.possible import possible_routes
 from streamflow_io.hints.models import StreamingRule
 from streamflow_io.records.files import InputRecord, OutputRecord
 from streamflow_io.records.job_files import MOST_RECORDS, Identity, JobFiles
 from streamflow_io.runtime.protocol import EVENT, JobSpec, ObservedInput, OutputRule, UsedEvent, WatchedOutput
-from tests.wording import uncoded
 
 OF = Identity("/a/0", "/a")
 RULES = (OutputRule(globs=(), committed="on_termination"),)

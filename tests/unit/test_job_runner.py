@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 from streamflow.core.workflow import Status
 
+from lab.fakes import FakeConnector, FakeRun, FakeRuntime
+from lab.wording import uncoded
 from streamflow_io.adapters import connector
 from streamflow_io.adapters.connector import JobConnector
 from streamflow_io.hints.errors import Level, Located, Source
@@ -17,8 +19,6 @@ from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec
-from tests.streaming_fakes import FakeConnector, FakeRun, FakeRuntime
-from tests.wording import uncoded
 
 NAME = "/write/0"
 ANNOTATIONS = {"/write": StepAnnotations("/write", Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("write.cwl")))}

@@ -8,10 +8,10 @@ import weakref
 
 import pytest
 
+from lab.fakes import FakeRun, FakeRuntime, FakeStep
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.jobs.short_jobs import ENOUGH, SAMPLED, SHORT, ShortJobs
 from streamflow_io.runtime.node_runtime import NodeJob
-from tests.streaming_fakes import FakeRun, FakeRuntime, FakeStep
 
 MANY = 4 * SAMPLED
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.fakes import FakeRuntime, until
+from lab.node import wait_for
 from streamflow_io.runtime import new_limits
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
 from streamflow_io.runtime.protocol import EVENT, ExitEvent, JobSpec, MovedEvent, RateLimit
-from tests.node_support import wait_for
-from tests.streaming_fakes import FakeRuntime, until
 
 
 class Slow(FakeRuntime):

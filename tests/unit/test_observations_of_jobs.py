@@ -11,6 +11,7 @@ from streamflow.core.workflow import Job, Status, Token
 from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.token import ListToken
 
+from lab.cluster import STEP, Cluster, target
 from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.adapters.jobs import Jobs, usage_of
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
@@ -25,7 +26,6 @@ from streamflow_io.storage.admission.observations import Observation
 from streamflow_io.storage.learned_limits import RememberedLimits
 from streamflow_io.storage.storage_admission import StorageAdmission
 from streamflow_io.storage.storages import Storages
-from tests.admission_support import STEP, Cluster, target
 
 FILE = Token(file_value("/producer/out.txt"))
 WRITTEN, DURATION, IO = 5_000_000, 60.0, 2.5

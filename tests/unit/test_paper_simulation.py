@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.simulation import Disk, Outcome, Task, Work, simulate
 from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.admission.admission import Admission
@@ -21,7 +22,6 @@ from streamflow_io.storage.admission.demand import Demand, Placement
 from streamflow_io.storage.admission.learner import Chosen, Learner
 from streamflow_io.storage.admission.learners import Subject
 from streamflow_io.storage.admission.registry import ConstraintRegistry
-from tests.simulation import Disk, Outcome, Task, Work, simulate
 
 EXECUTORS, TASKS, MEGABYTES = 225, 2304, 290.0
 PAPER = Disk(bandwidth=450, writer=10, congestion=0.02)

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from lab.wording import uncoded
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, IOGraph, Output, OutputKind, Route, Step
 from streamflow_io.graph.partitions import Partition, plan_partitions
 from streamflow_io.graph.sites import DRIVERS_NODE, LOCAL, Deployment, Site, SiteKind
 from streamflow_io.graph.volumes import Bind
 from streamflow_io.hints.sessions import SessionRule
-from tests.wording import uncoded
 
 CHUNKS = Output("/split", "chunks", OutputKind.FILES)
 CHUNK = Input("/align", "chunk")

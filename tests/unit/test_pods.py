@@ -15,6 +15,7 @@ from streamflow.core.config import BindingConfig
 from streamflow.core.deployment import DeploymentConfig, ExecutionLocation, Target
 from streamflow.deployment.connector.kubernetes import KubernetesConnector
 
+from lab.wording import uncoded
 from streamflow_io._streamflow import PodLocation
 from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.commands.sites import sites_table
@@ -27,7 +28,6 @@ from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.place import Place
 from tests.unit.test_sites import plan
 from tests.unit.test_sites_of_containers import FILES, HERE, LINK, ON_ONE, required, site
-from tests.wording import uncoded
 
 Document = dict[str, Any]
 CLAIM = {"persistentVolumeClaim": {"claimName": "work"}}

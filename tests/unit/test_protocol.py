@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.fakes import FakeRuntime
 from streamflow_io.runtime.protocol import ChangedEvent, ExitEvent, InputStream, JobSpec, parse_event, readable
-from tests.streaming_fakes import FakeRuntime
 
 PATHS = st.binary(min_size=1, max_size=40).filter(lambda path: 0 not in path).map(os.fsdecode)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cwl import Run
-from tests.e2e.container_support import BUSYBOX, DEBIAN, USER
+from lab.container_sites import BUSYBOX, DEBIAN, USER
+from lab.cwl import Run
 from tests.random_workflows.blueprint import SHARED, Blueprint, Link, link_type, without_unused
 from tests.random_workflows.containers import contain
 from tests.random_workflows.document import document, job

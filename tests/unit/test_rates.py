@@ -10,13 +10,13 @@ import pytest
 from streamflow.core.workflow import Status, Token
 from streamflow.workflow.token import FileToken
 
+from lab.telemetry import BEGIN, usage
 from streamflow_io.bandwidth import rates
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.records.records import RateRecord
 from streamflow_io.storage.admission.demand import Capacity
-from tests.telemetry import BEGIN, usage
 from tests.unit.test_requests import Driver
 
 MB = 1_000_000

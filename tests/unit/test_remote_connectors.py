@@ -17,6 +17,7 @@ from streamflow.deployment.connector.container import DockerConnector, Singulari
 from streamflow.deployment.connector.queue_manager import SlurmConnector
 from streamflow.deployment.manager import DefaultDeploymentManager
 
+from lab.connectors import CERTIFICATE, Host, exited, say, serving, stand_in
 from streamflow_io.adapters.connector import JobConnector
 from streamflow_io.runtime import node_runtimes
 from streamflow_io.runtime.access import Access
@@ -25,7 +26,6 @@ from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import JobSpec
-from tests.connector_support import CERTIFICATE, Host, exited, say, serving, stand_in
 
 pytestmark = pytest.mark.timeout(30)
 

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from streamflow.core.data import StreamWrapper
 from streamflow.core.deployment import ExecutionLocation
 
+from lab.connectors import CERTIFICATE, Host, event, exited, hosted, say, serving, stand_in
+from lab.node import wait_for
 from streamflow_io.runtime import remote
 from streamflow_io.runtime.access import Access, PrintedLines
 from streamflow_io.runtime.binary import Binary, Neighbours, check_workdir, deliver
@@ -27,8 +29,6 @@ from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import ExitEvent, JobSpec, StartedEvent
 from streamflow_io.runtime.remote import RemoteRuntime
-from tests.connector_support import CERTIFICATE, Host, event, exited, hosted, say, serving, stand_in
-from tests.node_support import wait_for
 
 pytestmark = pytest.mark.timeout(30)
 FOREIGN = b"\x7fELF" + bytes(14) + b"\xf3\x00" + bytes(100)  # for riscv64

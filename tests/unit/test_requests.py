@@ -13,6 +13,8 @@ from streamflow.workflow.combinator import LoopCombinator
 from streamflow.workflow.step import LoopCombinatorStep
 from streamflow.workflow.token import ListToken
 
+from lab.jobs import allocation
+from lab.telemetry import BEGIN, usage
 from streamflow_io.adapters.jobs import Jobs, JobState, usage_of
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.bandwidth import requests
@@ -31,8 +33,6 @@ from streamflow_io.runtime.protocol import ExitEvent
 from streamflow_io.runtime.protocol import Usage as NodeUsage
 from streamflow_io.runtime.usage import JobUsage
 from streamflow_io.storage.admission.demand import Capacity, Grant, Placement
-from tests.jobs import allocation
-from tests.telemetry import BEGIN, usage
 
 SIZE = 40_000_000
 DISK = StorageConfig(name="disk", path="/", write=100)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lab.telemetry import BEGIN, job, learning_run, saving_run, usage, write
 from streamflow_io.bandwidth.tmio import trace
 from streamflow_io.cli import main
 from streamflow_io.commands.bandwidth import answer
@@ -22,7 +23,6 @@ from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.figures import draw
 from streamflow_io.report.page import step_row
 from streamflow_io.report.timeline_data import timeline_data
-from tests.telemetry import BEGIN, job, learning_run, saving_run, usage, write
 
 
 @pytest.fixture(autouse=True)

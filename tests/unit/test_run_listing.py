@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from lab.telemetry import BEGIN, write
 from streamflow_io.cli import main
 from streamflow_io.commands.runs import answer
 from streamflow_io.records.reader import RunSummary, list_runs
 from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.records.runs import lock
-from tests.telemetry import BEGIN, write
 
 UUID = "963e7fd2-c674-4f2a-94b8-15c007a6deeb"
 

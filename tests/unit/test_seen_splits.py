@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.telemetry import BEGIN, job, usage
 from streamflow_io.graph.io_graph import Hop, HopKind, Input, IOGraph, Output, OutputKind, Route
 from streamflow_io.graph.partitions import never_parts
 from streamflow_io.hints.sessions import SessionRule
@@ -19,7 +20,6 @@ from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.report.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.report.suggestions.proposals import Suggestions, suggest
 from streamflow_io.runtime.protocol import EVENT, JobSpec, ObservedInput, OutputRule, WatchedOutput
-from tests.telemetry import BEGIN, job, usage
 
 
 @given(

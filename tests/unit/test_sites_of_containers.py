@@ -13,6 +13,7 @@ from streamflow.core.config import BindingConfig
 from streamflow.core.deployment import DeploymentConfig, LocalTarget, Target, WrapsConfig
 from streamflow.cwl.requirement.docker import cwl_docker_translator_classes
 
+from lab.wording import uncoded
 from streamflow_io.adapters.deployment_sites import Sites, are_fixed, deployment_name
 from streamflow_io.capacity import Room
 from streamflow_io.commands.sites import site_to_json, sites_table
@@ -22,7 +23,6 @@ from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Delivery, OutputKind, Step
 from streamflow_io.graph.sites import Site, SiteKind, not_joined
 from tests.unit.test_sites import plan
-from tests.wording import uncoded
 
 DEPLOYMENTS = {
     "one": {"type": "ssh", "config": {}},

@@ -11,6 +11,7 @@ from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.workflow import Status
 from streamflow.scheduling.scheduler import JobAllocation
 
+from lab.cluster import Cluster, io_task_admission, job, target
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
@@ -25,7 +26,6 @@ from streamflow_io.storage.admission.demand import (
     StoragePlace,
 )
 from streamflow_io.storage.storage_admission import StorageAdmission
-from tests.admission_support import Cluster, io_task_admission, job, target
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from typing import cast
 import pytest
 from streamflow.core.workflow import Status
 
+from lab.fakes import FakeRuntime, commit, stream_token
+from lab.jobs import job_state
 from streamflow_io.adapters.attempts import Attempt
 from streamflow_io.bandwidth.learned_windows import RememberedWindows
 from streamflow_io.bandwidth.stream_rates import StreamRates
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import CommittedEvent, Event, InputStream, JobSpec, PhaseEvent
-from tests.jobs import job_state
-from tests.streaming_fakes import FakeRuntime, commit, stream_token
 
 MB = 10**6
 

@@ -16,6 +16,17 @@ from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.step import CWLTransferStep
 from streamflow.workflow.step import BaseStep, TransferStep
 
+from lab.fakes import (
+    FakeConnector,
+    FakeRun,
+    FakeRuntime,
+    FakeScheduler,
+    FakeStep,
+    commit,
+    stream_token,
+    until,
+)
+from lab.jobs import job_state
 from streamflow_io.adapters import connector
 from streamflow_io.adapters.attempts import Attempt, ProducerFailedError, StreamingJob
 from streamflow_io.adapters.connector import JobConnector
@@ -30,17 +41,6 @@ from streamflow_io.records.files import FallbackRecord
 from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import JobSpec, StreamLimit, StreamPart
-from tests.jobs import job_state
-from tests.streaming_fakes import (
-    FakeConnector,
-    FakeRun,
-    FakeRuntime,
-    FakeScheduler,
-    FakeStep,
-    commit,
-    stream_token,
-    until,
-)
 
 OUT = PurePosixPath("/out")
 HERE = ExecutionLocation("here", "site")

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from lab.telemetry import BEGIN, job, saving_run, usage, write
 from streamflow_io import cli
 from streamflow_io.commands.suggest import answer
 from streamflow_io.hints.yaml_files import parse, plain, read_annotations
@@ -22,7 +23,6 @@ from streamflow_io.records.records import EndRecord, Record, RequestRecord, RunR
 from streamflow_io.report.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.report.suggestions.proposal import Proposal, Refusal
 from streamflow_io.report.suggestions.proposals import Suggestions, suggest
-from tests.telemetry import BEGIN, job, saving_run, usage, write
 
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from lab.node import wait_for
 from streamflow_io.engine.terminal_region import TerminalRegion
-from tests.node_support import wait_for
 
 
 class Terminal(io.StringIO):

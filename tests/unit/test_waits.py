@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from lab.telemetry import BEGIN
 from streamflow_io.commands.report import Report
 from streamflow_io.jobs.recorder import Waits
 from streamflow_io.records.history import read_history
@@ -16,7 +17,6 @@ from streamflow_io.records.jobs import StartedRecord, SubmittedRecord, WaitCause
 from streamflow_io.records.records import Record, RunRecord
 from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.page import render
-from tests.telemetry import BEGIN
 
 CAUSES = st.sampled_from([None, "storage", "cores", "memory", "disk", "place"])
 

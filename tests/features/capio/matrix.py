@@ -21,8 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cwl import Bench, Document, Run, streamable, workflow
-from tests.installed_capio import installed_capio
+from lab.cwl import Bench, Document, Run, streamable, workflow
+from lab.installed_capio import installed_capio
 from tests.matrix.building import MissingError, Workshop
 from tests.matrix.consumers import CONSUMERS
 from tests.matrix.data import DATA

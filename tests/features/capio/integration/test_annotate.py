@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.commands.plan import plan_workflow
-from streamflow_io.commands.validate import validate
-from streamflow_io.engine.plan import Plan
-from streamflow_io.features.capio.language.to_hints import annotate, annotation_text
-from streamflow_io.features.capio.loading import load_capio_cl
-from streamflow_io.graph.capio_cl.language import write_capio_cl
-from streamflow_io.hints.models import AnnotationsFile, StreamingRule
-from streamflow_io.hints.yaml_files import parse, plain, read_annotations
-from tests.coordination_support import (
+from lab.coordination import (
     Document,
     Run,
     app,
@@ -28,8 +20,16 @@ from tests.coordination_support import (
     variants_file,
     write,
 )
-from tests.cwl import found, tool, workflow
-from tests.template_support import WORKFLOWS
+from lab.cwl import found, tool, workflow
+from lab.templates import WORKFLOWS
+from streamflow_io.commands.plan import plan_workflow
+from streamflow_io.commands.validate import validate
+from streamflow_io.engine.plan import Plan
+from streamflow_io.features.capio.language.to_hints import annotate, annotation_text
+from streamflow_io.features.capio.loading import load_capio_cl
+from streamflow_io.graph.capio_cl.language import write_capio_cl
+from streamflow_io.hints.models import AnnotationsFile, StreamingRule
+from streamflow_io.hints.yaml_files import parse, plain, read_annotations
 
 CWL = {
     "genomes": WORKFLOWS / "1000genome" / "main.cwl",

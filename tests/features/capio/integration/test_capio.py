@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+from lab.installed_capio import left_in_shared_memory, shared_memory_of, use_installed_capio
+from lab.node import wait_for
+from lab.processes import of_processes
 from streamflow_io.commands.plan import plan_file
-from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 from tests.features.capio.stand_in.support import install
-from tests.installed_capio import left_in_shared_memory, shared_memory_of, use_installed_capio
-from tests.node_support import wait_for
-from tests.processes import of_processes
 
 CAPIO = {"runtime": "capio"}
 RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
-# No shells: CAPIO does not serve them. What `note` notes is as in those of `tests.cwl`.
+# No shells: CAPIO does not serve them. What `note` notes is as in those of `lab.cwl`.
 PYTHON = """
 import os, sys, time
 def note(*words):

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from lab import forked
+from lab.coordination import genomes_file, variants_file
+from lab.installed_capio import left_in_shared_memory, use_installed_capio
+from lab.templates import BIN, WORKFLOWS, Template, contents
 from streamflow_io.commands.plan import plan_file
-from tests import forked
-from tests.coordination_support import genomes_file, variants_file
-from tests.installed_capio import left_in_shared_memory, use_installed_capio
-from tests.template_support import BIN, WORKFLOWS, Template, contents
 
 TOOLS = ("bwa", "samtools", "bcftools")
 SERVED = {

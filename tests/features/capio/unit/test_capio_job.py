@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from lab.fakes import FakeRuntime, until
 from streamflow_io.features.capio.runtime.installation import CapioError
 from streamflow_io.features.capio.runtime.job import CapioJob
 from streamflow_io.features.capio.runtime.reports import Content
@@ -15,7 +16,6 @@ from streamflow_io.features.capio.runtime.server import Collected
 from streamflow_io.features.capio.runtime.supported import HeldOutputs
 from streamflow_io.runtime.node_runtime import AttemptLostError, Waiting
 from streamflow_io.runtime.protocol import JobSpec, OutputRule, WatchedOutput
-from tests.streaming_fakes import FakeRuntime, until
 
 DIRECTORY = Path("/capio/a-1")
 

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lab.cwl import Bench, Document, found, kill_group, tool, workflow
+from lab.forked import Driver
 from streamflow_io.features.schedules.burst_profile import BurstProfile, profile_of
 from streamflow_io.features.schedules.check import check
 from streamflow_io.features.schedules.followed import are_steady, digest
@@ -26,8 +28,6 @@ from streamflow_io.features.schedules.schedule_file import schedule_to_json
 from streamflow_io.features.schedules.turns import ScheduleState, state_of
 from streamflow_io.storage.sharing.directory import SharedDirectory, make_shared
 from streamflow_io.storage.sharing.entries import Entry, LedgerFile
-from tests.cwl import Bench, Document, found, kill_group, tool, workflow
-from tests.forked import Driver
 
 MOST = 16.0
 _CLOCK = """

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lab import forked
 from streamflow_io.cli import main
 from streamflow_io.features import schedules
-from tests import forked
 from tests.integration.test_cli import actions_of
 
 SET = """\

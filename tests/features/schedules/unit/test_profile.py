@@ -10,11 +10,11 @@ from statistics import median
 
 import pytest
 
+from lab.telemetry import BANDWIDTH, BEGIN, SSD, STORAGE, job, usage
 from streamflow_io.features.schedules.profile import NotPeriodic, Profile, profiles
 from streamflow_io.records.history import History, read_history
 from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.records.records import RECORD, EndRecord, LeaseRecord, Record, RunRecord, StepRecord
-from tests.telemetry import BANDWIDTH, BEGIN, SSD, STORAGE, job, usage
 
 RECORDED = Path(__file__).with_name("recorded")
 
