@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.cwl import Bench, Document
+from lab.cwl import NO_CONTAINERS, Document, streamflow_file
 from lab.machines.containers import ADDRESSES, LOGIN, LOGIN_ID
 from lab.machines.deployments import docker_environment, ssh_deployment
 from lab.machines.laboratory import Laboratory
 from lab.processes import of_processes
-from lab.templates import NO_CONTAINERS
+from lab.runs import Bench
 
 #: Everything that StreamFlow needs, and Python; and a static busybox, without a C library.
 DEBIAN, BUSYBOX = "sfio-test:latest", "sfio-busybox:latest"
@@ -112,9 +112,9 @@ class Containers(Bench):
 
         What plain StreamFlow does in containers is compared by random workflows and by the template.
         """
-        workflow = {"type": "cwl", "config": {"file": "main.cwl", "settings": "job.json", **NO_CONTAINERS}}
+        workflows = streamflow_file("main.cwl", "job.json", workflow=NO_CONTAINERS)["workflows"]
         given = {name: value for name, value in job.items() if name != "trace"}
-        return Bench(self.directory / "plain").write(document, given, io=False, workflows={"main": workflow})
+        return Bench(self.directory / "plain").write(document, given, io=False, workflows=workflows)
 
     def docker(self, *words: str) -> str:
         """What `docker` prints.

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from lab.templates import NO_CONTAINERS, WORKFLOWS
+from lab.cwl import NO_CONTAINERS, streamflow_file
+from lab.templates import WORKFLOWS
 from streamflow_io.cli import main
 
 Document = dict[str, Any]
@@ -129,7 +130,5 @@ def genomes_file(directory: Path, document: str = "main.cwl", **config: object) 
 
 
 def _streamflow_file(directory: Path, name: str, file: Path, settings: Path, config: Document) -> Path:
-    workflow = {"type": "cwl", "config": {"file": str(file), "settings": str(settings), **NO_CONTAINERS}}
-    scheduler = {"type": "io-aware", "config": config}
-    document = {"version": "v1.0", "workflows": {name: workflow}, "scheduling": {"scheduler": scheduler}}
+    document = streamflow_file(file, settings, name=name, io=config, workflow=NO_CONTAINERS)
     return write(directory / "streamflow.yml", document)

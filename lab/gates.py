@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.cwl import Document, Run, found, streaming, tool, workflow
+from lab.cwl import Document, found, streaming, tool, workflow
+from lab.runs import Run
 
 RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 # The number of this attempt, counted by what earlier ones noted.

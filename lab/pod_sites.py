@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from lab.container_sites import UPTIME, run_directories
-from lab.cwl import Bench, Document
+from lab.cwl import Document
 from lab.machines.deployments import kubernetes_config
 from lab.machines.laboratory import Laboratory
+from lab.runs import Bench
 
 BUSYBOX = "sfio-busybox"
 WORKDIR = "/data"

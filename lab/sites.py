@@ -11,11 +11,12 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from lab import forked
-from lab.cwl import Bench, Document, Run
+from lab.cwl import Document
 from lab.machines.deployments import slurm_deployment, slurm_environment, ssh_deployment
 from lab.machines.hosts import ADDRESSES
 from lab.machines.laboratory import Laboratory
 from lab.machines.slurm import LOGIN
+from lab.runs import Bench, Run
 from lab.templates import Template, contents, load
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lab.cwl import Bench, Document, streamable, tool
+from lab.cwl import Document, streamable, tool
+from lab.runs import Bench
 
 LINES = [f"line {number} {'x' * (number % 7)}\n" for number in range(40)]
 

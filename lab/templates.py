@@ -21,8 +21,6 @@ from lab import forked
 
 WORKFLOWS = Path(__file__).resolve().parents[1] / "workflows"
 BIN = Path(sys.executable).parent
-#: Of a workflow in a StreamFlow file: the images that tools name are not used.
-NO_CONTAINERS = {"docker": [{"step": "/", "deployment": {"type": "none", "config": {}}}]}
 
 
 def run(*command: object, cwd: Path, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
-pytest.register_assert_rewrite("lab.cwl", "lab.node")
+pytest.register_assert_rewrite("lab.runs", "lab.node")
 
 # Started by `nohup`, or in the background of a script, tests would hand on that these are ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)

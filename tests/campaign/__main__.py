@@ -23,9 +23,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from lab.cwl import Run
 from lab.installed_capio import installed_capio
 from lab.machines.laboratory import LaboratoryError
+from lab.runs import Run
 
 from .capio import CAPIO, CAPIO_SPAN
 from .cases import (

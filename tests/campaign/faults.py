@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.container_sites import Containers
-from lab.cwl import Bench
 from lab.forked import Driver
+from lab.runs import Bench
 
 from . import containers
 from .capio import CAPIO

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.container_sites import Containers
-from lab.cwl import Bench, Run
 from lab.forked import Driver
+from lab.runs import Bench, Run
 from streamflow_io.records.learned.proofs import known_proofs
 
 from .capio import CAPIO, CAPIO_SECONDS, left_by_capio

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from lab.cwl import Run
+from lab.runs import Run
 
 _MESSAGE = re.compile(r"^\S+ \S+ ERROR\s+(.*)$")
 #: What StreamFlow and we say of others when one has failed.

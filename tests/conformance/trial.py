@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lab.cwl import Bench, Document, Run
-from lab.templates import NO_CONTAINERS
+from lab.cwl import NO_CONTAINERS, Document, streamflow_file
+from lab.runs import Bench, Run
 from streamflow_io.hints.cwl import load, read_steps
 from streamflow_io.hints.inheritance import HintedStep
 from tests.random_workflows.trial import Trial, judge, leftovers
@@ -92,14 +92,13 @@ def _run(place: Path, case: Case, hints: Document | None = None, more: Document 
     """
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    files = {"file": case.tool, **({} if case.job is None else {"settings": case.job})}
     options: Document = dict(more or {})
     if hints:
         file = place / "annotations.json"
         file.write_text(json.dumps(hints))
         options["annotations"] = str(file)
     # Its images would have to be fetched; its commands are there without them.
-    workflows = {"main": {"type": "cwl", "config": {**files, **NO_CONTAINERS}}}
+    workflows = streamflow_file(case.tool, case.job, workflow=NO_CONTAINERS)["workflows"]
     try:
         run = Bench(place).run({}, io=hints is not None, config=options, seconds=SECONDS, workflows=workflows)
     except AssertionError:

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from lab.container_sites import BUSYBOX, DEBIAN, Containers, contained, make_user_image
-from lab.cwl import Document, Run, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.gates import BY_NAME, FILES, MEET, assert_early, lister, pair, producer, reader
 from lab.machines.containers import LOGIN_ID
 from lab.machines.deployments import docker_environment, podman_environment, singularity_environment
 from lab.machines.laboratory import Laboratory, podman_obstacle
 from lab.once import once
+from lab.runs import Run
 
 LONG = pytest.mark.long
 READ = "note read; { read line; note $line; echo $line; cat; } < $file; note all"

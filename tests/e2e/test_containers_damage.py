@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from lab.container_sites import DEBIAN, Containers, contained
-from lab.cwl import Document, Run
+from lab.cwl import Document
 from lab.forked import Driver
 from lab.gates import pair, producer, reader
 from lab.node import wait_for
 from lab.once import once
+from lab.runs import Run
 from tests.e2e.test_containers import LONG, WRITE, stream_reader
 from tests.e2e.test_streaming import until
 

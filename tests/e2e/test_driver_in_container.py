@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from lab.container_sites import DEBIAN
-from lab.cwl import STREAMFLOW, Bench, Document, Run, streamable, tool
+from lab.cwl import Document, streamable, tool
 from lab.forked import Driver
 from lab.gates import BY_LIST, BY_NAME, FILES, assert_early, lister, pair, producer, reader
 from lab.machines.deployments import docker_environment
 from lab.machines.laboratory import REPOSITORY, Laboratory
 from lab.node import wait_for
+from lab.runs import STREAMFLOW, Bench, Run
 from tests.e2e.test_containers import LONG, SCAN, WRITE, check_streamed, gate, stream, stream_reader
 
 USER = 1234

@@ -12,11 +12,12 @@ import pytest
 
 from lab import forked
 from lab.container_sites import contained
-from lab.cwl import Document, Run, found, streaming, tool, workflow
+from lab.cwl import Document, found, streaming, tool, workflow
 from lab.forked import Driver
 from lab.gates import MEET, assert_early, pair, producer
 from lab.machines.laboratory import Laboratory
 from lab.pod_sites import BUSYBOX, Pods, claim, claimed, container, pod, pods_bench, soon_nothing
+from lab.runs import Run
 from lab.wording import uncoded
 from tests.e2e.test_containers import (
     LONG,

@@ -15,9 +15,10 @@ from benchmarks import memory_limit
 from benchmarks.memory_limit import limited_memory
 from lab import forked
 from lab.container_sites import BUSYBOX, Containers, contained
-from lab.cwl import Document, Run, found, streamable, tool, workflow
+from lab.cwl import Document, found, streamable, tool, workflow
 from lab.machines.deployments import ssh_deployment
 from lab.machines.hosts import ADDRESSES
+from lab.runs import Run
 from lab.sites import Site
 from lab.splits import LINES, count, job
 from tests.e2e.test_laboratory import login

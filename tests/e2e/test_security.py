@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Document, Run, streamable, tool, workflow
+from lab.cwl import Document, streamable, tool, workflow
 from lab.machines.hosts import ADDRESSES
 from lab.machines.laboratory import Laboratory
+from lab.runs import Run
 from lab.sites import Site, apart, hosts_site
 from tests.e2e.look import SOCKETS, command_lines, listening, modes, run_directories
 

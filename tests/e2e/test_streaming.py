@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.cwl import Document, Run, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.forked import Driver
 from lab.machines.hosts import ADDRESSES
 from lab.machines.laboratory import Laboratory
 from lab.node import wait_for as wait_until
+from lab.runs import Run
 from lab.sites import Site, apart
 from lab.templates import Template
 from streamflow_io.report.analysis.live import LiveRun

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from lab.container_sites import BUSYBOX, Containers, contained
-from lab.cwl import Bench, Document, Run, tool, workflow
+from lab.cwl import Document, tool, workflow
 from lab.machines.deployments import podman_environment, singularity_environment
 from lab.machines.hosts import ADDRESSES
 from lab.machines.laboratory import Laboratory, podman_obstacle
+from lab.runs import Bench, Run
 from lab.sites import Site, apart, hosts_site, slurm_site
 from streamflow_io.records.learned.proofs import Proof, known_proofs
 from tests.e2e.test_laboratory import login

@@ -10,9 +10,9 @@ from cwltool import process
 from schema_salad.schema import load_schema
 
 from lab import forked
-from lab.cwl import Bench
 from lab.node import Node, node, wait_for
 from lab.node_remote import RemoteNode, remote_node
+from lab.runs import Bench
 
 
 @pytest.fixture(scope="session", autouse=True)

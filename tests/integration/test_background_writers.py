@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 
 IO_TASK = {"class": "sfio:IOTask"}
 LIMITED = {"class": "sfio:StorageBandwidth", "storageBW": 10}

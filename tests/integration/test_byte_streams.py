@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench, Run
 
 # Ends when something has been read of it, if it streams; 4 s at most, for not all that may stream does.
 SLOW = """note start

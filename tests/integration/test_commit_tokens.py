@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from lab.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.gates import ATTEMPT, MEET
+from lab.runs import Bench, Run
 
 #: Until a consumer of ours has begun.
 READ = "meet read"

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from streamflow.cwl import utils
 
-from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.official_capio_cl import parse
+from lab.runs import Bench
 from lab.templates import Template
 from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file

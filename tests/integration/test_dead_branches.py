@@ -6,8 +6,9 @@ import os
 import signal
 from typing import Final
 
-from lab.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
+from lab.runs import Bench, Run
 
 #: Seconds that a dead branch takes at least after the outputs of the workflow are there.
 LONG: Final = 1

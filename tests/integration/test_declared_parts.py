@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, Run, found, tool, workflow
+from lab.cwl import Document, found, tool, workflow
+from lab.runs import Bench, Run
 from lab.splits import LINES, count, fifo, job, stdin, written
 from streamflow_io.commands.plan import plan_file
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, found, streamable, tool, workflow
+from lab.cwl import Document, found, streamable, tool, workflow
 from lab.fuse import may_mount, served
+from lab.runs import Bench
 from streamflow_io.commands.plan import plan_file
 from tests.integration.test_node_read import forget
 from tests.integration.test_read_sessions import MIB, NEEDS_CHECKSUM, SELECT, SIZE, SPLIT, of, ranges

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 
 TOOK = r"This run has taken ([0-9.]+) s, for [23] jobs"
 OTHERWISE = r"the run would have taken about ([0-9.]+) s, [0-9.]+ s more"

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document
+from lab.cwl import Document
+from lab.runs import Bench
 from streamflow_io.records.learned.database import default_path
 from streamflow_io.records.learned.proofs import known_proofs
 from tests.integration.test_rehearsals import ALIGNED, consumers, python, reader

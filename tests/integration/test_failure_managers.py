@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 from tests.integration.test_faults import ATTEMPT, LINES, assert_failed, noted, pipeline, wait_for
 
 NONE: Document = {}

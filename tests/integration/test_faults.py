@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.cwl import PRELUDE, Bench, Document, Run, found, streamable, streaming, tool, workflow
+from lab.cwl import PRELUDE, Document, found, streamable, streaming, tool, workflow
 from lab.forked import Driver
+from lab.runs import Bench, Run
 
 RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 LINES = "for i in 1 2 3 4 5; do echo line $i; sleep 0.2; done"

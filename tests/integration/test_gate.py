@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lab.cwl import Bench, found, streamable, streaming, tool, workflow
+from lab.cwl import found, streamable, streaming, tool, workflow
 from lab.gates import ATTEMPT, BY_LIST, FILES, RETRY, assert_early, lister, pair, producer, reader
+from lab.runs import Bench
 
 
 @pytest.mark.parametrize("committed", ["on_termination", pytest.param("on_close", marks=pytest.mark.long)])

@@ -9,8 +9,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from lab.cwl import Bench, Document, streamable
+from lab.cwl import Document, streamable
 from lab.gates import ATTEMPT, BY_LIST, BY_NAME, FILES, RETRY, assert_early, lister, pair, producer
+from lab.runs import Bench
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.graph.io_graph import Delivery
 

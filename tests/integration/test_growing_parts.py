@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, Run, found, streamable, tool, workflow
+from lab.cwl import Document, found, streamable, tool, workflow
+from lab.runs import Bench, Run
 from lab.splits import LINES, count, fifo, stdin, written
 from streamflow_io.commands.plan import plan_file
 

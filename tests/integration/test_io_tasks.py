@@ -14,7 +14,8 @@ import pytest
 
 from benchmarks.disk import CongestedDisk, Curve
 from benchmarks.workflows import TOOL
-from lab.cwl import Bench, Document, Run, found, tool, workflow
+from lab.cwl import Document, found, tool, workflow
+from lab.runs import Bench, Run
 from lab.telemetry import write
 from streamflow_io.records.records import EndRecord, RunRecord
 from streamflow_io.records.runs import KEPT_RUNS

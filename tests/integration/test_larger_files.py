@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, Run, found, tool, workflow
+from lab.cwl import Document, found, tool, workflow
+from lab.runs import Bench, Run
 from streamflow_io.records.learned.database import default_path
 from streamflow_io.records.learned.proofs import known_proofs
 from tests.integration.test_rehearsals import python, reader

@@ -21,7 +21,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.cwl import Bench, Document, found, tool, workflow
+from lab.cwl import Document, found, tool, workflow
+from lab.runs import Bench
 from streamflow_io.bandwidth.expectations import Learned
 from streamflow_io.bandwidth.learned_windows import LearnedWindow
 from streamflow_io.records.learned.database import (

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, Run, found, tool, workflow
+from lab.cwl import Document, found, tool, workflow
+from lab.runs import Bench, Run
 from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.plan_proofs import prospects

@@ -11,9 +11,10 @@ from types import SimpleNamespace
 import pytest
 from streamflow.core.workflow import Status
 
-from lab.cwl import Bench, Document, found, streaming, tool, workflow
+from lab.cwl import Document, found, streaming, tool, workflow
 from lab.node import Job as NodeJob
 from lab.node import Node, wait_for
+from lab.runs import Bench
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import StorageBandwidth

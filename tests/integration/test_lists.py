@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, found, streaming, tool, workflow
+from lab.cwl import Document, found, streaming, tool, workflow
+from lab.runs import Bench
 
 SMALL: list[Document] = [{"class": "ResourceRequirement", "coresMin": 0}]
 EDGES = [{"committed": "on_close"}, {"committed": "on_close", "start": "producer"}]

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, workflow
+from lab.cwl import Document, workflow
 from lab.refused_calls import refusing
+from lab.runs import Bench
 from streamflow_io.records.learned.proofs import Way, known_proofs
 from tests.integration.test_learned_streams import AUTO, Proving, producer, reader
 

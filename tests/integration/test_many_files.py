@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.cwl import Bench, Document, found, streaming, tool, workflow
+from lab.cwl import Document, found, streaming, tool, workflow
+from lab.runs import Bench
 
 
 @pytest.mark.long

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, found, streaming, tool, workflow
+from lab.cwl import Document, found, streaming, tool, workflow
+from lab.runs import Bench
 from streamflow_io.commands.plan import plan_file
 
 COMMITTED = {"committed": "on_close"}

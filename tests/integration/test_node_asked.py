@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.cwl import Bench, streamable, tool, workflow
+from lab.cwl import streamable, tool, workflow
 from lab.node import Job, Node, output
 from lab.node_links import pair
+from lab.runs import Bench
 
 #: Commands of a shell; `$f` is the path of the input. What they print is what they print of the file itself.
 ASKING = {

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.gates import MEET, assert_early, lister, pair
+from lab.runs import Bench
 
 NAMES = (b"caf\xe9", b"two\nlines", b"l" * 255)
 # Notes as the shell does, and waits in `meet` as it does.

@@ -12,7 +12,8 @@ from typing import Any
 
 import streamflow.persistence
 
-from lab.cwl import Bench, Document, kill_group, tool, workflow
+from lab.cwl import Document, tool, workflow
+from lab.runs import Bench, kill_group
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.engine.locked_database import WHAT_TO_DO
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.cwl import Bench, streamable, tool, workflow
+from lab.cwl import streamable, tool, workflow
 from lab.node import node_binary
+from lab.runs import Bench
 from streamflow_io.files import stranger
 from streamflow_io.records.learned.database import LearnedDatabase, LearnedStoreError
 from streamflow_io.records.records import EndRecord

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, found, workflow
+from lab.cwl import Document, found, workflow
+from lab.runs import Bench
 from lab.splits import LINES, count, job, written
 from streamflow_io.cli import main
 

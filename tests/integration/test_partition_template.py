@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench
+from lab.runs import Bench
 from lab.templates import WORKFLOWS
 from streamflow_io.commands.validate import validate
 

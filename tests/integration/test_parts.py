@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lab.cwl import Bench, Document, found, tool, workflow
+from lab.cwl import Document, found, tool, workflow
 from lab.node import wait_for
+from lab.runs import Bench
 from lab.splits import LINES, count, fifo, job, stdin, written
 from streamflow_io.commands.coordination import plan_to_json
 from streamflow_io.commands.plan import plan_file

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 from lab.wording import uncoded
 from streamflow_io.cli import main as main_program
 from streamflow_io.commands.plan import plan_file

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from lab import forked
-from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.once import once
+from lab.runs import Bench
 
 
 def everything() -> Document:

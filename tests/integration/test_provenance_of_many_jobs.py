@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, tool, workflow
+from lab.cwl import Document, tool, workflow
 from lab.node import wait_for
+from lab.runs import Bench
 
 WORDS = [f"w{i}" for i in range(12)]
 

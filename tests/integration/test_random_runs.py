@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cwl import Bench
+from lab.runs import Bench
 from tests.random_workflows.blueprint import Blueprint, Given, Link, Output, Step, Type
 from tests.random_workflows.generate import generate
 from tests.random_workflows.programs import BUFFERED, SIZED

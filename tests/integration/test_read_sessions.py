@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, Run, found, streamable, tool, workflow
+from lab.cwl import Document, found, streamable, tool, workflow
 from lab.fuse import may_mount, served
 from lab.node import wait_for
 from lab.processes import of_processes
+from lab.runs import Bench, Run
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.validate import validate
 from tests.integration.test_node_read import cached, forget

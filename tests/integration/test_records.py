@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 
 # Ends when something has been read of each, if it streams; 4 s at most.
 SLOW = """note start

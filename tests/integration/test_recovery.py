@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 
 # Fails once, and what it read is gone then.
 LOSE = 'note c; test -e "$TRACE.once" || { touch "$TRACE.once"; rm -f "$(readlink -f $file)"; exit 1; }; cat $file'

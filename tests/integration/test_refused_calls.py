@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lab.cwl import Bench, found, streamable, streaming, tool, workflow
+from lab.cwl import found, streamable, streaming, tool, workflow
 from lab.gates import BY_LIST, BY_NAME, FILES, lister, producer
 from lab.node import Node
 from lab.refused_calls import refusing
+from lab.runs import Bench
 
 TOGETHER = "cat $f > {0}/one & cat $f > {0}/other; wait"
 

@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 from lab import forked
-from lab.cwl import Bench, Document, Run, found, tool, workflow
+from lab.cwl import Document, found, tool, workflow
 from lab.node import wait_for
 from lab.processes import find_processes
+from lab.runs import Bench, Run
 from streamflow_io.records.learned.database import default_path
 from streamflow_io.records.learned.proofs import Proof, known_proofs
 

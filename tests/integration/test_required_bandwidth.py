@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from lab import forked
-from lab.cwl import Bench, Document, found, streaming, tool, workflow
+from lab.cwl import Document, found, streaming, tool, workflow
+from lab.runs import Bench
 
 IO_TASK = {"class": "sfio:IOTask"}
 BYTES = 2_000_000

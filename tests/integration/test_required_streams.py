@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from lab import forked
-from lab.cwl import Bench, Document, Run, found, streaming, tool, workflow
+from lab.cwl import Document, found, streaming, tool, workflow
+from lab.runs import Bench, Run
 
 SIZE = 4_000_000
 BURSTS = 4

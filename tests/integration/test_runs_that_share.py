@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, Run, found, kill_group, tool, workflow
+from lab.cwl import Document, found, tool, workflow
+from lab.runs import Bench, Run, kill_group
 from streamflow_io.storage.sharing.directory import make_shared
 from streamflow_io.storage.sharing.entries import LedgerFile
 

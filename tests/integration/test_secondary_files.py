@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.cwl import Bench, Document, found, streaming, tool, workflow
+from lab.cwl import Document, found, streaming, tool, workflow
+from lab.runs import Bench
 
 BESIDE = [{"pattern": ".bai", "required": True}, {"pattern": "^.dict", "required": True}]
 

@@ -27,7 +27,8 @@ from typing import Any
 import pytest
 
 from lab import cluster as admission_support
-from lab.cwl import Bench, found, tool, workflow
+from lab.cwl import found, tool, workflow
+from lab.runs import Bench
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.storage_status import sharers

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, streamable, tool, workflow
+from lab.cwl import Document, streamable, tool, workflow
+from lab.runs import Bench
 from tests.integration.test_faults import wait_for
 
 IO_TASK = {"class": "sfio:IOTask"}

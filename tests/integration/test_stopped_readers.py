@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 
 AGAIN = "Job /b/0 starts again when what it reads is final: of job /a/0, from which it reads"
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, Run, tool, workflow
+from lab.cwl import Document, tool, workflow
+from lab.runs import Bench, Run
 from streamflow_io.records.learned.database import VERSION
 from streamflow_io.records.learned.proofs import known_proofs
 from tests.campaign.disk import can_mount, fill, small_disk

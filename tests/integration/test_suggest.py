@@ -13,8 +13,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from lab import forked
-from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streamflow_file, streaming, tool, workflow
 from lab.genomes import TEMPLATE
+from lab.runs import Bench
 from lab.splits import count, job, written
 
 OBSERVE = {"observe": True}
@@ -340,15 +341,13 @@ def test_the_1000_genomes_template(tmp_path: Path) -> None:
         file.write_text(json.dumps(without_hints(YAML(typ="safe").load(file))))
     bench = Bench(tmp_path / "bench")
     environment = {"XDG_DATA_HOME": str(bench.data)}
-    config: dict[str, Any] = {
-        "version": "v1.0",
-        "workflows": {"main": {"type": "cwl", "config": {"file": "main.cwl", "settings": "generated/small/job.yml"}}},
-    }
     results = {}
-    for name, scheduler in (("plain", None), ("observed", {"type": "io-aware", "config": OBSERVE})):
-        config["database"] = {"type": "default", "config": {"connection": str(tmp_path / f"{name}.db")}}
+    for name, config in (("plain", None), ("observed", OBSERVE)):
         file = work / f"{name}.yml"
-        file.write_text(json.dumps({**config, **({"scheduling": {"scheduler": scheduler}} if scheduler else {})}))
+        settings = "generated/small/job.yml"
+        file.write_text(
+            json.dumps(streamflow_file("main.cwl", settings, io=config, connection=tmp_path / f"{name}.db"))
+        )
         command = ("streamflow", "run", "--outdir", tmp_path / name, file)
         run = forked.run(*command, cwd=work, environment=environment, seconds=120)
         assert run.returncode == 0, run.stderr

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.gates import ATTEMPT, MEET
+from lab.runs import Bench
 
 GATE: Document = {"committed": "on_termination", "start": "producer"}
 #: A job of ours waits until the file is read under its first name.

@@ -9,8 +9,9 @@ import signal
 import psutil
 import pytest
 
-from lab.cwl import Bench, Document, found, tool, workflow
+from lab.cwl import Document, found, tool, workflow
 from lab.node import wait_for
+from lab.runs import Bench
 from streamflow_io.cli import main
 
 CORES = len(os.sched_getaffinity(0))

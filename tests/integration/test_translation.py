@@ -51,7 +51,8 @@ from streamflow.workflow import utils as workflow_utils
 from streamflow.workflow.executor import StreamFlowExecutor
 from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterStep, TransferStep
 
-from lab.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 from streamflow_io import _streamflow
 from streamflow_io.adapters.steps import StreamingExecuteStep
 from streamflow_io.commands.plan import plan_file

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lab.cwl import Bench, streamable, tool, workflow
+from lab.cwl import streamable, tool, workflow
+from lab.runs import Bench
 
 # Between hosts it is a network or a firewall that keeps one job from its producer.
 UNREACHABLE = """

@@ -23,7 +23,8 @@ from streamflow.workflow.step import ExecuteStep
 
 from lab import forked
 from lab.coordination import subcommand
-from lab.cwl import Bench, Document, bomb, found, streaming, tool, workflow
+from lab.cwl import Document, bomb, found, streaming, tool, workflow
+from lab.runs import Bench
 from streamflow_io.commands.cwltool_validation import run_cwltool
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.validate import validate

@@ -14,8 +14,9 @@ import time
 from pathlib import Path
 
 from lab import forked
-from lab.cwl import Bench, Document, found, kill_group, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
+from lab.runs import Bench, kill_group
 from streamflow_io.records.runs import PROGRESS_FILE
 from streamflow_io.report.analysis.live import LiveRun, RunView
 from streamflow_io.report.following import FollowedRun

@@ -17,7 +17,8 @@ import pytest
 from aiohttp import ClientSession
 
 from lab.browser import CHROMIUM, opened
-from lab.cwl import Bench, Document, found, streamable, tool, workflow
+from lab.cwl import Document, found, streamable, tool, workflow
+from lab.runs import Bench
 from lab.telemetry import BEGIN, write
 from streamflow_io.commands import watch_web
 from streamflow_io.commands.watch import Newest

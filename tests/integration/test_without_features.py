@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import streamflow_io
-from lab.cwl import Bench
+from lab.runs import Bench
 from streamflow_io import features
 from tests.integration.test_byte_streams import assert_streamed, chain, producer, reader
 

@@ -20,8 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from lab.container_sites import docker_bench, make_user_image
-from lab.cwl import Bench
 from lab.machines.laboratory import Laboratory, start_containers, start_hosts
+from lab.runs import Bench
 
 from .blueprint import Blueprint
 from .containers import contain, run_contained

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from lab.cwl import Bench, Run
 from lab.forked import Driver
+from lab.runs import Bench, Run
 from tests.campaign.verdict import clear_error
 
 from .blueprint import Blueprint, Link, without_unused

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cwl import Run
+from lab.runs import Run
 from tests.campaign.cases import CONTAINER_FAULTS, HOST_FAULTS, LOCAL_FAULTS, OUTAGES, SPAN, choose
 from tests.campaign.verdict import clear_error, judge
 from tests.campaign.workloads import WORKLOADS, make, plain_steps, random_name

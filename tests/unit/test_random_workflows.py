@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.container_sites import BUSYBOX, DEBIAN, USER
-from lab.cwl import Run
+from lab.runs import Run
 from tests.random_workflows.blueprint import SHARED, Blueprint, Link, link_type, without_unused
 from tests.random_workflows.containers import contain
 from tests.random_workflows.document import document, job

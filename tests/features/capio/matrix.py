@@ -21,8 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.cwl import Bench, Document, Run, streamable, workflow
+from lab.cwl import Document, streamable, workflow
 from lab.installed_capio import installed_capio
+from lab.runs import Bench, Run
 from tests.matrix.building import MissingError, Workshop
 from tests.matrix.consumers import CONSUMERS
 from tests.matrix.data import DATA

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from lab.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.installed_capio import left_in_shared_memory, shared_memory_of, use_installed_capio
 from lab.node import wait_for
 from lab.processes import of_processes
+from lab.runs import Bench, Run
 from streamflow_io.commands.plan import plan_file
 from tests.features.capio.stand_in.support import install
 

@@ -14,9 +14,10 @@ from typing import IO
 
 import pytest
 
-from lab.cwl import Bench, found, streaming, tool, workflow
+from lab.cwl import found, streaming, tool, workflow
 from lab.installed_capio import use_installed_capio
 from lab.node import wait_for
+from lab.runs import Bench
 from streamflow_io.cli import main
 
 LINES = 5000

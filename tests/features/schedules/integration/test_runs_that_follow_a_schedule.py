@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from lab.cwl import Bench, Document, found, kill_group, tool, workflow
+from lab.cwl import Document, found, tool, workflow
 from lab.forked import Driver
+from lab.runs import Bench, kill_group
 from streamflow_io.features.schedules.burst_profile import BurstProfile, profile_of
 from streamflow_io.features.schedules.check import check
 from streamflow_io.features.schedules.followed import are_steady, digest
