@@ -22,7 +22,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from .loop_device import LimitedDisk, Limits, LoopDeviceError, limited_disk
+from lab.loop_device import LimitedDisk, Limits, LoopDeviceError, limited_disk
+
 from .processes import CommandError
 from .tools import MEBIBYTE, socket_address
 

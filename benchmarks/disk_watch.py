@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from .loop_device import LimitedDisk
+from lab.loop_device import LimitedDisk
 
 
 class Written(NamedTuple):

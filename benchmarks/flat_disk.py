@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import pstdev
 
+from lab.loop_device import LimitedDisk
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.protocol import JobSpec, RateLimit
 
 from .disk_watch import written_each
-from .loop_device import LimitedDisk
 from .model import Comparison, Sample
 from .node import with_runtime
 from .processes import run

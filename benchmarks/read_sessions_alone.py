@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from . import memory_limit
-from .loop_device import LimitedDisk
-from .memory_limit import limited_memory
+from lab import memory_limit
+from lab.loop_device import LimitedDisk
+from lab.memory_limit import limited_memory
+
 from .model import Comparison
 from .session_alone import CPU, MEMORY, Consumers, Session, read_ahead, read_alone
 from .slow_disks import BANDWIDTH, FAST, READ, REQUESTS, Disk, cold_on, counted, forget, write_lines

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from lab import memory_limit
 from lab.machines.deployments import ssh_deployment
 from lab.machines.hosts import ADDRESSES
 from lab.machines.laboratory import Laboratory, obstacle
+from lab.memory_limit import limited_memory
 
-from . import memory_limit, slow_disks
+from . import slow_disks
 from .cluster_sites import SCRATCH, deliver, hosts, on_host, program_on_host
-from .memory_limit import limited_memory
 from .model import Comparison
 from .processes import run
 from .shared_storage import shared_storage

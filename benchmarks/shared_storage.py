@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.loop_device import LimitedDisk
 from lab.machines.laboratory import Laboratory
 
 from .cluster_sites import on_host
-from .loop_device import LimitedDisk
 from .processes import CommandError
 from .tools import MEBIBYTE
 

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .loop_device import LimitedDisk, Limits, LoopDeviceError, limited_disk
+from lab.loop_device import LimitedDisk, Limits, LoopDeviceError, limited_disk
+
 from .tools import MEBIBYTE
 from .workload import Outcome
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from lab.disks import can_loop, can_mount
 from lab.installed_capio import installed_capio
 from lab.machines.laboratory import LaboratoryError
 from lab.runs import Run
@@ -41,7 +42,6 @@ from .cases import (
     choose,
 )
 from .containers import Engine, engine
-from .disk import can_loop, can_mount
 from .hosts import Hosts, hosts
 from .standstill import can_freeze
 from .trial import Trial, run_case, run_plain

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.container_sites import Containers
+from lab.disks import fill
 from lab.forked import Driver
 from lab.runs import Bench
 
@@ -20,7 +21,6 @@ from . import containers
 from .capio import CAPIO
 from .cases import Case
 from .containers import Engine
-from .disk import fill
 from .hosts import Hosts
 from .processes import Process, of_run
 from .standstill import frozen, stuck

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.container_sites import Containers
+from lab.disks import mounts, real_disk, small_disk
 from lab.forked import Driver
 from lab.runs import Bench, Run
 from streamflow_io.records.learned.proofs import known_proofs
@@ -19,7 +20,6 @@ from streamflow_io.records.learned.proofs import known_proofs
 from .capio import CAPIO, CAPIO_SECONDS, left_by_capio
 from .cases import Case, Fault
 from .containers import Engine
-from .disk import mounts, real_disk, small_disk
 from .faults import Place, strike
 from .hosts import Hosts
 from .limits import changing

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import memory_limit
-from benchmarks.memory_limit import limited_memory
-from lab import forked
+from lab import forked, memory_limit
 from lab.container_sites import BUSYBOX, Containers, contained
 from lab.cwl import Document, found, streamable, tool, workflow
 from lab.machines.deployments import ssh_deployment
 from lab.machines.hosts import ADDRESSES
+from lab.memory_limit import limited_memory
 from lab.runs import Run
 from lab.sites import Site
 from lab.splits import LINES, count, job

@@ -19,7 +19,6 @@ from benchmarks import (
     flat_disk,
     ledger,
     limiter,
-    memory_limit,
     ordinary,
     read_sessions_hosts,
     read_sessions_templates,
@@ -35,6 +34,7 @@ from benchmarks.processes import CommandError
 from benchmarks.tools import MEBIBYTE, chunk, use_cpu
 from benchmarks.workflows import TOOL, StreamFlowRun, run_bash, tree_digest
 from benchmarks.workload import Workload
+from lab import memory_limit
 from streamflow_io.runtime.embedded import find_sfio_node
 
 SMALL_CASES = (feeder.Case(1, 2, MEBIBYTE), feeder.Case(3, 1, 1024, consumers=2))
