@@ -16,14 +16,9 @@ from streamflow.scheduling.scheduler import JobAllocation
 
 from lab.jobs import allocation
 from streamflow_io.adapters.attempts import Attempt, StreamingJobs
-from streamflow_io.adapters.deployment_sites import Sites
-from streamflow_io.adapters.jobs import Jobs, JobState
+from streamflow_io.adapters.jobs import Jobs, JobState, Listener
 from streamflow_io.adapters.outputs import EarlyOutput
 from streamflow_io.adapters.tokens import PartToken, StreamSource, StreamToken, file_value
-from streamflow_io.bandwidth.learned_windows import RememberedWindows
-from streamflow_io.bandwidth.limits import Limits
-from streamflow_io.bandwidth.stream_rates import StreamRates
-from streamflow_io.bandwidth.write_channels import WriteChannels
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.inheritance import StepAnnotations
@@ -43,7 +38,6 @@ from streamflow_io.records.learned.verdicts import RememberedVerdicts
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.protocol import PartitionedInput
-from streamflow_io.storage.storages import Storages
 
 
 class FakeRuntime(NodeRuntime):
@@ -138,46 +132,24 @@ class Places(dict[str, JobAllocation]):
         return self[job_name]
 
 
-class FakeRates:
-    """How fast jobs may move whose rate is found while they run.
-
-    :ivar now: bytes per second, by job
-    :ivar told: what was told of jobs
-    """
-
-    def __init__(self) -> None:
-        self.now: dict[str, float] = {}
-        self.told: list[tuple[str, int | str]] = []
-
-    def rate(self, job: JobState) -> float | None:
-        return self.now.get(job.name)
-
-    def expected_bytes(self, job: JobState) -> float | None:
-        return 1e6
-
-    def moved(self, job: JobState, moved: int) -> None:
-        self.told.append((job.name, moved))
-
-    def unheld(self, job: JobState) -> None:
-        self.told.append((job.name, "not held"))
-
-    def exited(self, job: JobState) -> None:
-        self.told.append((job.name, "exited"))
-
-    def repeated(self, job: JobState) -> None:
-        self.told.append((job.name, "repeated"))
-
-
 class FakeRun:
-    """A run on node runtimes of a test.
+    """A run on node runtimes of a test. Its jobs tell the recorder, the warnings, and the listeners of the test.
 
     :ivar kept_together: the jobs that were not to be put so that one cannot read from the other
     :ivar records: what was recorded
 
+    :param annotations: the hints, by step
+    :param listeners: of the test
     :param runtimes: by the name of a location; where there is none, none can be started
     """
 
-    def __init__(self, annotations: Mapping[str, StepAnnotations] | None = None, /, **runtimes: FakeRuntime) -> None:
+    def __init__(
+        self,
+        annotations: Mapping[str, StepAnnotations] | None = None,
+        /,
+        *listeners: Listener,
+        **runtimes: FakeRuntime,
+    ) -> None:
         self.places = Places()
         self.kept_together: list[tuple[str, str]] = []
         self.records: list[Record] = []
@@ -186,20 +158,12 @@ class FakeRun:
         self.streaming_jobs = StreamingJobs()
         self.reach = self.new_reach(runtimes)
         self.recorder = JobRecorder(cast(Any, None), False, self.records.append)
-        self.rates = FakeRates()
-        storages = Storages((), Sites({}))
-        self.stream_rates = StreamRates(
-            self.config.limits, RememberedWindows(Path("/nowhere"), {}, {}), self.records.append
-        )
-        limits = Limits(storages, self.config.limits, self.rates)
-        writes = WriteChannels(storages, self.records.append)
-        listeners = (self.recorder, self.stream_rates, writes, limits, JobWarnings(), self.reach)
-        self.jobs = Jobs(annotations or {}, listeners)
+        self.jobs = Jobs(annotations or {}, (self.recorder, *listeners, JobWarnings(), self.reach))
         self.runner = JobRunner(self.jobs, self.reach, self.recorder)
         self.sessions = NoSessions()
         self.part_ways = NoParts()
         self.verdicts = RememberedVerdicts(Path("/nowhere"), ())
-        self.bandwidth = SimpleNamespace(streams=self.stream_rates)
+        self.bandwidth = SimpleNamespace(streams=SimpleNamespace(opened=lambda *_: None))
         streams = LearnedStreams({}, {}, (), RememberedProofs(Path("/nowhere"), ()), Programs())
         awaited = AwaitedStreams(streams, self.streaming_jobs, ())
         self.proofs = SimpleNamespace(streams=streams, short_jobs=ShortJobs(()), awaited=awaited, rehearsals=None)
