@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -11,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from cwl_utils.parser import cwl_v1_2
+from pydantic import BaseModel, TypeAdapter
 
 import streamflow_io
 from lab import javascript
@@ -23,12 +25,26 @@ _WORKFLOW: Final = {
 }  # fmt: skip
 
 
+def _build_models() -> None:
+    """Build each model of pydantic whose class leaves that to its first use."""
+    kinds = [BaseModel]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        if kind.__module__.startswith("streamflow_io."):
+            kind.model_rebuild()
+    for module in [module for name, module in sys.modules.items() if name.startswith("streamflow_io.")]:
+        for adapter in vars(module).values():
+            if isinstance(adapter, TypeAdapter):
+                adapter.rebuild()
+
+
 def _use() -> None:
     """Use once what every run uses first: regular expressions are compiled then, functions optimized."""
     from cwl_utils.parser import load_document_by_uri
     from cwl_utils.parser.utils import static_checker
     from streamflow.config.validator import SfValidator
 
+    _build_models()
     with TemporaryDirectory() as place:
         (cwl := Path(place, "main.cwl")).write_text(json.dumps(_WORKFLOW))
         (file := Path(place, "streamflow.yml")).write_text(
