@@ -160,6 +160,7 @@ def test_a_step_of_an_ssh_host_and_a_container(containers_host: Containers) -> N
     check_both_early(ours)
 
 
+@pytest.mark.long
 def test_containers_of_an_ssh_host_as_who_is_logged_in(one_user_host: Containers) -> None:
     """a and b are in two, c is beside them; what they make is copied by SSH."""
     _, ours = one_user_host.run_both(contained(read_by_more("c"), c=None))

@@ -215,6 +215,7 @@ def doctor(pods: Pods, *words: str) -> dict[str, Document]:
     return {finding["name"]: finding for finding in json.loads(said.stdout)["findings"]}
 
 
+@pytest.mark.long
 def test_doctor_looks_at_each_container_of_a_deployment(pods: Pods) -> None:
     pods.manifests = {"pods": [pod("pod", container("one"), container("two", image=BUSYBOX))]}
     found = doctor(pods, "--location", "pods")

@@ -54,6 +54,7 @@ def check_report(site: Site, jobs: int, *options: str) -> None:
     assert [step["jobs"] for run in report["runs"] for step in run["steps"]] == [jobs]
 
 
+@pytest.mark.long
 def test_slurm_jobs_stay_within_the_storage(slurm: Site) -> None:
     """I/O tasks and others; the node is not known before a job runs, so that a storage of each node is one for all."""
     parts = {"parts": list(range(4))}
@@ -141,6 +142,7 @@ def cancel_a_run(site: Site, config: Document) -> None:
         assert len(site.cancel_jobs()) <= 1
 
 
+@pytest.mark.long
 def test_jobs_on_hosts_move_no_faster_than_it_is_required(hosts: Site) -> None:
     check_required(hosts, 4)
 

@@ -79,7 +79,6 @@ LONG = pytest.mark.long
 # `test_placement_on_hosts.py` has streams on one host.
 SAME_HOST = pytest.param("hosts", marks=LONG)
 # Where a stream goes from one node to another; on Slurm it is a file that both have.
-BETWEEN = pytest.mark.parametrize("place", ["slurm", "apart"], indirect=True)
 BETWEEN_HOSTS = pytest.mark.parametrize("place", [pytest.param("slurm", marks=LONG), "apart"], indirect=True)
 
 
@@ -275,6 +274,7 @@ def test_a_failed_producer_never_looks_like_an_end_of_file(place: Site, death: s
     check_gone(place)
 
 
+@pytest.mark.long
 @BETWEEN_HOSTS
 def test_a_gang_is_retried_as_one_in_place(place: Site) -> None:
     first = read_while_written("[ $attempt -ge 2 ] || exit 3; note end")
@@ -377,6 +377,7 @@ KILL_ALL = (
 )
 
 
+@pytest.mark.long
 def test_nothing_is_left_where_all_of_the_node_runtime_was_killed_at_once(hosts: Site) -> None:
     """What the shell of a job has started waits at a FIFO for ever."""
     place = apart(hosts)

@@ -138,15 +138,6 @@ def test_rules_for_some_files_of_a_list(bench: Bench) -> None:
     assert ours.time("read 1.early") < ours.time("end") < ours.time("read 2.late")
 
 
-@pytest.mark.long
-def test_an_empty_list(bench: Bench) -> None:
-    producer = tool(
-        "true", {}, {"out": found("*.txt", "File[]")}, [streaming({"port": "out", "committed": "on_close"})]
-    )
-    _, ours = bench.run_both(scattered(producer))
-    assert ours.outputs["list"] == []
-
-
 @pytest.mark.parametrize("committed", [pytest.param("on_termination", marks=pytest.mark.long), "on_close"])
 def test_a_scatter_feeds_the_next_without_waiting_for_the_gather(bench: Bench, committed: str) -> None:
     # A job that has nothing to commit early is a plain one, in which nothing waits for others.
@@ -205,23 +196,6 @@ def test_a_commit_reaches_the_consumer_through(bench: Bench, second: Document) -
     steps = {"a": {"run": producer_early(), "in": {}}, "b": second}
     _, ours = bench.run_both(workflow({}, steps, {"out": "b/out"}))
     assert_early(ours)
-
-
-@pytest.mark.long
-def test_a_producer_in_a_subworkflow(bench: Bench) -> None:
-    outer = workflow({}, {"a": {"run": producer_early(), "in": {}}}, {"out": "a/out"})
-    steps = {"s": {"run": outer, "in": {}}, "b": {"run": consumer(), "in": {"file": "s/out"}}}
-    _, ours = bench.run_both(workflow({}, steps, {"out": "b/out", "made": "s/out"}))
-    assert_early(ours)
-
-
-@pytest.mark.long
-def test_an_optional_output_that_is_missing(bench: Bench) -> None:
-    producer = tool("note end", {}, {"out": found("out.txt", "File?")}, EARLY)
-    reader = tool("note read; echo read", {"file": "File?"}, {"out": "stdout"}, stdout="read.txt")
-    reader["requirements"] = [{"class": "EnvVarRequirement", "envDef": {"TRACE": "$(inputs.trace)"}}]
-    _, ours = bench.run_both(two_steps(producer, reader))
-    assert_late(ours)
 
 
 def test_what_cannot_be_early_falls_back_and_says_why(bench: Bench) -> None:

@@ -140,23 +140,6 @@ def test_each_element_goes_to_a_scatter_once(bench: Bench, rule: Document) -> No
     assert sorted(what for _, what in ours.trace) == sorted(what for _, what in plain.trace)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("edge", EDGES[:2])
-def test_empty_lists(bench: Bench, edge: Document) -> None:
-    nothing = tool("true", {}, {"out": found("*.txt", "File[]")}, [streaming({"port": "out", **edge})])
-    steps = {
-        "a": {"run": nothing, "in": {}},
-        "b": scattered(element("b"), "a/out"),
-        "c": {"run": maker("c", "n", **edge), "in": {"n": "numbers"}, "scatter": "n"},
-        "d": scattered(element("d", k="int?"), "c/out"),
-        "e": crossed(element("e", n="int"), "dotproduct", file="c/out", n="numbers"),
-        **{f"{name}_names": {"run": names(name), "in": {"files": f"{name}/out"}} for name in "abcd"},
-    }
-    outputs = {name: f"{name}/out" for name in steps}
-    _, ours = bench.run_both(workflow({"numbers": "int[]"}, steps, outputs), {"numbers": []})
-    assert ours.outputs["d"] == []
-
-
 def test_an_optional_input_is_that_of_its_own_job(bench: Bench) -> None:
     """Also where files are committed in another order than that in which their jobs end."""
     script = "sleep $n; echo $n > $n.txt; sleep $((4 - 2 * n))"

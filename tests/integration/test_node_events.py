@@ -117,7 +117,10 @@ FORGED = {
 }
 
 
-@pytest.mark.parametrize("forgery", FORGED.values(), ids=FORGED)
+@pytest.mark.parametrize(
+    "forgery",
+    [pytest.param(text, id=what, marks=() if "death" in what else pytest.mark.long) for what, text in FORGED.items()],
+)
 def test_a_run_with_a_job_that_forges_events_fails(bench: Bench, forgery: str) -> None:
     script = f'echo 1; [ -z "$SFIO_JOB" ] || {{ sleep 0.5; {forgery}; sleep 0.5; }}; echo 2'
     producer = tool(script, {}, {"out": streamable("stdout")}, stdout="out.txt")

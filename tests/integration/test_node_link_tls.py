@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import node_links as link_support
+from lab import node_links
 from lab.node import built, wait_for
 from lab.node_links import (
     CERTIFICATE,
@@ -38,10 +38,11 @@ def nodes(tmp_path: Path) -> Iterator[Pair]:
 
 
 def reach(address: str, certificate: Path) -> tuple[int, str]:
-    result = link_support.reach(address, certificate)
+    result = node_links.reach(address, certificate)
     return result.returncode, result.stderr
 
 
+@pytest.mark.long
 @SPEEDS
 def test_speeds(nodes: Pair, pieces: int, size: int, pause: float, reader_size: int, reader_pause: float) -> None:
     nodes.move(pieces, size, pause, reader_size, reader_pause)

@@ -93,6 +93,7 @@ def test_what_was_verified_is_virtual_at_once(bench: Bench, tmp_path: Path, caps
     assert len(written(bench)) == 3
 
 
+@pytest.mark.long
 def test_what_is_refuted(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = bench.write(document(), job(tmp_path, each=13), io=True)
     (split,) = ask(capsys, "partition", path, "--verify", code=1)["splits"]

@@ -33,7 +33,7 @@ def run(directory: Path, text: str | bytes, *arguments: object, said: bool) -> t
     file = directory / "whole"
     file.write_bytes(text.encode() if isinstance(text, str) else text)
     environment = {**os.environ, "SFIO_PARTS": str(directory / "said")} if said else dict(os.environ)
-    command = [sys.executable, PROGRAM, file, "--names", "part-%02d", *map(str, arguments)]
+    command = [sys.executable, "-S", "-E", PROGRAM, file, "--names", "part-%02d", *map(str, arguments)]
     done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         return [], done.returncode, done.stderr
@@ -101,7 +101,7 @@ def test_what_it_refuses(tmp_path: Path, text: str, arguments: tuple[object, ...
     directory = tmp_path / "refused"
     directory.mkdir()
     (directory / "whole").write_bytes(text.encode("latin-1"))
-    command = [sys.executable, PROGRAM, directory / "whole", "--names", "%d", *map(str, arguments)]
+    command = [sys.executable, "-S", "-E", PROGRAM, directory / "whole", "--names", "%d", *map(str, arguments)]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     assert done.returncode in (1, 2)
     assert message in done.stderr

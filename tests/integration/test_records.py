@@ -80,15 +80,6 @@ def test_a_rule_for_a_record(bench: Bench) -> None:
 
 
 @pytest.mark.long
-def test_a_record_of_a_step_that_is_skipped(bench: Bench) -> None:
-    optional = reader(pair={"type": ["null", record({name: streamable() for name in FILES})]})
-    optional["arguments"] = ["/dev/null", "/dev/null"]
-    document = steps(maker(STREAMED), optional, {"pair": "make/pair"})
-    document["steps"]["make"] |= {"when": "$(inputs.sure)", "in": {"sure": {"default": False}, "trace": "trace"}}
-    bench.run_both(document)
-
-
-@pytest.mark.long
 def test_a_record_with_something_else_is_read_apart_only(bench: Bench) -> None:
     count = {
         "type": "int",

@@ -80,6 +80,7 @@ def at(bench: Bench, event: str, job: str) -> float:
     return float(time)
 
 
+@pytest.mark.long
 def test_a_loop_that_saves_beside_its_next_iteration(bench: Bench) -> None:
     bench.run_both(looped())
     told = requests(bench)

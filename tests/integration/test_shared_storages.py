@@ -26,7 +26,7 @@ from typing import Any
 
 import pytest
 
-from lab import cluster as admission_support
+from lab import cluster, forked
 from lab.cwl import found, tool, workflow
 from lab.runs import Bench
 from streamflow_io.adapters.jobs import JobState
@@ -780,8 +780,8 @@ async def test_what_is_required_is_of_what_other_runs_leave(
     other.request(lacks=70)
     other.wait_for(lambda run: run.given)
     other.request(kept=70)
-    admission = admission_support.io_task_admission(
-        admission_support.Cluster(1), required=Required(), storage=storage,
+    admission = cluster.io_task_admission(
+        cluster.Cluster(1), required=Required(), storage=storage,
         meeting=Meeting("required", [storage], {}),
     )  # fmt: skip
     place = StoragePlace("disk", "cluster/node00000")
@@ -794,9 +794,7 @@ async def test_what_is_required_is_of_what_other_runs_leave(
             await asyncio.sleep(0.02)
         return True
 
-    await asyncio.wait_for(
-        admission.admit(admission_support.job(0, storage_bw="required"), [admission_support.target()]), 1
-    )
+    await asyncio.wait_for(admission.admit(cluster.job(0, storage_bw="required"), [cluster.target()]), 1)
     try:
         assert await has(30)
         other.request(kept=20)
@@ -812,11 +810,8 @@ async def test_what_is_required_is_of_what_other_runs_leave(
 
 
 def command(*words: str | Path, data: Path, columns: int = 200) -> subprocess.CompletedProcess[str]:
-    program = Path(sys.executable).with_name("streamflow-io")
-    environment = {**os.environ, "XDG_DATA_HOME": str(data), "COLUMNS": str(columns)}
-    return subprocess.run(
-        [program, "storage", *words], capture_output=True, text=True, timeout=60, env=environment, check=False
-    )
+    environment = {"XDG_DATA_HOME": str(data), "COLUMNS": str(columns)}
+    return forked.run("streamflow-io", "storage", *words, environment=environment)
 
 
 def test_what_the_command_line_makes_and_shows(tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,6 @@ from lab.runs import Bench
 from lab.splits import count, job, written
 
 OBSERVE = {"observe": True}
-BIN = Path(sys.executable).parent
 PYTHON = sys.executable
 
 # Closes its first file at once, goes on for 1.5 seconds, and writes to its standard output all the time.
@@ -198,72 +197,6 @@ def test_who_starts_with_its_producer_and_who_would_only_wait(bench: Bench) -> N
     for reader in ("file", "d", "part"):
         assert observed.time("written") < observed.time(reader)
         assert ours.time(reader) < ours.time("written")
-
-
-def test_results_are_the_same_whatever_the_workflow(bench: Bench) -> None:
-    """Scatter over a list, nested in a subworkflow; when; standard streams; a Directory; secondary files; records."""
-    split = tool(
-        "mkdir d; for i in 1 2 3; do echo $i > part$i.txt; echo $i > d/$i; done; echo x > main.a; echo y > main.a.idx",
-        {},
-        {
-            "parts": found("part*.txt", "File[]"),
-            "all": found("d", "Directory"),
-            "indexed": found("main.a", secondaryFiles=[".idx"]),
-        },
-    )
-    double = tool(
-        "cat; cat $part", {"part": "File"}, {"out": "stdout"}, stdout="double.txt", stdin="$(inputs.part.path)"
-    )
-    both = {"file": "File", "d": "Directory"}
-    count = tool("wc -l < $file; ls $d | wc -l; cat $d/2", both, {"out": "stdout"}, stdout="count.txt")
-    inner = workflow({"part": "File", "d": "Directory"}, {}, {})
-    inner["steps"] = {
-        "double": {"run": double, "in": {"part": "part", "trace": "trace"}, "out": ["out"]},
-        "count": {"run": count, "in": {"file": "double/out", "d": "d", "trace": "trace"}, "out": ["out"]},
-    }
-    inner["outputs"] = {"out": {"type": "File", "outputSource": "count/out"}}
-    join = tool(
-        'cat $(cat list); cat "$indexed.idx"; echo said >&2',
-        {"files": "File[]", "indexed": {"type": "File", "secondaryFiles": [".idx"]}},
-        {"out": "stdout", "err": found("err.txt")},
-        stdout="out.txt",
-        stderr="err.txt",
-        requirements=[
-            {"class": "InlineJavascriptRequirement"},
-            {
-                "class": "InitialWorkDirRequirement",
-                "listing": [
-                    {"entryname": "list", "entry": "$(inputs.files.map(function(f) {return f.path}).join(' '))"},
-                ],
-            },
-        ],
-    )
-    never = tool("echo never", {"file": "File"}, {"out": "stdout"})
-    steps = {
-        "split": {"run": split, "in": {}},
-        "each": {"run": inner, "scatter": "part", "in": {"part": "split/parts", "d": "split/all"}},
-        "join": {"run": join, "in": {"files": "each/out", "indexed": "split/indexed"}},
-        "never": {"run": never, "in": {"file": "join/out"}, "when": "$(false)"},
-    }
-    document = workflow({}, steps, {"out": "join/out", "err": "join/err", "never": "never/out"})
-    bench.run_both(document, config=OBSERVE)
-    records = bench.telemetry()
-    outputs = {(one["job"], one["port"], one["path"]): one for one in records if one["event"] == "output"}
-    assert {path for (job, port, path) in outputs if (job, port) == ("/split/0", "parts")} == {
-        "part1.txt",
-        "part2.txt",
-        "part3.txt",
-    }
-    assert outputs["/split/0", "all", "d"]["files"] == 3
-    inputs = {(one["job"], one["input"], one["path"]): one for one in records if one["event"] == "input"}
-    assert inputs["/each/double/0.1", "part", "part2.txt"]["source"] == "/split/0"
-    assert inputs["/each/double/0.1", "part", "part2.txt"]["opens"] == 2
-    assert inputs["/join/0", "indexed", "main.a.idx"]["opens"] == 1
-    assert inputs["/join/0", "indexed", "main.a"]["opens"] == 0
-    assert {job for job, name, _ in inputs if name == "files"} == {"/join/0"}
-    routes = {(one["output"], one["input"]) for one in records if one["event"] == "route"}
-    assert {("/split/parts", "/each/double/part"), ("/each/count/out", "/join/files")} <= routes
-    assert suggest(bench, "--json")["ok"]
 
 
 def test_jobs_that_stream_are_observed_too(bench: Bench) -> None:

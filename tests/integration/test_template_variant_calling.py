@@ -25,7 +25,6 @@ from lab.wording import uncoded
 from streamflow_io.commands.plan import plan_file
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "workflows" / "variant-calling"
-BIN = Path(sys.executable).parent
 PAIRS = 4000
 # Bases of a batch of bwa as shipped; pairs of 2 x 100 bases in a chunk here, and in a batch.
 BATCH, EVERY = 10_000_000, 1000
@@ -117,6 +116,7 @@ def plain(template: Path) -> PlainRun:
     return PlainRun(template, results, {row[0].strip("/"): Execution(*row) for row in rows})
 
 
+@pytest.mark.long
 @needs_tools
 def test_prepare_is_reproducible_and_keeps_what_fits(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
@@ -234,6 +234,7 @@ def in_chunks(template: Path, file: str) -> tuple[Path, str]:
     return results, finished.stdout + finished.stderr
 
 
+@pytest.mark.long
 @needs_tools
 def test_chunks_that_nobody_writes_give_the_results_of_the_whole(plain: PlainRun, chunks: Path) -> None:
     plans = plan_file(plain.template / "streamflow-io-chunks.yml")

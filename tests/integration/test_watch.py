@@ -13,6 +13,8 @@ import termios
 import time
 from pathlib import Path
 
+import pytest
+
 from lab import forked
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.node import wait_for
@@ -150,6 +152,7 @@ def test_a_run_that_was_killed_is_not_waited_for(bench: Bench) -> None:
     wait_for(lambda: bench.leftovers() == [], "nothing is left", 60)
 
 
+@pytest.mark.long
 def test_the_state_below_the_log(bench: Bench) -> None:
     """On a terminal of the run itself, which is as it was afterwards."""
     path = bench.write(stalling(), {"go": str(bench.directory / "go")}, True, {"progress": True})

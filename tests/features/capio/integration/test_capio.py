@@ -130,6 +130,7 @@ def test_a_producer_that_does_what_capio_cannot_starts_again_without(bench: Benc
     assert (lost["without"], lost["reason"]) == ("CAPIO", why)
 
 
+@pytest.mark.long
 def test_a_reader_that_asks_for_more_than_bytes_starts_again_without(bench: Bench) -> None:
     """A FIFO would give the reader another answer, and the reader would succeed with that."""
     script = "path = os.environ['file']\nprint(os.path.getsize(path), open(path).read())\n"
@@ -139,6 +140,7 @@ def test_a_reader_that_asks_for_more_than_bytes_starts_again_without(bench: Benc
     assert left_in_shared_memory() == []
 
 
+@pytest.mark.long
 def test_other_bytes_are_seen_before_anything_made_of_them_is_delivered(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +161,7 @@ def test_the_plan_says_what_capio_serves(bench: Bench) -> None:
     assert "CAPIO counts the closes of readers, too" in next(iter(mapping.refused.values()))
 
 
+@pytest.mark.long
 def test_one_file_goes_to_many_and_each_goes_on(bench: Bench) -> None:
     """`b` writes into CAPIO itself, `c` reads only the beginning, `d` has as standard input what `b` writes."""
     through = program(
@@ -212,6 +215,7 @@ def test_a_killed_feeder_is_no_end_of_file(bench: Bench) -> None:
     assert bench.leftovers() == left_in_shared_memory() == []
 
 
+@pytest.mark.long
 def test_what_is_written_past_capio_is_delivered_at_the_end(bench: Bench) -> None:
     """A program that is given the path of the output directory writes beside CAPIO; `c` reads an empty file."""
     script = LINES.replace('"out.txt"', 'os.environ["HOME"] + "/out.txt"') + "open('empty.txt', 'w')\n" + END
@@ -243,6 +247,7 @@ if tries == 2:
     assert left_in_shared_memory() == []
 
 
+@pytest.mark.long
 def test_when_the_server_dies_all_goes_on_without_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     deadly = bench.directory / "deadly"
     monkeypatch.setenv("CAPIO_STAND_IN", f"dies={deadly}")
@@ -278,6 +283,7 @@ if sys.orig_argv[1:2] and sys.orig_argv[1].endswith("/streamflow"):
 """
 
 
+@pytest.mark.long
 def test_a_program_that_hangs_is_ended_and_starts_again_without_capio(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
