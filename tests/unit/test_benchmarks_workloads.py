@@ -82,6 +82,7 @@ def test_work_is_cpu_time() -> None:
     assert 0.05 <= time.process_time() - start < 0.2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workload", WORKLOADS.values(), ids=list(WORKLOADS))
 def test_comparisons_name_variants(workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeder, "_write_files", lambda directory, case: [])

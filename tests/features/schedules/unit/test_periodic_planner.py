@@ -171,7 +171,7 @@ def test_what_the_solver_does_not_know_exactly_is_made_exact() -> None:
     assert found.period == pytest.approx(program.period, rel=1e-5)
 
 
-@settings(max_examples=25)
+@settings(max_examples=settings.default.max_examples // 5)
 @given(application_sets(most=4), st.sampled_from(GOALS))
 def test_a_plan_is_never_worse_than_persched_nor_better_than_a_bound(applications: ApplicationSet, goal: Goal) -> None:
     least = max(applications.durations)
