@@ -83,7 +83,7 @@ class _Cluster:
 
 
 def check_streamed(directory: Path, steps: Sequence[str] = STEPS) -> None:
-    """What was planned may still fall back while it runs: then a step begins after that from which it reads.
+    """A planned stream may still fall back while it runs: then a step begins after the step from which it reads.
 
     :param steps: each of them reads from the one before
     :raises CommandError: if so, with the warnings of the run

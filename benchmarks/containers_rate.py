@@ -45,7 +45,7 @@ def _write(path: str) -> str:
 
 
 def fifo(directory: Path) -> Outcome:
-    """What `cat` takes from a FIFO that `dd` fills, in one container.
+    """Return the rate at which `cat` takes from a FIFO that `dd` fills, in one container.
 
     :return: :data:`RATE`
     :raises CommandError: if it fails

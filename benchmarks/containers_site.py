@@ -102,7 +102,7 @@ def in_containers(workflow: Path, **images: str) -> Path:
 
 
 def docker(laboratory: Laboratory, *words: str) -> str:
-    """What `docker` prints.
+    """Return what `docker` prints.
 
     :raises subprocess.SubprocessError: if it fails
     """

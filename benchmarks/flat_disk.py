@@ -67,7 +67,7 @@ async def _run(runtime: EmbeddedRuntime, mount: Path, storage: Path, disk: Limit
 
 
 def deviation_of_seconds(amounts: Sequence[float]) -> float:
-    """The standard deviation of what was written in a second, over all seconds but the first; bytes.
+    """The standard deviation of the bytes that were written in a second, over all seconds but the first.
 
     :param amounts: of each tenth of a second; a second begins at each
     """

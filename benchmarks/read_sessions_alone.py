@@ -1,4 +1,4 @@
-"""What a read session does for many consumers of one file, on slow disks, without StreamFlow."""
+"""The gain of a read session for many consumers of one file, on slow disks, without StreamFlow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Files:
 
 
 def throughput(files: Files, counts: Sequence[int], obstacle: str | None) -> list[Variant]:
-    """As many consumers as there are in the name, who read by themselves, or after a session."""
+    """Run as many consumers as the name says, which read by themselves, or after a session."""
 
     def run(kind: Disk, count: int, way: str, directory: Path) -> Outcome:
         consumers = Consumers(count, selects=count == 1)

@@ -76,7 +76,7 @@ class _Way:
             return counted(disk, self.size, lambda: self._counted(streamflow, laboratory, directory))
 
     def verify(self, directory: Path) -> None:
-        """As :meth:`~.workflows.StreamFlowRun.verify`."""
+        """Verify the plan: see :meth:`~.workflows.StreamFlowRun.verify`."""
         with hosts() as laboratory:
             streamflow = replace(self._streamflow(directory), site=_site(laboratory), deliveries=["part"])
             streamflow.verify(directory)
@@ -103,7 +103,7 @@ def _site(laboratory: Laboratory) -> Site:
 
 
 def _driver_bytes(laboratory: Laboratory) -> int:
-    """What the node of the driver has sent to hosts, and got of them."""
+    """The bytes that the node of the driver has sent to hosts, and got from them."""
     (link,) = json.loads(laboratory.run("ip", "-json", "-statistics", "link", "show", "bridge"))
     return sum(link["stats64"][way]["bytes"] for way in ("rx", "tx"))
 

@@ -123,7 +123,7 @@ class StreamFlowRun:
     time_limit: float | None = None
 
     def command(self, directory: Path) -> list[str]:
-        """What runs it; the result is put into `result` in the directory."""
+        """Return the command that runs it; the result is put into `result` in the directory."""
         launch = [str(Path(sys.executable).with_name("streamflow"))]
         if self.program is not None or self.scheduler is None:
             launch = [sys.executable, str(self.program or _PLAIN_STREAMFLOW)]

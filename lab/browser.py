@@ -41,7 +41,7 @@ class Page:
         return answer["result"].get("value")
 
     async def text(self) -> str:
-        """What can be read on the page."""
+        """The text that can be read on the page."""
         return str(await self.evaluate("document.body?.innerText ?? ''"))
 
     async def wait_for(self, words: str, seconds: float = 30) -> str:
@@ -53,7 +53,7 @@ class Page:
         return text
 
     async def screenshot(self, file: Path, size: tuple[int, int] | None = None) -> None:
-        """As PNG: of all of the page, or so much of its beginning."""
+        """A PNG of all of the page, or of the first pixels of it."""
         part = {} if size is None else {"clip": {"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1}}
         answer = await self.command("Page.captureScreenshot", captureBeyondViewport=True, **part)
         file.write_bytes(base64.b64decode(answer["data"]))

@@ -1,4 +1,4 @@
-"""A cluster of which nothing but its locations is asked, and the admission of the jobs of one step on it."""
+"""A cluster that knows nothing but its locations, and the admission of the jobs of one step on it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MEMORY = 1e6
 
 
 class Cluster:
-    """A deployment of which nothing but its locations is asked.
+    """A deployment that knows nothing but its locations.
 
     :ivar context: StreamFlow's, with nothing but this deployment
     """
@@ -50,7 +50,7 @@ class Cluster:
         )
 
     def resize(self, nodes: int) -> None:
-        """Let it have so many hosts."""
+        """Set the number of its hosts."""
         names, hardware = [f"node{number:05d}" for number in range(nodes)], Hardware(_CORES, _MEMORY)
         self._locations = {name: AvailableLocation(name, DEPLOYMENT, name, hardware=hardware) for name in names}
 

@@ -27,9 +27,9 @@ DEBIAN, BUSYBOX = "sfio-test:latest", "sfio-busybox:latest"
 UPTIME = "$(cut -d ' ' -f 1 /proc/uptime)"
 #: In which an engine has removed containers that it has said are stopped.
 REMOVED_SECONDS = 5.0
-#: The first of them, as a user who is not root: of :func:`make_user_image`.
+#: The first of the images, with a user that is not root: see :func:`make_user_image`.
 USER = "sfio-user:latest"
-#: What a container runs that nobody uses: process 1 of the engine, and the shell that StreamFlow has started it with.
+#: The processes of an idle container: process 1 of the engine, and the shell that StreamFlow has started it with.
 IDLE = ("/sbin/docker-init -- /bin/sh", "/dev/init -- /bin/sh", "/run/podman-init -- /bin/sh", "/bin/sh")
 IDLE_INSTANCE = ("sh -c while :; do sleep 3600; done", "sleep 3600")
 
@@ -117,14 +117,14 @@ class Containers(Bench):
         return Bench(self.directory / "plain").write(document, given, io=False, workflows=workflows)
 
     def docker(self, *words: str) -> str:
-        """What `docker` prints.
+        """Return what `docker` prints.
 
         :raises subprocess.CalledProcessError: if it fails
         """
         return self._docker(*words, check=True)
 
     def containers(self) -> dict[str, str]:
-        """Those that there are for our runs: image by id."""
+        """List the containers of our runs: image by id."""
         ids = self.docker("ps", "-a", "-q", "--no-trunc").split()
         shown = "{{.Id}} {{.Config.Image}} {{range .Mounts}}{{.Source}} {{end}}"
         # Those of other tests come and go.
@@ -138,7 +138,7 @@ class Containers(Bench):
         return found
 
     def processes(self, container: str) -> list[str]:
-        """What runs in a container: command lines, without those of an idle one."""
+        """List the command lines in a container, without the processes of an idle container."""
         try:
             _, *lines = self.docker("top", container, "-o", "pid,args").splitlines()
         except subprocess.CalledProcessError:
@@ -148,7 +148,7 @@ class Containers(Bench):
         return [command for command in commands if command not in IDLE]
 
     def remove_containers(self) -> None:
-        """Those that StreamFlow has left."""
+        """Remove the containers that StreamFlow has left."""
         self._docker("rm", "-f", *self.containers(), check=False)
 
     def leftovers(self) -> list[str]:
@@ -159,12 +159,12 @@ class Containers(Bench):
         return [*(f"container of {image}" for image in self.containers().values()), *self.left_by_us()]
 
     def left_by_us(self) -> list[str]:
-        """What is left, but for containers in which nothing runs."""
+        """List what is left, without containers in which nothing runs."""
         running = [f"{image}: {line}" for name, image in self.containers().items() for line in self.processes(name)]
         return list(dict.fromkeys([*running, *super().leftovers(), *map(str, self.run_directories())]))
 
     def run_directories(self) -> list[Path]:
-        """Those of node runtimes."""
+        """Find the directories of node runtimes."""
         return [path for place in self._places() for path in run_directories(place)]
 
     def _places(self) -> list[Path]:
@@ -186,7 +186,7 @@ class Containers(Bench):
 
 @dataclass
 class Instances(Containers):
-    """Those of our stand-in for Singularity: each has a keeper, whose command line ends with image, instance, binds."""
+    """Containers of the stand-in for Singularity. The command line of a keeper ends with image, instance and binds."""
 
     def containers(self) -> dict[str, str]:
         return {instance: image for _, image, instance in self._keepers()}
@@ -222,7 +222,7 @@ class Instances(Containers):
 
 
 def run_directories(place: Path) -> Iterator[Path]:
-    """Those of node runtimes below a directory; what is being removed while one looks is no error."""
+    """Find the directories of node runtimes below a directory; a directory that is being removed is no error."""
     for directory, names, _ in os.walk(place):
         if Path(directory).name.startswith(".streamflow-io-"):
             yield from (Path(directory, name) for name in names if name.startswith("streamflow-io-"))
@@ -239,7 +239,7 @@ def ssh_bench(laboratory: Laboratory, directory: Path) -> Containers:
 
 
 def ssh_bench_of_one_user(laboratory: Laboratory, directory: Path, engine: str, login: str) -> Containers:
-    """The same; who is logged in is the user of the containers."""
+    """Do as :func:`ssh_bench`; the user at the host is the user of the containers."""
     bench = Instances if engine == "singularity" else Containers
     owner = LOGIN_ID if login == LOGIN else 0
     return _ssh_bench(bench, laboratory, directory, login, engine=engine, owner=owner)

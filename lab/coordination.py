@@ -1,4 +1,4 @@
-"""CAPIO-CL files that somebody could have written by hand for the templates in `workflows/`."""
+"""CAPIO-CL files as people write them by hand, for the templates in `workflows/`."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def small_disk(directory: Path, left: list[str], size: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def real_disk(directory: Path, left: list[str]) -> Iterator[None]:
-    """As :func:`small_disk`, on a file beside the directory: one that can get stuck."""
+    """Do as :func:`small_disk` with a file beside the directory; such a file system can get stuck."""
     image = directory.with_name(f"{directory.name}.image")
     with image.open("wb") as file:
         file.truncate(_REAL_SIZE)

@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
 
 
 def give_up_late(arguments: list[str]) -> int:
-    """Who is given up has always ended by itself before he could be told."""
+    """Let each job end by itself before it is given up."""
 
     async def is_given_up(_: RepeatedJob, execution: asyncio.Task[CommandOutput], seen: Seen) -> bool:
         await asyncio.wait([execution])

@@ -197,7 +197,7 @@ class NoSessions:
 
 
 class NoParts:
-    """Nobody reads a part."""
+    """No job reads a part."""
 
     def link(self, reader: NodeRuntime, token: PartToken) -> None:
         raise AssertionError(token)
@@ -225,7 +225,7 @@ class FakeRuntimes:
 
 
 class FakeScheduler:
-    """Of StreamFlow's scheduler what steps and commands ask it for."""
+    """The part of StreamFlow's scheduler that steps and commands use."""
 
     def __init__(self, run: FakeRun) -> None:
         self.run = run

@@ -42,7 +42,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Driver(Protocol):
-    """What runs a workflow: forked, or started as it is."""
+    """A process that runs a workflow: forked, or started as it is."""
 
     @property
     def pid(self) -> int: ...
@@ -166,7 +166,7 @@ def _enter(network: Path) -> None:
 
 
 def _call(main: Callable[[list[str]], int | None], arguments: list[str]) -> int:
-    """What the program exits with."""
+    """Return the exit code of the program."""
     try:
         return main(arguments) or 0
     except SystemExit as end:

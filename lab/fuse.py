@@ -61,8 +61,8 @@ while True:
     except OSError: pass
     if child: os._exit(0)
 """
-# Its input ends with those who test, however they end: a mount that is left would be in everybody's way, and so would
-# be one that nobody serves any more: StreamFlow looks at all mounts of the machine.
+# Its input ends with the process of the tests, however that ends. A mount that is left would disturb other runs:
+# StreamFlow looks at all mounts of the machine.
 _KEEPER = '"$@" < /dev/null & cat; umount --lazy "$0"; kill -KILL $!'
 
 
@@ -74,7 +74,7 @@ def may_mount() -> bool:
 
 @contextmanager
 def served(backing: Path, place: Path, mode: str, since: int, flag: Path) -> Iterator[Path]:
-    """Serve a file for as long as the context lasts; who waits for an answer then gets an error.
+    """Serve a file for as long as the context lasts; a reader that still waits at the end gets an error.
 
     :param place: where it is mounted, an empty directory
     :param mode: `direct`: no page is kept; `fails`, `hangs`, `waits` until it is gone: what reading does as soon as

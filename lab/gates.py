@@ -10,8 +10,9 @@ from lab.runs import Run
 RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 # The number of this attempt, counted by what earlier ones noted.
 ATTEMPT = 'note try; attempt=$(grep -c " try$" "$TRACE"); '
-# Waits until another job has noted something. Without us nobody waits: steps run one after the other. Nothing in it
-# fails, for what is closed while a process fails is not committed at once: the file is there before it is looked into.
+# Waits until another job has noted something. Without the plugin no job waits: steps run one after the other. Nothing
+# in it fails, for what is closed while a process fails is not committed at once: the file is there before it is looked
+# into.
 MEET = """meet() {
   i=0; : >> "$TRACE"
   while [ -n "$SFIO_JOB" ] && [ $i -lt 300 ]; do

@@ -32,12 +32,12 @@ def use_installed_capio(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shared_memory_of(pid: int) -> list[str]:
-    """What the run of a driver has there."""
+    """The entries of the run of a driver."""
     return [entry.name for entry in SHARED.iterdir() if f"sfio-{pid}-" in entry.name]
 
 
 def left_in_shared_memory(seconds: float = 10.0) -> list[str]:
-    """What runs have left there that are over. Other tests run at the same time, and clean up after theirs soon."""
+    """The entries of runs that are over. Other tests run at the same time, and clean up after theirs soon."""
     deadline = time.monotonic() + seconds
     while (left := [name for name in _entries() if _is_over(name)]) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -40,7 +40,10 @@ def prepare() -> None:
 
 
 def _select(readers: list[Any], writers: list[Any], others: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-    """`select.select`; a pipe that can be written to, which nobody does any more, does not end it at once."""
+    """Call `select.select`.
+
+    A pipe that can be written to, and that nothing writes to any more, does not end it at once.
+    """
     ready = select.select(readers, [], [], 0.002)
     return ready if ready[0] else select.select(readers, writers, others)
 

@@ -19,7 +19,7 @@ _UNMOUNT_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Limits:
-    """What all readers, or all writers, of a disk have together in a second; 0: no limit.
+    """Limits that all readers, or all writers, of a disk share, per second; 0 means no limit.
 
     :ivar read: bytes
     :ivar write: bytes
@@ -32,7 +32,7 @@ class Limits:
 
 
 class LoopDeviceError(Exception):
-    """It cannot be made here; the message says why."""
+    """The device cannot be made here; the message says why."""
 
 
 class LimitedDisk:
@@ -57,7 +57,7 @@ class LimitedDisk:
             _throttle(name).write_text(f"{self._number} {int(value)}")
 
     def read_ahead(self, kibibytes: int) -> None:
-        """How much the kernel reads at a time for those who read front to back."""
+        """Set how much the kernel reads at a time for programs that read front to back."""
         Path(f"/sys/dev/block/{self._number}/queue/read_ahead_kb").write_text(str(kibibytes))
 
     def moved(self) -> tuple[int, int]:
@@ -117,7 +117,10 @@ def _attach(image: Path, size: int, stack: ExitStack) -> str:
 
 
 def _unmount(mount: Path) -> None:
-    """Unmount as soon as nobody uses it, or, if somebody goes on, hide it: it ends with its last user."""
+    """Unmount as soon as no process uses the mount.
+
+    A mount that is still used is hidden, and ends with its last user.
+    """
     deadline = time.monotonic() + _UNMOUNT_SECONDS
     while time.monotonic() < deadline:
         with contextlib.suppress(LoopDeviceError):

@@ -15,11 +15,11 @@ _SECONDS = 5.0
 
 
 class MemoryLimitError(Exception):
-    """It cannot be made here; the message says why."""
+    """The cgroup cannot be made here; the message says why."""
 
 
 class LimitedMemory:
-    """A cgroup with so many bytes of memory.
+    """A cgroup with a limit of memory.
 
     :ivar processes: the file to which the id of a process is written that is to be there
     :ivar prefix: put before a command, has it run there
@@ -45,7 +45,7 @@ class LimitedMemory:
 
 @contextmanager
 def limited_memory(size: int) -> Iterator[LimitedMemory]:
-    """Make a cgroup with so many bytes of memory.
+    """Make a cgroup with a limit of memory, in bytes.
 
     Guarantee: afterwards it is gone, unless something that was started there still runs.
 

@@ -60,7 +60,7 @@ def output(
 
 
 class Owner(Protocol):
-    """What a job belongs to: a run directory, and what its serve has printed."""
+    """The owner of a job: a run directory, and the lines that its serve has printed."""
 
     run: Path
     printed: list[Event]

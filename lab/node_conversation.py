@@ -41,7 +41,7 @@ class ConversingNode(Node):
         return self.answers(name, 1)[0]
 
     def answers(self, name: str, count: int) -> list[Event]:
-        """Waits for so many answers to requests for a job."""
+        """Waits for a number of answers to requests for a job."""
 
         def found() -> list[Event]:
             mine = [event for event in self.printed if event.get("job") == name]

@@ -63,7 +63,7 @@ class Pair:
         fifo: bool = True,
         address: str | None = None,
     ) -> Job:
-        """Starts a consumer on the other node that writes the digest of what it has read."""
+        """Starts a consumer on the other node that writes the digest of the bytes that it has read."""
         target = self.two.base / "in" / f"{name}-{producer}" if fifo else None
         stream = self.link(producer, target, address)
         arguments = [str(target or "-"), str(size), str(pause), str(self.two.base / f"{name}.digest")]
@@ -98,7 +98,7 @@ class Pair:
         consumer = self.two.shell("c", script, inputs=[stream])
         wait_for(lambda: proxy.told and len(proxy.told[0]) > 300_000, "data")
         time.sleep(1)
-        # Half a second ahead of what two pipes hold.
+        # Half a second longer than the content of two pipes takes.
         assert len(proxy.told[0]) < 4_000_000
         consumer.limit(inputs={"in": None})
         go.touch()
@@ -168,7 +168,7 @@ def name_of_run(certificate: Certificate) -> str:
 
 
 def context(shown: Certificate | None = None) -> ssl.SSLContext:
-    """Returns what makes TLS for a reader that was written by somebody else, and that takes any certificate."""
+    """Returns the TLS context of a reader that was written elsewhere, and that takes any certificate."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.check_hostname = False
     made.verify_mode = ssl.CERT_NONE
@@ -209,7 +209,7 @@ def request(path: Path, job: str = "p", port: str = "out", offset: int = 0, stre
 
 
 class Peer:
-    """A reader of a link that was written by somebody else, and speaks plain after the handshake."""
+    """A reader of a link that was written elsewhere, and speaks plain after the handshake."""
 
     def __init__(self, address: str, certificate: Certificate = CERTIFICATE, timeout: float = TIMEOUT) -> None:
         self.socket = socket.create_connection(parsed(address), timeout)
@@ -312,7 +312,7 @@ class Peer:
 
 
 class Proxy:
-    """Passes connections on to ``address``, and cuts the first ones after so many bytes from there as ``cuts`` says.
+    """Passes connections on to ``address``, and cuts the first ones after as many bytes from there as ``cuts`` says.
 
     ``plain``: bytes of the handshake do not count.
     """
@@ -368,12 +368,12 @@ class Proxy:
         _end(source, target)
 
     def close(self) -> None:
-        """Lets nobody in any more."""
+        """Accepts no connection any more."""
         self._listener.close()
 
 
 def handshake_size(told: bytes | bytearray) -> int:
-    """Returns how many bytes of what a plain sender has told are the handshake."""
+    """Returns how many of the bytes of a plain sender are the handshake."""
     at = 0
     while at < len(told) and told[at] >= 20:
         at = at + 5 + int.from_bytes(told[at + 3 : at + 5], "big") if at + 5 <= len(told) else len(told)

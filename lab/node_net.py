@@ -23,7 +23,7 @@ with open(path, "wb", 0) as file:
     while not os.path.exists(go): time.sleep(0.002)
     file.write(data[len(data) // 2:])
 """
-#: A command that waits for the second half is taken to do so after so many seconds.
+#: After this number of seconds a command counts as waiting for the second half.
 SETTLING = 0.4
 
 
@@ -53,7 +53,7 @@ def native(command: Sequence[str], data: bytes, place: Path, stdin: bool = False
 
 
 class Growing:
-    """A file of a producer, of which there is the first half."""
+    """The file of a producer, with its first half."""
 
     def __init__(self, runtime: Node, data: bytes, name: str = "p") -> None:
         self.runtime, self.name = runtime, name

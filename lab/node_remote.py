@@ -22,7 +22,7 @@ TREE = "(sleep 60 & sleep 60) & sh -c 'setsid sleep 60 & wait' & echo up > {}; w
 
 @dataclass
 class Alone:
-    """A shared run directory of which no serve is seen."""
+    """A shared run directory without a serve."""
 
     run: Path
     printed: list[Event] = field(default_factory=list)

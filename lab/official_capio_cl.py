@@ -38,7 +38,7 @@ filesystem.metadata_dir = {directory}
 
 
 def parse(document: dict[str, JsonValue], version: Version, directory: Path) -> py_capio_cl.Engine:
-    """What the official parser makes of a document.
+    """Return the engine that the official parser makes of a document.
 
     :param version: of the language
     :param directory: where it leaves its files

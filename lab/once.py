@@ -1,4 +1,4 @@
-"""What several processes that run tests need, and one of them makes."""
+"""Objects that several processes of a test run need, and one of them makes."""
 
 from __future__ import annotations
 

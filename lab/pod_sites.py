@@ -102,7 +102,7 @@ class Pods(Bench):
         return path
 
     def ask(self, method: str, path: str) -> Any:
-        """What the stand-in says."""
+        """Return what the stand-in answers."""
         connection = http.client.HTTPConnection("localhost", timeout=20)
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.connect(str(self.laboratory.directory / "api.sock"))
@@ -113,7 +113,7 @@ class Pods(Bench):
             connection.close()
 
     def pods(self) -> list[tuple[str, str]]:
-        """Those of our runs: namespace and name."""
+        """List the pods of our runs: namespace and name."""
         found = []
         for namespace in self.namespaces:
             items = self.ask("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
@@ -127,11 +127,11 @@ class Pods(Bench):
                 self.ask("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}")
 
     def remove_pods(self) -> None:
-        """Those that StreamFlow has left."""
+        """Remove the pods that StreamFlow has left."""
         self.kill(*(name for _, name in self.pods()))
 
     def processes(self) -> dict[str, list[str]]:
-        """What runs in containers, by pod and container, but for those of which nobody asks anything."""
+        """List the processes in containers, by pod and container, without idle ones."""
         running: dict[str, list[str]] = self.ask("GET", "/processes")
         found = {}
         for place, commands in running.items():
@@ -142,12 +142,12 @@ class Pods(Bench):
         return found
 
     def run_directories(self) -> list[Path]:
-        """Those of node runtimes in claims; what a pod has alone ends with it."""
+        """Find the directories of node runtimes in claims; the own files of a pod end with the pod."""
         claims = [self.laboratory.directory / "claims" / namespace for namespace in self.namespaces]
         return [path for place in claims for path in run_directories(place)]
 
     def left_by_us(self) -> list[str]:
-        """What is left, but for pods in which nothing runs."""
+        """List what is left, without pods in which nothing runs."""
         running = [f"{name}: {command}" for name, commands in self.processes().items() for command in commands]
         return [*running, *super().leftovers(), *map(str, self.run_directories())]
 

@@ -1,4 +1,4 @@
-"""What a process that is forked for our programs has imported: see `lab/forked.py`."""
+"""The modules that are imported before our programs are forked: see `lab/forked.py`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ for _name in (
     *(module.name for module in walk_packages(streamflow_io.__path__, "streamflow_io.")),
 ):
     import_module(_name)
-# For the types of its steps, cwl-utils copies each with all that it has been loaded with, which nobody changes.
+# For the types of its steps, cwl-utils copies each with its loading options, which stay as they are.
 cwl_v1_2.LoadingOptions.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
 _use()
 javascript.prepare()

@@ -1,4 +1,4 @@
-"""What the system tells of all processes."""
+"""Facts of the system about all processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 
 def of_processes(*files: str) -> Iterator[tuple[int, list[bytes]]]:
-    """What these files in `/proc` hold, of each process that is there and lets us read them.
+    """Read files in `/proc`, of each process that is there and lets us read them.
 
     Many tests ask for it at their end, when many processes run for other tests: no more is done than must be.
     """
@@ -19,7 +19,7 @@ def of_processes(*files: str) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def find_processes(file: str, pattern: re.Pattern[bytes]) -> list[int]:
-    """The processes of which a file has what a regular expression describes."""
+    """List the processes with a file whose content matches a regular expression."""
     return [pid for pid, (content,) in of_processes(file) if pattern.search(content)]
 
 

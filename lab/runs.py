@@ -208,7 +208,7 @@ class Bench:
         return plain, ours
 
     def leftovers(self) -> list[str]:
-        """What is left of our runs: processes, FIFOs, sockets, run directories."""
+        """List what is left of our runs: processes, FIFOs, sockets, run directories."""
         left = [f"process {pid}: {command}" for pid, command in self._processes()]
         # What is being removed while one looks is no error here, as it is for rglob.
         for directory, directories, files in os.walk(self.directory):

@@ -123,7 +123,7 @@ async def small(
 async def run(
     connector: Connector, location: ExecutionLocation, job: NodeJob, spec: JobSpec, script: str, directory: str
 ) -> tuple[str, int] | None:
-    """As StreamFlow runs the command of a job."""
+    """Run a command as StreamFlow runs the command of a job."""
     command = ["exec", *await job.wrap(spec), "sh", "-c", shlex.quote(script)]
     result: tuple[str, int] | None = await connector.run(
         location, command, workdir=directory, capture_output=True, job_name=job.identifier

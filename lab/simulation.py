@@ -31,7 +31,7 @@ class Disk:
     congestion: float
 
     def rate(self, writers: int) -> float:
-        """MB/s of each of so many writers."""
+        """MB/s of each of the writers."""
         saturating = self.bandwidth / self.writer
         total = self.bandwidth / (1 + self.congestion * max(0.0, writers - saturating))
         return min(self.writer, total / writers)

@@ -47,7 +47,7 @@ class Site(Bench):
 
     @property
     def settings(self) -> Document:
-        """What the StreamFlow file of a workflow has more than that of a local one."""
+        """The entries that the StreamFlow file of a workflow has more than a local one."""
         return {"deployments": {self.name: self.deployment, **self.others}}
 
     def bound(self, workflow: Mapping[str, Any]) -> Document:
@@ -87,7 +87,7 @@ class Site(Bench):
         return bool(self.deployment["type"] == "slurm")
 
     def control(self, *words: str) -> str:
-        """What a command of Slurm prints."""
+        """Return what a command of Slurm prints."""
         return self.laboratory.run(*words, **self.environment)
 
     def queue(self) -> list[str]:
@@ -101,7 +101,7 @@ class Site(Bench):
         return jobs
 
     def streamflow_io(self, *arguments: str) -> Any:
-        """What a `streamflow-io` command prints for programs; it must succeed."""
+        """Return what a `streamflow-io` command prints for programs; the command must succeed."""
         finished = forked.run("streamflow-io", *arguments, "--json", cwd=self.directory, environment=self._user)
         assert finished.returncode == 0, finished.stdout + finished.stderr
         return json.loads(finished.stdout)

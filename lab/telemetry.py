@@ -75,7 +75,7 @@ def job(
 
 
 def usage(started: float, ended: float, written: int = 0, read: int = 0) -> JobUsage:
-    """What was measured of a job; times are seconds since the start of the run."""
+    """Make the measured usage of a job; times are seconds since the start of the run."""
     return JobUsage(
         started=BEGIN + started,
         ended=BEGIN + ended,

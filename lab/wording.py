@@ -1,4 +1,4 @@
-"""What the program says, for tests that are about something else than its codes."""
+"""Messages of the program without their codes, for tests that are about something else."""
 
 from __future__ import annotations
 

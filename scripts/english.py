@@ -1,7 +1,8 @@
 """Checks the English of docstrings and comments, in Python and in Rust.
 
-The rules: how a text begins, how long a sentence may be, which pronouns are not used, how None is explained, and what
-the head of a file does not repeat. `python -m scripts.english [PATH ...]` prints each place that breaks one of them.
+The rules: how a text begins, and how long a sentence may be. They also say which pronouns are not used, how None is
+explained, and what the head of a file does not repeat. `python -m scripts.english [PATH ...]` prints each place that
+breaks one of them.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def shown_plan(directory: Path) -> Text:
 
 
 def run(directory: Path, name: str, file: str) -> str:
-    """What a run has said."""
+    """Return what a run has said."""
     process = start(directory, name, file)
     said = process.communicate()[1]
     assert process.returncode == 0, said

@@ -3,11 +3,11 @@
     python -S -E -m lab.machines.containers IMAGES DIRECTORY
 
 The socket of dockerd is DIRECTORY/docker.sock; when it ends it is started again, as by systemd. DIRECTORY/podman has a
-`docker` that is podman, DIRECTORY/singularity a `singularity`, DIRECTORY/compose a `docker-compose`. They have those of
-the images of :mod:`lab.machines.images` that IMAGES names, joined by commas (podman only `sfio-busybox`, for it takes
-long to import another), and keep what they have in memory. Of the file system they see what the machine sees, but for
-what mounts change here: DIRECTORY/noexec, from which no program can be started. In its network one logs in by SSH at
-any of its own addresses, as a user who may use the engine, and is not root; the key is DIRECTORY/key.
+`docker` that is podman, DIRECTORY/singularity a `singularity`, DIRECTORY/compose a `docker-compose`. IMAGES names the
+images of :mod:`lab.machines.images` that the engines have, joined by commas. Podman has only `sfio-busybox`, because
+imports into it take long. The engines keep their data in memory. Of the file system they see what the machine sees, but
+for what mounts change here: DIRECTORY/noexec, from which no program can be started. Its network accepts SSH at any of
+its own addresses. The user there may use the engine, and is not root; the key is DIRECTORY/key.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
 [engine]
 lock_type = "file"
 """
-# A command for those outside, who have to enter; it ends when they are killed.
+# A command for processes outside, which have to enter; the command ends when they are killed.
 ENTRANCE = """\
 #!/bin/sh
 test "$(id -u)" = 0 || exec sh '{script}' '{directory}' "$@" # rootless, in a user namespace of its own
@@ -125,7 +125,7 @@ def start_docker(directory: Path) -> subprocess.Popen[bytes]:
 
 
 def start_sshd(directory: Path) -> None:
-    """Start what one logs in to. Who is logged in finds the engines."""
+    """Start what one logs in to. The user of a login finds the engines."""
     generate_key(directory / "key")
     place = Path("/run/sshd")
     place.mkdir()
@@ -156,7 +156,7 @@ def install(directory: Path, engine: str, command: str) -> list[str]:
 
 
 def install_for_hosts(directory: Path) -> Path:
-    """Make the command of Singularity for who is logged in; return where it is."""
+    """Make the command of Singularity for users that log in; return its path."""
     path = directory / "host" / "singularity"
     path.parent.mkdir()
     path.write_text(f"#!/bin/sh\nexec sh -eu '{HERE}/singularity.sh' '{directory}' \"$@\"\n")

@@ -29,7 +29,7 @@ def slurm_deployment(workdir: Path) -> dict[str, Any]:
 
 
 def slurm_environment(laboratory: Laboratory) -> dict[str, str]:
-    """What the commands of Slurm need to find their daemons."""
+    """The environment in which commands of Slurm find their daemons."""
     return {"SLURM_CONF": str(laboratory.directory / "slurm.conf")}
 
 
@@ -54,7 +54,7 @@ def compose_environment(laboratory: Laboratory) -> dict[str, str]:
 
 
 def kubernetes_config(laboratory: Laboratory, namespace: str) -> dict[str, Any]:
-    """What StreamFlow needs to find our stand-in for Kubernetes."""
+    """The configuration with which StreamFlow finds the stand-in for Kubernetes."""
     return {"kubeconfig": str(laboratory.directory / "kubeconfig"), "namespace": namespace}
 
 

@@ -2,9 +2,9 @@
 
     python -S -E -m lab.machines.hosts MEGABITS DIRECTORY
 
-They hang on one bridge, by links of MEGABITS per second in both directions. A host sees the system's programs,
-/scratch, which is its own, and DIRECTORY/shared, which is the same for all of them and for whoever wants the
-laboratory; nothing else of that. Its login is root, with the key DIRECTORY/key.
+They hang on one bridge, by links of MEGABITS per second in both directions. A host sees the system's programs, its own
+/scratch, and DIRECTORY/shared, which all hosts and users of the laboratory share. It sees nothing else of DIRECTORY.
+Its login is root, with the key DIRECTORY/key.
 """
 
 from __future__ import annotations

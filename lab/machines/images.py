@@ -1,4 +1,4 @@
-"""Images of containers, made of what is installed here: nothing is downloaded, and no registry is asked."""
+"""Images of containers, made of packages that are installed here: nothing is downloaded, and no registry is asked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _USERS = {
 
 
 def write_debian(tar: tarfile.TarFile, further: Iterable[str] = ()) -> None:
-    """The files of :data:`PACKAGES`, and of what they depend on: about 60 MB.
+    """Write the files of :data:`PACKAGES`, and of the packages that these depend on: about 60 MB.
 
     :param further: names of more packages, which should be installed
     """

@@ -137,8 +137,8 @@ class Cluster:
     async def execute(self, request: web.Request) -> web.StreamResponse:
         """Run a command in a container. It sees the end of its input when the other side is gone, and is not killed.
 
-        The connection lasts until the other side closes it, or is gone: who writes where nobody listens any more may
-        lose what was said before.
+        The connection lasts until the other side closes it, or is gone. A writer without a listener may lose what was
+        said before.
         """
         pod = self._pods.get((request.match_info["namespace"], request.match_info["name"]))
         container = None if pod is None else pod.containers.get(request.query.get("container", ""))
@@ -160,7 +160,7 @@ class Cluster:
         await asyncio.gather(*(_pump(socket, channel, pipe) for channel, pipe in channels.items() if pipe))
         await _send(socket, ERROR, json.dumps(_status(await process.wait())).encode())
         if process.stdin is not None and not process.stdin.is_closing():
-            process.stdin.transport.abort()  # Nobody reads what is still in there.
+            process.stdin.transport.abort()  # No process reads what is still in there.
         with contextlib.suppress(ConnectionError):  # The other side is gone.
             await socket.send_frame(WSCloseCode.OK.to_bytes(2, "big"), WSMsgType.CLOSE)
         await feeding
@@ -260,7 +260,7 @@ async def _feed(socket: web.WebSocketResponse, process: Process) -> None:
 
 
 def _status(code: int) -> Mapping[str, Any]:
-    """What Kubernetes says of the end of a command."""
+    """The status with which Kubernetes describes the end of a command."""
     if code == 0:
         return {"metadata": {}, "status": "Success"}
     code = code if code > 0 else 128 - code

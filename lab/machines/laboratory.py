@@ -64,7 +64,9 @@ class Laboratory:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """What is put before a command that is to run in its network, and not longer than we do."""
+        """The words before a command that run it in the network of the laboratory, for no longer than this process
+        runs.
+        """
         return ("setpriv", "--pdeathsig", "KILL", "nsenter", f"--net={self.network}", "--")
 
     def login(self, address: str, command: str) -> tuple[str, ...]:
@@ -163,7 +165,7 @@ def start_containers(images: Iterable[str] = IMAGES) -> AbstractContextManager[L
 
 
 def keep_containers(process: int, images: Iterable[str] = IMAGES) -> Laboratory:
-    """The same, which nobody needs to remove: it is when a process has ended. Raises as :func:`laboratory`."""
+    """Start the same, without a need to remove it: the laboratory ends with a process. Raises as :func:`laboratory`."""
     return _keep(process, (*_CONTAINERS, ",".join(images)))
 
 
@@ -208,7 +210,7 @@ def laboratory(*program: str) -> Iterator[Laboratory]:
         keeper.wait(60)
         assert keeper.stdout is not None
         keeper.stdout.close()
-        remove(directory)  # if somebody has killed the keeper
+        remove(directory)  # if the keeper was killed
 
 
 def _make_directory() -> Path:

@@ -1,8 +1,8 @@
 """Pods that are processes of this machine.
 
-A pod has a network with an address of its own, a container of it mounts and processes of its own, as a runtime of
-Kubernetes makes them. An image is what is installed here, or of :mod:`lab.machines.images`; limits and capabilities are
-not looked at, and root is root.
+A pod is a network with an address of its own; a container in it has mounts and processes of its own. A runtime of
+Kubernetes makes them in the same way. An image is what is installed here, or of :mod:`lab.machines.images`; limits and
+capabilities are not looked at, and root is root.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Container:
 
     @property
     def entrance(self) -> tuple[str, ...]:
-        """What is put before a command that is to run in it."""
+        """The words before a command that run it inside."""
         namespaces = ("--mount", "--pid", "--net", "--ipc", "--uts", "--root", "--wd")
         user = (f"--setuid={self.user}", f"--setgid={self.group}")
         return ("nsenter", "--target", str(self.pid), *namespaces, *user, "env", "-i", _PATH, "HOME=/tmp")

@@ -20,7 +20,7 @@ NODES = 4
 CPUS = 2  # of each node; they need not exist
 LOGIN = "10.77.0.1"
 # Slurm resolves no name, not even an address, where there is only loopback: hence the bridge, which joins nothing.
-# sshd lets nobody in whose account is locked.
+# sshd refuses users with a locked account.
 PREPARATION = """\
 hostname laboratory
 ip link set lo up

@@ -1,4 +1,4 @@
-"""The fault campaign: real runs of small workflows, in each of which something dies, stands still or is missing.
+"""The fault campaign: real runs of small workflows. In each, something dies, stands still or is missing.
 
 After each, one of two is true: the results are identical to plain StreamFlow's, or the run has failed with a clear
 error. No consumer has succeeded on partial data, and nothing is left behind. Prints a table; exits with 1, and keeps
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 def chosen_faults(options: argparse.Namespace) -> Sequence[Fault]:
-    """Those that make sense where the jobs run."""
+    """The faults that make sense where the jobs run."""
     if options.hosts:
         return HOST_FAULTS
     if options.capio:
@@ -86,7 +86,7 @@ def chosen_faults(options: argparse.Namespace) -> Sequence[Fault]:
 
 
 def possible_faults(directory: Path, faults: Sequence[Fault], victims: Collection[str] | None) -> list[Fault]:
-    """Those that can be brought about on this machine; says which cannot."""
+    """The faults that can be brought about on this machine; prints those that cannot."""
     cannot: list[Fault] = []
     kinds = {fault.kind for fault in faults}
     if "full" in kinds and not can_mount(directory):
@@ -132,7 +132,7 @@ def place(options: argparse.Namespace) -> AbstractContextManager[Hosts | Engine 
 
 
 def run_workloads(directory: Path, options: argparse.Namespace, where: Hosts | Engine | None) -> dict[str, Run]:
-    """What plain StreamFlow makes of each workload. Of the random ones, those are left out that it cannot run."""
+    """Run each workload with plain StreamFlow. Of the random ones, those are left out that it cannot run."""
     if isinstance(where, Engine):
         return {name: run_plain(directory / f"plain-{name}", name, where) for name in options.workloads}
     if options.capio:

@@ -25,7 +25,7 @@ from .hosts import Hosts
 from .processes import Process, of_run
 from .standstill import frozen, stuck
 
-#: Seconds that a workflow takes at most if it does not hang; who waits for it then says that it does.
+#: Seconds that a workflow takes at most if it does not hang; a longer wait is reported as a hang.
 _LONGEST = 120.0
 
 
@@ -148,7 +148,7 @@ def _limit(case: Case, driver: Driver, temporary: Path) -> str | None:
 
 
 def _limit_one(case: Case, victim: Process) -> int | None:
-    """Allow a process no more than it has; None: it has ended.
+    """Allow a process no more than it has; None is returned if the process has ended.
 
     :return: how much it is allowed
     """

@@ -25,7 +25,7 @@ _SIZE = "size=100g"
 
 @dataclass(frozen=True)
 class Hosts:
-    """Two hosts of a laboratory that nobody else uses."""
+    """Two hosts of a laboratory that no other run uses."""
 
     laboratory: Laboratory
 

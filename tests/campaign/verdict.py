@@ -1,4 +1,4 @@
-"""What is true of a run after its fault: decided from what was seen, without looking at anything."""
+"""The verdict on a run after its fault: decided from what was seen, without looking at anything."""
 
 from __future__ import annotations
 

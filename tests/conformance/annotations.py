@@ -1,4 +1,4 @@
-"""An annotations file that gives every tool of a workflow, and each of its ports, a hint; or what needs none. Pure."""
+"""An annotations file that gives every tool of a workflow, and each of its ports, a hint; or what needs none."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def annotations_file(steps: Iterable[HintedStep], kind: Kind) -> Document:
 
 
 def config(kind: Kind) -> Document:
-    """What the scheduler's `config` needs besides."""
+    """The entries of the scheduler's `config` that the kind needs besides."""
     if kind in LEARNING:
         return {"streaming": "auto", "rehearse": "wait"}
     return {"storages": STORAGES} if kind in ("storage", "required") else {}

@@ -20,7 +20,7 @@ from .annotations import LEARNING, Kind, annotations_file, config
 from .suite import Case
 
 SECONDS = 90.0
-#: So many times a workflow runs that learns.
+#: The number of runs of a workflow that learns.
 RUNS = 3
 # A stack trace: its last place, and the error; that of a class which is not built in has a module before its name.
 _TRACE = re.compile(
@@ -69,7 +69,7 @@ def run_case(directory: Path, case: Case, kinds: Sequence[Kind], learned: Path) 
 
 
 def own_mistakes(log: str) -> list[str]:
-    """The errors of a log that nobody raised on purpose, in our own code."""
+    """The errors of a log that come from mistakes in our own code."""
     return [error for file, error in _TRACE.findall(log) if "/streamflow_io/" in file]
 
 

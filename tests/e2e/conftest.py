@@ -116,7 +116,7 @@ def containers_host(containers_laboratory: Laboratory, tmp_path: Path) -> Iterat
 def one_user_host(
     containers_laboratory: Laboratory, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Containers]:
-    """The same, for each engine; one logs in as the user whom its containers have."""
+    """A host with one user, for each engine; the login is the user of its containers."""
     bench = ssh_bench_of_one_user(containers_laboratory, tmp_path, *request.param)
     yield bench
     bench.remove_containers()

@@ -1,4 +1,4 @@
-"""What dies while steps in containers stream: no reader gets a false end, and nothing of ours is left."""
+"""Deaths while steps in containers stream: no reader gets a false end, and nothing of ours is left."""
 
 from __future__ import annotations
 

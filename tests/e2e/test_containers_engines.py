@@ -32,7 +32,7 @@ from tests.e2e.test_streaming import until
 
 @pytest.fixture
 def compose(docker: Containers) -> Containers:
-    """Its services have the working directory in common, as a directory of the host."""
+    """A compose file whose services share the working directory, as a directory of the host."""
     return replace(docker, environment=docker.environment | compose_environment(docker.laboratory))
 
 
@@ -62,7 +62,7 @@ def test_services_that_share_a_network_only(compose: Containers) -> None:
 
 @LONG
 def test_services_that_share_nothing(compose: Containers) -> None:
-    """They read what is complete, and the run says so, once."""
+    """The jobs read complete files, and the run says so, once."""
     compose.deployments = lambda work: services(work, "/tmp/own", network_mode="none")
     compose.bound = {"/a": "all/one", "/b": "all/two"}
     script = "echo first > out.txt; echo second >> out.txt"
@@ -105,7 +105,7 @@ def test_containers_of_ssh_hosts(containers_host: Containers) -> None:
 
 @LONG
 def test_containers_with_the_network_of_their_host(docker: Containers) -> None:
-    """They have no address, and need none where they share a directory."""
+    """The containers have no address, and need none where they share a directory."""
     docker.deployments, docker.bound = partial(boxes, workdir="/shared", network=["host"]), {"/a": "one", "/b": "two"}
     _, ours = docker.run_both(stream_and_gate())
     check_both_early(ours)
@@ -124,7 +124,7 @@ def found_there(bench: Containers, wraps: Document, work: Path) -> Document:
 @LONG
 @pytest.mark.parametrize("where", ["docker", "containers_host"])
 def test_containers_that_are_there_already(request: pytest.FixtureRequest, where: str) -> None:
-    """What they share is seen when they run, and they are left as they were found."""
+    """The plugin sees what the containers share when they run, and leaves them as they were."""
     bench: Containers = request.getfixturevalue(where)
     hosts, wraps = bench.deployments, {"wraps": "here"} if where == "containers_host" else {}
     bench.deployments = lambda work: {**hosts(work), **found_there(bench, wraps, work)}

@@ -85,7 +85,7 @@ class Enclosed(Bench):
         )
 
     def name(self, path: Path) -> str:
-        """The name of the container of a run, of which each process that runs tests has its own."""
+        """The name of the container of a run; each process that runs tests has a name of its own."""
         return f"{self.directory.parent.name}-{self.directory.name}-{path.parent.name}"
 
     def docker(self, *words: str) -> None:
@@ -125,7 +125,7 @@ def by_list() -> Document:
 
 
 def listing() -> Document:
-    """What lists waits for all of it, where the entries of a listing cannot be held one by one."""
+    """A program that lists waits for all of it, where the entries of a listing cannot be held one by one."""
     first = producer(f"meet read; {FILES}", "on_close", "Directory", mode="no_update")
     return pair(first, lister(f"note read; python3 -c {shlex.quote(SCAN)}", streamable("Directory")))
 
@@ -197,7 +197,7 @@ def test_a_second_opening_is_told(bench: Enclosed, script: str, way: str) -> Non
 @LONG
 @pytest.mark.parametrize("way", ["root", "user"])
 def test_what_a_killed_driver_leaves_the_next_one_removes(bench: Enclosed, way: str) -> None:
-    """All that there was is killed at once: nobody is left to do it."""
+    """All processes are killed at once, so that none can clean up."""
     bench.options, bench.user = WAYS[way]
     document = pair(producer(WRITE.replace("exec 3>&-", "sleep 60"), "on_close", mode="no_update"), stream_reader())
     path = bench.interrupt(document, "first", "KILL")

@@ -21,7 +21,7 @@ VIRTUAL = "Job /split/0 writes nothing"
 
 @pytest.mark.parametrize("place", ["two hosts", pytest.param("one host", marks=LONG)])
 def test_hosts(hosts: Site, tmp_path: Path, place: str) -> None:
-    """Those elsewhere get what is written by a link, while it is written."""
+    """Readers on other hosts get the bytes by a link, while they are written."""
     site = one_host(hosts) if place == "one host" else two_hosts(hosts)
     document, values = document_of(producer(SEEN), split(script=SPLIT), STREAMED), job(tmp_path)
     plain, first = site.run_both(document, values)

@@ -87,7 +87,7 @@ def test_two_pods_that_share_a_network_only(pods: Pods, tls: bool) -> None:
 
 @LONG
 def test_a_claim_on_two_nodes_is_no_volume_of_both(pods: Pods) -> None:
-    """What one writes the other may see late, and no FIFO of it: bytes go by the network."""
+    """The other node may see writes late, and sees no FIFO: bytes go by the network."""
     pods.manifests, pods.bound = {"pods": two_pods(claimed("work"), nodeName="node-2")}, BOTH
     _, ours = pods.run_both(stream())
     check_streamed(ours)
@@ -115,7 +115,7 @@ def test_from_the_drivers_node_into_a_pod_and_back(pods: Pods) -> None:
 
 @pytest.mark.parametrize("user", [0, pytest.param(1234, marks=LONG)])
 def test_containers_of_a_pod_that_may_write_to_its_volume_only(pods: Pods, user: int) -> None:
-    """The user of Kubernetes, as he is by default, or another; nothing is written to the image."""
+    """The user is Kubernetes' own default, or another; nothing is written to the image."""
     little = {"securityContext": {"readOnlyRootFilesystem": True, "runAsUser": user}}
     pods.manifests = {"pods": [pod("pod", container("one", **little), container("two", **little))]}
     pods.bound = BOTH
@@ -205,7 +205,7 @@ def test_the_driver_ends(pods: Pods, number: signal.Signals) -> None:
 
 
 def doctor(pods: Pods, *words: str) -> dict[str, Document]:
-    """What it has found, by name; no pod of it is left."""
+    """Run `doctor`, and return its findings by name; no pod of it is left."""
     path = pods.write(stream(), {}, io=True)
     said = forked.run(
         "streamflow-io", "doctor", "--json", *words, str(path), cwd=path.parent, network=pods.network, seconds=100

@@ -116,7 +116,7 @@ def parent(pid: int) -> int:
 
 
 def network_links() -> list[str]:
-    """Those of the machine itself; a laboratory has its own."""
+    """The network links of the machine itself; a laboratory has its own."""
     return sorted(os.listdir("/sys/class/net"))
 
 
@@ -128,7 +128,7 @@ def check_gone(place: Path) -> None:
 
 
 def traces(place: Path) -> list[str]:
-    """What there is of a laboratory: files, mounts, processes that are told of it."""
+    """The traces of a laboratory: files, mounts, processes that are told of it."""
     left = [str(path) for path in place.glob("*")]
     left += [line for line in Path("/proc/mounts").read_text().splitlines() if str(place) in line]
     for entry in filter(str.isdigit, os.listdir("/proc")):

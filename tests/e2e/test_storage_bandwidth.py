@@ -196,7 +196,7 @@ def test_a_limit_is_learned(site: Site) -> None:
     """Under a bandwidth of 8 and 4 executors: 4, then 2 at once. What jobs write is measured where they run."""
     config: Document = {"storages": [site.storage(8)]}
     if site.is_slurm:
-        site.deployment["config"]["maxConcurrentJobs"] = 4  # and so many executors
+        site.deployment["config"]["maxConcurrentJobs"] = 4  # and as many executors
     else:
         config["ioExecutors"] = 4
     script = "head -c 300000 /dev/zero > more.bin; sleep 0.5;"
@@ -258,7 +258,7 @@ def admitted_jobs(site: Site) -> list[Admitted]:
 
 
 def span(epoch: Document, jobs: list[Admitted]) -> tuple[float, float]:
-    """When the jobs of an epoch ran, of which there were as many as fit; no other did there meanwhile."""
+    """The time in which the jobs of an epoch ran: as many as fit, and no other job meanwhile."""
     where, since = epoch["location"], epoch["started"]
     mine = [job for job in jobs if job.location == where and since <= job.begin and job.end <= epoch["time"]]
     mine = mine[-epoch["concurrency"] :]

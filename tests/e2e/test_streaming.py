@@ -84,7 +84,7 @@ BETWEEN_HOSTS = pytest.mark.parametrize("place", [pytest.param("slurm", marks=LO
 
 @pytest.fixture(params=["slurm", "hosts", "apart"])
 def place(request: pytest.FixtureRequest) -> Site:
-    """Slurm; hosts, of which one is taken; two hosts with what streams between them."""
+    """Slurm; hosts, one of them in use; two hosts with a stream between them."""
     if request.param == "apart":
         return apart(request.getfixturevalue("hosts"))
     site: Site = request.getfixturevalue(request.param)
@@ -182,7 +182,7 @@ def test_bytes_are_read_while_they_are_written(place: Site) -> None:
 )
 def test_a_large_stream_is_the_same(place: Site, tls: bool) -> None:
     """20 MB, into standard input, over a link of 200 Mbit/s; plain, or inside TLS."""
-    # Brackets, so that who looks does not find himself.
+    # Brackets, so that the search does not find itself.
     look = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -o -e '[-]-listen --tls' | sort -u > host.txt"
     script = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); head -c 500000 /dev/zero | tr '\\0' $((i % 10)); done > out.txt"
     second = consumer(f"{look}; sha1sum > copy.txt", stdin="$(inputs.file.path)")
@@ -379,7 +379,7 @@ KILL_ALL = (
 
 @pytest.mark.long
 def test_nothing_is_left_where_all_of_the_node_runtime_was_killed_at_once(hosts: Site) -> None:
-    """What the shell of a job has started waits at a FIFO for ever."""
+    """A process that the shell of a job has started waits at a FIFO for ever."""
     place = apart(hosts)
     reader = f"note first; {{ {wait_for('killed')}cat $file; }} & wait; touch copy.txt host.txt"
     path = place.write(chain(read_while_written(wait_for("killed")), consumer(reader)), {}, io=True)

@@ -152,7 +152,9 @@ WHERE = ("sh", "-c", 'pwd; echo "$0"; tail -n +2 "$0"')
 
 
 def check_in_containers(bench: Containers, learning: Learning) -> None:
-    """What is proven in a container in the first run streams in the second, and nothing is left of either."""
+    """Streams that are proven in a container in the first run are used in the second, and nothing is left of either
+    run.
+    """
     runs = [learning.run(bench)]
     told = [line for line in runs[0].log.splitlines() if "/b/file" in line]
     assert learning.known == [("net", None, 0)], told
@@ -165,7 +167,7 @@ def check_in_containers(bench: Containers, learning: Learning) -> None:
 
 
 def test_in_containers(docker: Containers, tmp_path: Path) -> None:
-    """Where nothing can be mounted, as docker has it, also of who writes down where it was."""
+    """In docker nothing can be mounted, also for a tool that writes down its paths."""
     check_in_containers(docker, Learning(tmp_path, contained(chain(*WHERE))))
 
 

@@ -238,7 +238,9 @@ def test_more_files_that_come_when_a_list_has_been_handed_on_fail_the_run(bench:
 
 @pytest.mark.long
 def test_so_many_files_are_at_least_so_many(bench: Bench) -> None:
-    """Of a list and of a Directory, links among them, and of a list into a scatter also when more come late."""
+    """The files are of a list and of a Directory, links among them, and of a list into a scatter also when more come
+    late.
+    """
     rule = streaming({"port": "out", "committed": "on_n_files", "nFiles": 2})
     elements = scattered(tool("touch 1.txt 2.txt; sleep 1; touch 3.txt", {}, {"out": found("*.txt", "File[]")}, [rule]))
     listed = tool("touch 1.txt; ln -s 1.txt 2.txt; touch 3.txt", {}, {"out": found("*.txt", "File[]")}, [rule])

@@ -118,7 +118,7 @@ WAITS = {"rehearse": "wait"}
 
 
 def compared(bench: Bench) -> dict[str, tuple[str | None, str | None]]:
-    """What was found of each declared input."""
+    """The findings about each declared input."""
     return {f"{proof.step}/{proof.key.port}": (proof.way, proof.reason) for proof in known(bench)}
 
 
@@ -142,7 +142,7 @@ def test_a_reader_that_asks_its_open_stream_for_the_size_is_found(bench: Bench) 
 
 @pytest.mark.long
 def test_a_reader_that_does_something_else_with_short_files_is_found(bench: Bench) -> None:
-    """As `wc`, which pads its columns by the size: with this file as with a stream."""
+    """`wc` is such a reader: it pads its columns by the size, with this file as with a stream."""
     aligned = "import os; n = os.fstat(f.fileno()).st_size; print(0 < n < 9999, len(f.read()))"
     _, ours = bench.run_both(chain(reader(aligned)), config=WAITS)
     assert len(warned(ours)) == 1
@@ -203,7 +203,7 @@ def test_a_reader_that_fails_with_the_file_fails_as_with_plain_streamflow(bench:
 
 @pytest.mark.long
 def test_a_reader_that_fails_with_the_file_once_is_not_accused(bench: Bench) -> None:
-    """It fails twice, whatever it reads."""
+    """The reader fails twice, whatever it reads."""
     script = "cat $file > read.txt; note failed; [ $(grep -c failed $TRACE) -gt 2 ]"
     retrying = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
     run = bench.run(chain(reader(script)), config=ALONE, **retrying)
@@ -214,7 +214,7 @@ def test_a_reader_that_fails_with_the_file_once_is_not_accused(bench: Bench) -> 
 
 @pytest.mark.long
 def test_a_reader_that_ends_without_its_outputs_reads_the_file(bench: Bench) -> None:
-    """It takes what has no size for empty."""
+    """The reader takes input without a size for empty."""
     script = "import os; os.fstat(f.fileno()).st_size and open('made.txt', 'w').write(f.read().decode())"
     second = reader(script.replace("'", '"'))
     second["outputs"] = {"out": found("made.txt")}

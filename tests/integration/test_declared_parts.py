@@ -122,7 +122,7 @@ def test_odd_files(bench: Bench, tmp_path: Path, text: str) -> None:
 
 @pytest.mark.long
 def test_another_file(bench: Bench, tmp_path: Path) -> None:
-    """What holds for one file holds for others, also for those of which any rule would give the same parts."""
+    """The verification of one file holds for others, also for files that any rule would cut in the same way."""
     document, few = scattered(split()), {"reads": job(tmp_path, text="a\nb\n")["reads"]}
     plain, first = bench.run_both(document, few)
     assert "for /split/chunks is not verified: there is only one part" in first.log
@@ -188,7 +188,7 @@ def test_headers_and_odd_names(bench: Bench, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_outputs_that_nobody_uses(bench: Bench, tmp_path: Path) -> None:
-    """Its program makes them, which does not run; if somebody uses them, it does."""
+    """The split's program makes them, and does not run; if the outputs are used, it does."""
     run = split("split -l 14 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-; wc -l < $1; date > log")
     run["outputs"] |= {"number": "stdout", "log": found("log")}
     run["stdout"] = "number"
@@ -233,7 +233,7 @@ def test_what_is_compressed_is_not_cut(bench: Bench, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_program_that_reads_what_is_compressed(bench: Bench, tmp_path: Path) -> None:
-    """It is never verified, and does its work."""
+    """The program is never verified, and does its work."""
     (tmp_path / "reads.txt.gz").write_bytes(gzip.compress("".join(LINES).encode()))
     values = {"reads": {"class": "File", "path": str(tmp_path / "reads.txt.gz")}}
     script = "zcat $1 | split -l 14 -a 2 --numeric-suffixes=1 --additional-suffix=.txt - chunk-"
@@ -272,7 +272,7 @@ def test_several_jobs_that_split(bench: Bench, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_real_split_that_is_tried_again(bench: Bench, tmp_path: Path) -> None:
-    """Its input is put into the output directory, which is another one for each attempt."""
+    """The input of the split is put into the output directory, which is another one for each attempt."""
     once = tmp_path / "once"
     script = f"""test -e {once} || {{ touch {once}; split -l 2 $1 chunk-; exit 3; }}
     split -l 14 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-"""

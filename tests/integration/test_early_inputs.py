@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not may_mount(), reason="no FUSE")
 
 @pytest.fixture
 def flag(tmp_path: Path) -> Path:
-    """As long as it is there, the last quarter of the file does not come."""
+    """While the flag is there, the last quarter of the file does not come."""
     return tmp_path / "flag"
 
 
@@ -189,7 +189,7 @@ def test_who_needs_the_checksum_waits_for_it(bench: Bench, tmp_path: Path, docum
 
 
 def test_a_file_that_cannot_be_read_to_its_end(bench: Bench, tmp_path: Path, flag: Path) -> None:
-    """As with plain StreamFlow the run fails, though no job needs what is behind."""
+    """The run fails as with plain StreamFlow, though no job needs the bytes behind."""
     (backing := tmp_path / "all.bin").write_bytes(b"x" * SIZE)
     (place := tmp_path / "mount").mkdir()
     with served(backing, place, "fails", SIZE // 4 * 3, flag) as path:

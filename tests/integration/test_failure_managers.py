@@ -1,4 +1,4 @@
-"""A gang under each failure manager of StreamFlow: who retries it, how often, and how it ends."""
+"""A gang under each failure manager of StreamFlow: its retries, how often, and how it ends."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_the_checkpoint_manager_does_not_mind_streams(bench: Bench, manager: dic
 
 
 def test_readers_restart_also_when_the_events_of_a_lost_job_cannot_be_completed(bench: Bench) -> None:
-    """As on a full disk: the reader's `exec` waits for an end that is never written, and the driver has to end it."""
+    """On a full disk the reader's `exec` waits for an end that is never written, and the driver has to end it."""
     path = bench.write(pipeline(f"note start; {LINES}"), {}, True, **retrying("default", max_retries=3))
     process = bench.start(path)
     wait_for(noted(path, "read"))

@@ -236,7 +236,7 @@ def kill_all(pids: list[int]) -> None:
 
 @pytest.mark.parametrize("retries", [False, True])
 def test_nothing_is_left_when_all_of_the_node_runtime_is_killed_at_once(bench: Bench, retries: bool) -> None:
-    """Nobody but the driver lives then. What a shell has started is about to wait at a FIFO for ever."""
+    """Only the driver lives then. What a shell has started is about to wait at a FIFO for ever."""
     reader = 'note read; { until [ -e "$TRACE.killed" ]; do sleep 0.01; done; cat $file; } & wait'
     document = pipeline("note start; while true; do echo line; sleep 0.1; done", reader)
     path = bench.write(document, {}, io=True, **(RETRY if retries else {}))

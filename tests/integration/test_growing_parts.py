@@ -80,7 +80,7 @@ def readers(run: Run) -> list[float]:
     return [time for time, what in run.trace if what.startswith("count")]
 
 
-# So that nothing depends on it in runs in which nobody can have read a part.
+# Nothing depends on it in runs in which no job can have read a part.
 SEEN = 'for i in 1 2 3 4 5 6 7 8 9 10; do test $(grep -c count "$TRACE") -ge 2 && break; sleep 0.3; done; note went on'
 
 
@@ -116,7 +116,7 @@ ONCE = 'test -e "$TRACE.once" || { touch "$TRACE.once"; sleep 1; exit 3; }'
 
 @pytest.mark.long
 def test_a_producer_that_fails_writes_the_same_again(bench: Bench, tmp_path: Path) -> None:
-    """What was said of its first file holds: the parts have the same bytes."""
+    """The parts of its first file hold, for they have the same bytes."""
     document, values = document_of(producer(ONCE)), job(tmp_path)
     plain = verified(bench, document_of(producer(":")), values)
     ours = again(bench, document, values, plain, **RETRIED)
@@ -138,7 +138,7 @@ def test_a_producer_that_fails_and_writes_something_else(bench: Bench, tmp_path:
 
 @pytest.mark.long
 def test_a_producer_that_writes_again_what_was_said(bench: Bench, tmp_path: Path) -> None:
-    """Its readers may have had bytes that are not those of the file: the run fails, and says why."""
+    """The readers may have had bytes that are not those of the file: the run fails, and says why."""
     values = job(tmp_path)
     verified(bench, document_of(producer(":")), values)
     ours = bench.run(document_of(producer("sleep 1; printf LINE | dd of=made.txt conv=notrunc status=none")), values)
@@ -159,7 +159,7 @@ def test_small_files(bench: Bench, tmp_path: Path, text: str) -> None:
 
 @pytest.mark.long
 def test_headers_and_many_parts(bench: Bench, tmp_path: Path) -> None:
-    """Of a file that is much larger than a pipe, with a header in each part."""
+    """The file is much larger than a pipe, and each part has a header."""
     rule = {**RULE, "records": "csv", "every": 4_000, "names": "chunk-%d.txt"}
     script = """cat "$reads" > all; sed 1d all | split -l 4000 - part-; i=1
     for part in part-*; do { head -n 1 all; cat "$part"; } > "chunk-$i.txt"; i=$((i + 1)); done"""

@@ -244,7 +244,7 @@ def test_a_large_job_does_not_starve(bench: Bench) -> None:
 
 @pytest.mark.long
 def test_who_waits_for_memory_holds_no_bandwidth(bench: Bench) -> None:
-    """Its storage and its executor are for those that come later, until there is memory for it, too."""
+    """The storage and the executor are for later jobs, until there is memory for the waiting job, too."""
     most = int(0.6 * psutil.virtual_memory().total / 2**20)
 
     def step(name: str, script: str, memory: int, hints: list[Document], after: bool = True) -> Document:

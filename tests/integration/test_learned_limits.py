@@ -1,4 +1,4 @@
-"""The file of what was learned: what is saved comes back, whoever else writes, is killed or has damaged it."""
+"""The file of learned limits: saved values come back, whatever other process writes, is killed or has damaged it."""
 
 import asyncio
 import math

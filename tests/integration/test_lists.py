@@ -156,7 +156,7 @@ def test_an_optional_input_is_that_of_its_own_job(bench: Bench) -> None:
 
 @pytest.mark.long
 def test_elements_wait_for_no_other_input(bench: Bench) -> None:
-    """Whatever else the step has: a default, an optional input that nobody gives, a constant, a second list."""
+    """The step may have anything else: a default, an optional input without a value, a constant, a second list."""
     more = {"n": {"type": "int", "default": 4}, "k": "int?", "c": "string", "s": "int"}
     fixed = {"c": {"valueFrom": "constant"}, "s": {"default": 5}}
     inside = {"y": {"run": element("c", **more), "in": {"file": "file", "k": "k", **fixed}}}

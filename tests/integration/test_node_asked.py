@@ -156,7 +156,7 @@ def test_what_comes_from_another_machine_is_brought_as_a_whole(tmp_path: Path) -
 
 @pytest.mark.parametrize("linked", [False, True])
 def test_nothing_of_it_is_left_by_a_killed_exec(tmp_path: Path, linked: bool) -> None:
-    """And the next attempt has its stream again."""
+    """The next attempt has its stream again."""
     with pair(tmp_path) as nodes:
         node = nodes.two if linked else nodes.one
         assert nodes.write(2, 1000, 0.0).wait() == 0

@@ -61,7 +61,7 @@ def test_a_reader_a_hundred_times_as_fast(runtime: Node) -> None:
 
 
 def test_a_reader_a_hundred_times_as_slow(runtime: Node) -> None:
-    """It stalls nobody: what it has not read is on disk."""
+    """The reader stalls no job: its unread bytes are on disk."""
     producer = write(runtime, pieces=200, size=16_384, pause=0)
     consumer = read(runtime, "c", size=16_384, pause=0.01)
     memory = Memory()

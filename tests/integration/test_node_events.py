@@ -1,4 +1,4 @@
-"""A job that writes its own events: it fails at once and says so, nobody waits for ever, and nothing is made of it."""
+"""A job that writes its own events. It fails at once and says so, no job waits for ever, and nothing is made of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def said(**event: object) -> str:
 
 
 def last(job: Job) -> tuple[object, ...]:
-    """What the driver is told of the end of a job."""
+    """Return the report about the end of a job that the driver gets."""
     wait_for(lambda: job.served() and job.served()[-1]["event"] == "exit", "the exit")
     return tuple(job.served()[-1].get(name) for name in ("success", "reason", "message"))
 
@@ -68,7 +68,7 @@ def test_who_only_opens_the_events_does_no_harm(runtime: Node) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
 def test_exec_is_shielded_from_its_job(tmp_path: Path) -> None:
-    """Who shares its user can neither look into it nor take its open files."""
+    """A process of the same user can neither look into it nor take its open files."""
     user = 65534
     (base := tmp_path / "home").mkdir()
     shutil.chown(base, user, user)

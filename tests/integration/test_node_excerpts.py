@@ -45,7 +45,7 @@ def python(script: str) -> str:
 
 
 def ends(runtime: Node, job: Job, code: int = 0) -> tuple[str, list[str]]:
-    """What it has printed, and by which calls it has told the first bytes from the file."""
+    """Return its output, and the calls by which it has told the first bytes from the file."""
     assert job.wait() == code
     return (runtime.base / "printed").read_text(), [str(event["call"]) for event in job.named("asked")]
 

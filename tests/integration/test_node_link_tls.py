@@ -1,4 +1,4 @@
-"""Byte streams between nodes inside TLS: as the plain ones, and nobody on the way can read or change them."""
+"""Byte streams between nodes inside TLS: as the plain ones, and no one on the way can read or change them."""
 
 from __future__ import annotations
 

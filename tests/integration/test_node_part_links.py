@@ -1,4 +1,4 @@
-"""Parts of a file on another node: all of their bytes, from who has said them, or a reason."""
+"""Parts of a file on another node: all of their bytes, from the job that has said them, or a reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def of(nodes: Pair) -> Path:
 
 
 def say(nodes: Pair) -> Job:
-    """Lets a job of the first node say two parts; the second one is that which others read."""
+    """Lets a job of the first node say two parts; other jobs read the second one."""
     of(nodes).write_bytes(CONTENT)
     lines = [{"path": "a", "extents": [[0, 3]]}, {"path": "b", "extents": PIECES}]
     said = "".join(json.dumps(line) + "\n" for line in lines)

@@ -1,4 +1,4 @@
-"""Parts of files: a split says where it cuts, and who reads a part gets its bytes, all of them or none."""
+"""Parts of files: a split says where it cuts, and a reader of a part gets its bytes, all of them or none."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def python(script: str) -> str:
 
 
 def directory(script: str, **fields: str) -> Document:
-    """Its first file tells the name of the Directory."""
+    """The first file tells the name of the Directory."""
     rule = streaming({"port": "out", "start": "producer", "committed": "on_close", **fields})
     return tool(f"{MEET}note start; {python(script)}; note end", {}, {"out": found("ou*", "Directory")}, [rule])
 

@@ -106,7 +106,7 @@ def test_what_is_refuted(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_against_a_directory(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is not remembered: who knows what has written it."""
+    """The comparison is not remembered, for the writer of the directory is unknown."""
     path = bench.write(document(), job(tmp_path), io=True)
     parts = tmp_path / "parts"
     parts.mkdir()

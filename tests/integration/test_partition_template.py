@@ -28,7 +28,7 @@ BIG = "\n".join(map(str, range(400_000))) + "\n"
 
 
 def run(directory: Path, text: str | bytes, *arguments: object, said: bool) -> tuple[list[bytes], int, str]:
-    """What the parts have, the exit code, and what is said on standard error."""
+    """Return the content of the parts, the exit code, and the messages on standard error."""
     directory.mkdir()
     file = directory / "whole"
     file.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -133,7 +133,7 @@ HEADER = "".join(f"##contig=<ID={number},length={number * number}>\n" for number
     ids=["lines", "header", "empty", "one"],
 )
 def test_what_bgzip_has_compressed(tmp_path: Path, records: str, text: str, how: tuple[str, int]) -> None:
-    """Its parts are those of the text, said as they are written, and each ends as a file of bgzip does."""
+    """The parts are those of the text, said as they are written, and each ends as a file of bgzip does."""
     (tmp_path / "whole").write_text(text)
     compressed = bgzip(tmp_path / "whole").read_bytes()
     arguments = ("--records", records, *how)

@@ -208,7 +208,7 @@ RETRIED = {"failureManager": {"type": "default", "config": {"max_retries": 3, "r
 @pytest.mark.long
 @pytest.mark.parametrize("end", ["sleep 1; exit 3", pytest.param("sleep 0.5; kill -9 $$", marks=pytest.mark.long)])
 def test_a_split_that_fails_in_the_middle_is_tried_again(bench: Bench, tmp_path: Path, end: str) -> None:
-    """Parts that were said hold: their readers need nobody."""
+    """Parts that were said hold: their readers need no other job."""
     once = f'test -e "$TRACE.once" || {{ touch "$TRACE.once"; {end}; }}'
     document = then_joined(tmp_path, split(tmp_path, after=once))
     plain, ours = (bench.run(document, job(tmp_path), io=io, **RETRIED) for io in (False, True))
@@ -345,7 +345,7 @@ def test_a_file_with_others_beside_it(bench: Bench, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_lines_that_come_after_the_split(bench: Bench, tmp_path: Path) -> None:
-    """Of a process that it leaves behind: what is said when it has ended is no part, as a file would be none."""
+    """A process that the split leaves behind says them. A line after its end is no part, as a file would be none."""
     late = "(sleep 2; echo more > chunk-99.txt)"
     if_asked = """(sleep 2; echo '{"path": "chunk-99.txt", "extents": [[0, 1]]}' >> "$SFIO_PARTS")"""
     run = split(

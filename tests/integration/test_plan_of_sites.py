@@ -274,7 +274,7 @@ def test_containers_can_be_left_to_streamflow(bench: Bench, capsys: pytest.Captu
 def test_a_directory_that_attempts_share_is_left_alone(
     bench: Bench, step: str, delivery: Delivery, container: str
 ) -> None:
-    """What a failed attempt leaves there, StreamFlow would collect with what the next one writes."""
+    """StreamFlow would collect the files of a failed attempt there with those of the next one."""
     contained = in_containers("tools")
     contained["steps"][step]["run"]["hints"][-1] = {**DEBIAN, "dockerOutputDirectory": "/out"}
     docker = [{"step": "/", "deployment": {"type": container, "config": {}}}]

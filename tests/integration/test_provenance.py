@@ -1,4 +1,4 @@
-"""What StreamFlow does with a run afterwards works on ours, too."""
+"""Later uses of a run by StreamFlow work on ours, too."""
 
 from __future__ import annotations
 

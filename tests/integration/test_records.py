@@ -69,7 +69,7 @@ def test_files_of_a_record_are_read_while_they_are_written(bench: Bench, read: D
 
 
 def test_a_rule_for_a_record(bench: Bench) -> None:
-    """Its record is also an output of the workflow, and goes through a subworkflow and a skipped step."""
+    """The record is also an output of the workflow, and goes through a subworkflow and a skipped step."""
     make = maker({name: written(name) for name in FILES}, [streaming({"port": "pair", "mode": "no_update"})])
     kind = record({name: {"type": "File"} for name in FILES})
     inner = workflow({"pair": {"type": kind}}, {"in": {"run": WHOLE, "in": {"pair": "pair"}}}, {"out": "in/out"})

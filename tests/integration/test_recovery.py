@@ -37,7 +37,7 @@ def commits() -> Document:
 
 
 def parts() -> Document:
-    """What was lost was made of a part of a file that nobody has written."""
+    """The lost output was made of a part of a file that was never written."""
     made = tool("note a; printf '12345' > a.txt", {}, {"out": found("a.txt")})
     rule = {"class": "sfio:ReadSession", "rules": [{"port": "parts", "of": "file"}]}
     script = """note split; if [ "$SFIO_PARTS" ]; then

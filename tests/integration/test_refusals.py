@@ -1,4 +1,4 @@
-"""What cannot be used is refused with one message, and without a stack trace: CWL, StreamFlow files, names of files."""
+"""CWL, StreamFlow files and file names that cannot be used: one message, and no stack trace."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ TOGETHER = "cat $f > {0}/one & cat $f > {0}/other; wait"
 
 @pytest.mark.parametrize("script", [TOGETHER, "paste $f $f > {0}/one"], ids=["two programs", "one program"])
 def test_a_second_opening_is_seen(runtime: Node, script: str) -> None:
-    """It has to be: who has opened a stream second gets an empty file, or a part."""
+    """A second opening must be seen: the process that opens a stream second gets an empty file, or a part."""
     out, fifo = runtime.base / "out", runtime.base / "in" / "f"
     (out / "p").write_text("text\n" * 100)
     events = runtime.run / "jobs" / "p"

@@ -69,13 +69,13 @@ def at_once(runs: Iterable[Run]) -> int:
 
 
 def telemetry(bench: Bench) -> list[list[Document]]:
-    """Of each run."""
+    """The telemetry of each run."""
     files = sorted((bench.data / "streamflow-io" / "runs").glob("*/telemetry.jsonl"))
     return [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
 
 
 def leases(bench: Bench) -> list[list[Document]]:
-    """What each run has told of its leases."""
+    """The records of each run about its leases."""
     return [[record for record in records if record["event"] == "lease"] for records in telemetry(bench)]
 
 
@@ -126,7 +126,7 @@ def test_runs_have_the_bandwidth_together(bench: Bench, hints: list[Document]) -
 
 
 def test_a_small_run_does_not_wait_for_a_large_one(bench: Bench) -> None:
-    """What a job has returned goes to the run that is due first, though its own run has more to do with it."""
+    """A job's returned bandwidth goes to the run that is due first, though its own run has more to do with it."""
     paths = [write(bench, tasks([IO_TASK, bandwidth(MOST)], seconds=0.5), jobs) for jobs in (12, 1)]
     large = bench.start(paths[0])
     try:
@@ -157,7 +157,7 @@ def test_a_run_without_bandwidth_opens_nothing(bench: Bench) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_what_a_run_held_that_was_killed_is_free(bench: Bench, how: signal.Signals) -> None:
-    """Of SIGKILL nobody is told; its job goes on."""
+    """A SIGKILL tells no run; the job of the killed run goes on."""
     whole = write(bench, tasks([IO_TASK, bandwidth(MOST)], seconds=30), 1)
     first = bench.start(whole)
     try:
@@ -175,7 +175,7 @@ def test_what_a_run_held_that_was_killed_is_free(bench: Bench, how: signal.Signa
 
 @pytest.mark.long
 def test_a_run_that_is_stopped_while_it_waits_holds_back_nobody(bench: Bench) -> None:
-    """As by Ctrl-Z: it is first in order, but for ten seconds only."""
+    """Ctrl-Z stops a run so: it is first in order, but for ten seconds only."""
     first, second, third = (
         write(bench, tasks([IO_TASK, bandwidth(15)], seconds=seconds), 1) for seconds in (4.0, 0.1, 0.1)
     )
@@ -199,7 +199,7 @@ def test_a_run_that_is_stopped_while_it_waits_holds_back_nobody(bench: Bench) ->
 
 @pytest.mark.long
 def test_epochs_of_two_runs_do_not_overlap(bench: Bench) -> None:
-    """Both learn on a storage that nobody else uses then."""
+    """Both learn on a storage that no other run uses then."""
     document = tasks([IO_TASK, bandwidth("auto(5,20,2)")], seconds=0.5)
     paths = [bench.write(document, parts(8), io=True, config={**config(), "ioExecutors": 4}) for _ in range(2)]
     runs = bench.run_all(paths)
@@ -239,7 +239,9 @@ def noted(path: Path, what: str) -> bool:
 
 @needs_root
 def test_a_run_ends_beside_another_user_that_holds_all(bench: Bench) -> None:
-    """It has half of the bandwidth after a while, says who holds more, and has the results of plain StreamFlow."""
+    """The run has half of the bandwidth after a while, names the user that holds more, and has the results of plain
+    StreamFlow.
+    """
     for directory in (bench.directory, *bench.directory.parents):
         directory.chmod(directory.stat().st_mode | 0o011)
     shared = bench.directory / "ledger"

@@ -29,7 +29,7 @@ def reader(name: str, patterns: Any = BESIDE) -> Document:
 
 
 def test_a_file_comes_when_its_secondary_files_are_committed(bench: Bench) -> None:
-    """Also elements of a list; one of which some never come is delivered at the end."""
+    """Elements of a list do so, too; an element without all of its secondary files is delivered at the end."""
     script = """
     echo data > data.bam; sleep 0.3; echo index > data.bam.bai; sleep 0.3; note complete; echo dict > data.dict
     echo late > late.bam; echo index > late.bam.bai

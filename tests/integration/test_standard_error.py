@@ -21,7 +21,7 @@ TALK = "echo progress >&2; echo data"
 
 
 def logs(bench: Bench, *words: str) -> Any:
-    """What `streamflow-io logs` says of the last run."""
+    """Return what `streamflow-io logs` prints of the last run."""
     return json.loads(_logs(bench, *words, "--json").stdout)
 
 

@@ -51,7 +51,7 @@ def suggest(bench: Bench, *arguments: str) -> Any:
 
 
 def known() -> Document:
-    """A workflow of which is known what would make it faster."""
+    """A workflow with known ways to make it faster."""
     prepare = tool(
         PREPARE, {}, {"first": found("first.txt"), "table": "stdout"}, stdout="table.txt"
     )  # standard output that is written all the time, and a file that is closed early

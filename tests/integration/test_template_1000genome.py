@@ -158,7 +158,7 @@ def test_merge_writes_while_its_input_still_grows(tmp_path: Path) -> None:
 
 
 def readable(path: Path) -> bytes:
-    """What can be decompressed of a gzip file that is still being written."""
+    """The content that can be decompressed from a gzip file that is still being written."""
     return zlib.decompressobj(wbits=31).decompress(path.read_bytes())
 
 

@@ -93,7 +93,9 @@ def test_counting_all_variants_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_files_of_a_directory_come_one_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Who follows a directory finds each file complete before the next is there, and the list of samples first."""
+    """A reader that follows a directory finds each file complete before the next is there, and the list of samples
+    first.
+    """
     monkeypatch.syspath_prepend(str(SCRIPTS))
     sample_files = import_script(SCRIPTS / "sample_files.py")
     seen: list[dict[str, bytes]] = []

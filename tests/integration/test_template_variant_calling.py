@@ -239,7 +239,7 @@ def in_chunks(template: Path, file: str) -> tuple[Path, str]:
 def test_chunks_that_nobody_writes_give_the_results_of_the_whole(plain: PlainRun, chunks: Path) -> None:
     plans = plan_file(plain.template / "streamflow-io-chunks.yml")
     (plan,) = plans.plans.values()
-    # Of the splits nobody is told to make them streamable.
+    # No page tells users to make the splits streamable.
     assert tuple(map(uncoded, plans.warnings["variant-calling-chunks"])) == (
         "/fixmate/fixed is `streamable`, and /cat/alignments is not: "
         "nothing streams from /fixmate/fixed to /cat/alignments",
@@ -390,6 +390,6 @@ def test_each_stage_reads_a_fifo_as_it_reads_a_file(plain: PlainRun, stage: str,
 
 @needs_tools
 def test_plain_streamflow_runs_one_stage_after_the_other(plain: PlainRun) -> None:
-    """What streaming is compared with: in this run no stage overlaps its producer."""
+    """The run is the baseline of streaming: no stage overlaps its producer."""
     jobs = [plain.executions[stage] for stage in STAGES[2:]]
     assert all(earlier.ended <= later.started for earlier, later in itertools.pairwise(jobs))

@@ -97,7 +97,7 @@ def translate(cls: type[CWLTranslator], streamflow_file: Path) -> Workflow:
 
 
 def shape(translated: Workflow) -> Any:
-    """A translated graph, with ports named by who writes and reads them instead of at random."""
+    """A translated graph, with ports named by their writers and readers instead of at random."""
     names: dict[str, str] = {}
     for step in translated.steps.values():
         for kind, ports in (("out", step.output_ports), ("in", step.input_ports)):
@@ -244,7 +244,7 @@ def test_a_run_with_another_scheduler_imports_next_to_nothing() -> None:
 
 
 def test_the_seam() -> None:
-    """What _streamflow.py lists. If this breaks, StreamFlow has changed: read how, before mending it."""
+    """The seam is the list in _streamflow.py. If this breaks, StreamFlow has changed: read how, before mending it."""
     assert hasattr(streamflow.cwl.main, "CWLTranslator")
     assert streamflow.provenance.prov_classes["run_crate"]["cwl"] is crate_writer
     assert "prov_classes[args.type][wf_type](" in inspect.getsource(streamflow.main._async_prov)

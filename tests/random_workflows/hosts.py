@@ -1,4 +1,4 @@
-"""Random workflows of which steps run on SSH hosts."""
+"""Random workflows whose steps run on SSH hosts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Hosts(Site):
 
     def _on_hosts(self) -> list[str]:
         """Also what a run has elsewhere names one of its directories, or is in one."""
-        # Who looks is not found.
+        # The search does not find itself.
         named = f"{self.scratch[:-1]}[{self.scratch[-1]}]"
         look = (
             f"find /scratch -path '{named}/*' \\( -name 'streamflow-io-*' -o -type p -o -type s \\); "

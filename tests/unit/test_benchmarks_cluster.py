@@ -93,7 +93,7 @@ def test_work_on_all_cores_uses_them() -> None:
 
 
 def write_times(directory: Path, *times: tuple[str, float, float]) -> None:
-    """As the database of a run."""
+    """Write times as the database of a run has them."""
     with closing(sqlite3.connect(directory / "streamflow.db")) as connection:
         connection.execute("CREATE TABLE step (id INTEGER, name TEXT)")
         connection.execute("CREATE TABLE execution (step INTEGER, start_time INTEGER, end_time INTEGER)")

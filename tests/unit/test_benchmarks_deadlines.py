@@ -1,4 +1,4 @@
-"""The I/O tasks of the benchmark `deadlines` can all be in time; who takes them as they come cannot."""
+"""The I/O tasks of the benchmark `deadlines` can all be in time; in the order of arrival they cannot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STEP = 0.01
 
 
 def waits(found: list[Task], at_once: int, *, by_deadline: bool = False) -> float:
-    """How long jobs wait for a disk that so many share equally: those that came first, or those needed first."""
+    """The waits of jobs for a disk that they share equally: those that came first, or those needed first."""
     left = [float(task.megabytes) for task in found]
     late, now = 0.0, 0.0
     while any(left):

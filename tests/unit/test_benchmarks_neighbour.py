@@ -1,4 +1,4 @@
-"""Who writes beside our checkpoints, and which of his phases count."""
+"""Writers beside our checkpoints, and the phases that count."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_time_calls_measures_both(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
     lines = dict(line.split() for line in call("time-calls", "120", "40", tmp_path / "data").decode().splitlines())
     assert set(lines) == {"open_stat_us", "exec_us"}
-    # Which is the greater is not asked: others who use the cores decide it.
+    # The greater one is not asked for: other users of the cores decide it.
     assert all(float(microseconds) > 0 for microseconds in lines.values())
 
 

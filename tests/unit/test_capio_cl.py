@@ -69,12 +69,12 @@ def configurations(draw: st.DrawFn) -> Configuration:
 
 
 def officially(configuration: Configuration, version: Version, directory: Path) -> py_capio_cl.Engine:
-    """What the official parser makes of a configuration."""
+    """Return the engine that the official parser makes of a configuration."""
     return parse(write_capio_cl(configuration, version), version, directory)
 
 
 def as_read_officially(engine: py_capio_cl.Engine, file: CoordinatedFile) -> tuple[object, ...]:
-    """What the official parser says of a file, as :func:`as_written` says it."""
+    """Describe the official parser's view of a file, as :func:`as_written` does."""
     path = file.path
     closes = engine.getCommitCloseCount(path) or 1  # without a number it counts none, and means the first
     return (

@@ -1,4 +1,4 @@
-"""What decided how long a run took, and what is said of it."""
+"""The critical path of a run, and its description."""
 
 from __future__ import annotations
 

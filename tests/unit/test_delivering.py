@@ -1,4 +1,4 @@
-"""What is delivered early is delivered once, whatever happens to the attempt that does it."""
+"""An early delivery happens once, whatever happens to its attempt."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_an_attempt_that_ends_while_it_collects_leaves_the_delivery_to_the
 
 
 async def test_what_an_attempt_has_committed_is_compared_with_the_file_of_the_next() -> None:
-    """Which is in another directory; readers have the first one."""
+    """The next file is in another directory; readers have the first one."""
     tested = Delivered(COMMITTED, kind=OutputKind.FILE, deliveries=(Delivery.COMMIT,))
     token = await tested.final("out", "file")
     tested._job.output_directory = "/out-2"

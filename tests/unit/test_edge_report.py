@@ -1,4 +1,4 @@
-"""What the report says of files that were to be delivered before their jobs end."""
+"""The report about files that were to be delivered before their jobs end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a run when it has ended, and what it would have taken without early delivery."""
+"""Messages about a run that has ended, and the time that it would have taken without early delivery."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def job(
 
 
 def held(records: list[Record], seconds: float) -> list[Record]:
-    """The same job, of which it was measured how long it was held at the gate."""
+    """The same job, with a measured time at the gate."""
     last = records[-1]
     assert isinstance(last, EndedRecord)
     assert last.usage is not None

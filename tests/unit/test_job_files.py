@@ -1,4 +1,4 @@
-"""What is recorded of the files of a job, from what the node runtime tells of it."""
+"""Records of the files of a job, from the reports of the node runtime."""
 
 from __future__ import annotations
 

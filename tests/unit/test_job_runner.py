@@ -62,7 +62,7 @@ async def at_once(_: int) -> int:
 
 
 def limited(rates: FakeRates) -> Limits:
-    """What gives each job its limit."""
+    """Make the listener that gives each job its limit."""
     return Limits(Storages((), Sites({})), True, rates)
 
 
@@ -223,7 +223,9 @@ async def test_the_limit_of_a_job_is_told(caplog: pytest.LogCaptureFixture) -> N
 
 
 async def test_a_rate_that_is_found_while_a_job_runs() -> None:
-    """It is told with the job, as far as it is known, and then as it changes; what the job has moved is told back."""
+    """The rate is told with the job, as far as it is known, and then as it changes; the bytes that the job has moved
+    are told back.
+    """
     runtime = FakeRuntime("here")
     hint = Located(StorageBandwidth.model_validate({"storageBW": "required"}), Level.TOOL, "a", Source("write.cwl"))
     rates = FakeRates()

@@ -1,6 +1,6 @@
 """`auto` with more jobs than cores: one location learns, the others work, and few jobs are enough.
 
-Nodes of 4 cores and 16 executors, with a disk of 16 MB/s each, of which a writer alone gets 4.
+Nodes of 4 cores and 16 executors, with a disk of 16 MB/s each; a writer alone gets 4.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which job fed which: compared with the definition, written down without an index."""
+"""The job that fed each job: compared with the definition, written down without an index."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ async def test_a_job_that_cannot_be_paused_is_told_of_its_streams_only(monkeypat
 
 
 async def test_a_job_of_this_node(tmp_path: Path) -> None:
-    """It is paused by a limit that it gets when it runs, and goes on without."""
+    """A limit pauses the job when it runs, and the job goes on when the limit is gone."""
     runtime = await EmbeddedRuntime.start(tmp_path)
     try:
         job = await runtime.create_job("/a/0")

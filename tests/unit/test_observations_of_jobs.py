@@ -1,4 +1,6 @@
-"""What of a job's time the learner is told: a job that waits for its stream, or at the gate, does no I/O meanwhile."""
+"""The part of a job's time that the learner is told: a job that waits for its stream, or at the gate, does no I/O
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,7 @@ class Driver:
     async def observe(
         self, of: Job, exit_event: ExitEvent | None, status: Status = Status.COMPLETED
     ) -> Observation | None:
-        """What the learner is told of a job."""
+        """Return the observation of a job that the learner is told."""
         state = self.jobs.new(of, [target()])
         self.jobs.submitted(state, 0.0)
         await self.admission.admit(state, [target()])

@@ -1,4 +1,4 @@
-"""Which splits write nothing, and why others do."""
+"""Splits that write nothing, and the reasons why others do."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_program_says_the_parts_of_one_output() -> None:
 
 
 def test_parts_of_parts() -> None:
-    """Of a chain of splits each second one writes its files: a part is no file that others read parts of."""
+    """In a chain of splits each second one writes its files: a part is no file that others read parts of."""
     outputs = [replace(CHUNKS, step=f"/split{number}") for number in range(4)]
     readers = [Input(f"/split{number}", "reads") for number in range(1, 4)]
     routes = [Route(output, (SCATTER,), reader) for output, reader in zip(outputs, [*readers, CHUNK], strict=True)]

@@ -17,7 +17,7 @@ def fed(size: int, at: float, stalled: bool = False) -> FedEvent:
 
 
 class Shown:
-    """What was told."""
+    """A listener that keeps the records."""
 
     def __init__(self) -> None:
         self.records: list[ProgressRecord] = []

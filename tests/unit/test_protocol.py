@@ -1,4 +1,4 @@
-"""What driver and `sfio-node` say to each other survives whatever a path is; what is not understood is no silence."""
+"""Messages between driver and `sfio-node` survive whatever a path is; an unknown message is no silence."""
 
 from __future__ import annotations
 

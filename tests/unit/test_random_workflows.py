@@ -89,7 +89,7 @@ def test_every_source_is_there(number: int, tmp_path: Path) -> None:
 
 
 def test_what_shows_something_becomes_small() -> None:
-    """Of a large workflow that has what matters somewhere, little but that is left."""
+    """The reduction of a large workflow leaves little but the part that matters."""
 
     def shows(blueprint: Blueprint) -> bool:
         return any(output.writer == "patched" for step in blueprint.steps for output in step.outputs)

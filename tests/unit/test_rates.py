@@ -1,4 +1,4 @@
-"""From jobs of a run to the rates that they are told: the adapter of what is required."""
+"""From jobs of a run to the rates that they are told: the adapter of required bandwidth."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Making = Callable[..., Driver]
 
 @pytest.fixture
 def making(monkeypatch: pytest.MonkeyPatch) -> Making:
-    """Drivers whose I/O tasks are `/save`; nobody looks again by the clock."""
+    """Drivers whose I/O tasks are `/save`; no one looks again by the clock."""
     monkeypatch.setattr(rates, "_LOOK_SECONDS", NEVER)
     return lambda limits=True, **fields: Driver(monkeypatch, hints(**fields), limits)
 

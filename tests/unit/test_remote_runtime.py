@@ -1,4 +1,4 @@
-"""The driver's side of a node runtime elsewhere: what is run there, and what is made of what is told."""
+"""The driver's side of a node runtime elsewhere: its commands there, and the meaning of the answers."""
 
 from __future__ import annotations
 
@@ -161,23 +161,23 @@ async def test_a_program_of_another_user_is_not_run(access: Access, workdir: Pat
             await deliver(access, str(workdir), stand_in())
         assert not ran.exists()
 
-    # Who is first in a directory for all.
+    # The first user in a directory for all.
     plant(theirs, ran)
     give(theirs)
     await is_refused(f"{theirs} belongs to user {STRANGER}: another user could put a program there")
-    # A link of his, also to a directory of ours.
+    # A link of that user, also to a directory of ours.
     elsewhere = tmp_path / "elsewhere"
     theirs.rename(elsewhere)
     theirs.symlink_to(elsewhere)
     await is_refused(f"{elsewhere} belongs to user")
     theirs.unlink()
-    # Who owns a directory above.
+    # The owner of a directory above.
     (workdir / "above" / "work").mkdir(parents=True)
     os.chown(workdir / "above", STRANGER, -1)
     workdir = workdir / "above" / "work"
     plant(workdir / ".streamflow-io", ran)
     await is_refused(f"{workdir.parent} belongs to user")
-    # His file in our directory, from when it was open.
+    # A file of that user in our directory, from when it was open.
     workdir = tmp_path / "ours"
     plant(workdir / ".streamflow-io", ran)
     give(workdir / ".streamflow-io" / stand_in().name)
@@ -316,7 +316,7 @@ async def test_a_job_that_waits_for_a_session_is_lost_with_its_runtime(
 
 
 async def _never(command: list[str], location: ExecutionLocation) -> AsyncExitStack:
-    """As where jobs have taken all sessions."""
+    """Wait as if jobs had taken all sessions."""
     return await asyncio.get_running_loop().create_future()
 
 
@@ -335,7 +335,7 @@ async def test_where_it_runs_by_its_manner(host: Host, access: Access, workdir: 
 
 
 async def test_containers_of_the_host_find_what_it_makes_for_them(access: Access, workdir: Path) -> None:
-    """As other users: they may pass, but not list."""
+    """The processes run as other users: they may pass, but not list."""
     async with serving(access, workdir, place=Place("host")) as runtime:
         directory = Path(runtime.directory)
         assert directory.parent == workdir.resolve() / f".streamflow-io-{os.getuid()}"
@@ -417,7 +417,7 @@ async def test_a_serve_that_ends(access: Access, workdir: Path) -> None:
         for attempt in (job.has_started(), runtime.create_job("next")):
             with pytest.raises(NodeRuntimeError, match="has ended"):
                 await attempt
-        # Nobody else removes what is left of it.
+        # Nothing else removes what is left of it.
         assert Path(runtime.directory).exists()
 
 

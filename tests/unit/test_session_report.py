@@ -1,4 +1,4 @@
-"""What the report says of read sessions."""
+"""The report about read sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be delivered early where, and what is said where it cannot."""
+"""Early deliveries by place, and the messages where there are none."""
 
 from __future__ import annotations
 

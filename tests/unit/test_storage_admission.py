@@ -147,7 +147,7 @@ async def test_chunks_of_read_sessions_share_executors_with_io_tasks() -> None:
 
 
 async def test_a_chunk_that_ends_wakes_jobs_that_lacked_its_bandwidth() -> None:
-    """No job of StreamFlow has ended, so that nobody else would."""
+    """No job of StreamFlow has ended, so that nothing else would."""
     woken: list[bool] = []
     cluster = Cluster(1)
     admission = io_task_admission(cluster, wake=lambda: woken.append(True))

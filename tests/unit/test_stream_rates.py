@@ -51,7 +51,7 @@ class Run:
             self.rates.event(self.producer, event)
 
     def burst(self, number: int, ago: float) -> None:
-        """The n-th burst, which has begun so many seconds ago."""
+        """The n-th burst, which has begun this many seconds ago."""
         start, end = 1_000.0 - ago, (number + 1) * 20 * MB
         burst = {"number": number, "start": start, "last": start + 0.1, "bytes": 20 * MB, "end": end}
         self.happened(PhaseEvent(event="phase", job="a", time=1_000.0, port="out", path="/a/out.txt", **burst))

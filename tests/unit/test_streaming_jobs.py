@@ -1,4 +1,4 @@
-"""Who waits for what of a job that others read from."""
+"""Waits for a job that others read from."""
 
 from __future__ import annotations
 

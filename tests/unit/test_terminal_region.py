@@ -12,7 +12,7 @@ from streamflow_io.engine.terminal_region import TerminalRegion
 
 
 class Terminal(io.StringIO):
-    """It understands what removes lines.
+    """A terminal that understands the removal of lines.
 
     :ivar broken: it is gone
     """

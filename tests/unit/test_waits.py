@@ -1,4 +1,4 @@
-"""What a job has waited for adds up to the time in which it was known to lack something."""
+"""The waits of a job add up to the time in which it was known to lack something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a storage is left beside compute jobs that write there in a rhythm."""
+"""The rest of a storage beside compute jobs that write there in a rhythm."""
 
 from __future__ import annotations
 

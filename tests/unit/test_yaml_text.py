@@ -1,4 +1,4 @@
-"""YAML that somebody else wrote is read in a time that its length bounds, or refused."""
+"""YAML from others is read in a time that its length bounds, or refused."""
 
 import time
 from pathlib import Path

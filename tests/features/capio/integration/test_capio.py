@@ -121,7 +121,7 @@ DOES = "CAPIO cannot do what its program does:"
 
 
 def test_a_producer_that_does_what_capio_cannot_starts_again_without(bench: Bench) -> None:
-    """What else CAPIO cannot do is in `test_guard.py`."""
+    """Other things that CAPIO cannot do are in `test_guard.py`."""
     script = 'for i in range(5):\n    with open("out.txt", "a") as out: print("line", i, file=out)\n'
     _, ours = bench.run_both(pipeline(producer(script), reader("b")), config=CAPIO)
     why = f"{DOES} it opens a-1/out.txt a second time"
@@ -330,7 +330,7 @@ def test_an_edge_that_capio_cannot_serve_is_served_all_the_same(bench: Bench) ->
     assert edge["capio"].startswith("CAPIO tells the size of a file")
 
 
-# So much that CAPIO's library, which gathers what is written, passes it on.
+# Enough bytes that CAPIO's library, which gathers writes, passes them on.
 BIG = LINES.replace("flush=True)", "flush=True)\n        out.write(('x' * 99 + '\\n') * 10_000)")
 BIG_READ = READ.replace("    note", "    if line[0] == 'l': note")
 
@@ -406,7 +406,7 @@ def test_an_empty_file_under_the_real_capio(bench: Bench) -> None:
 
 @pytest.mark.usefixtures("real")
 def test_a_reader_that_does_not_load_libraries_starts_again_without_the_real_capio(bench: Bench) -> None:
-    """It finds no file."""
+    """The reader finds no file."""
     script = "os.execve('/bin/cat', ['cat', os.environ['file']], {})"
     _, ours = bench.run_both(pipeline(producer(lines(script=BIG)), reader("b", script)), config=CAPIO)
     assert "CAPIO is not used any more for the jobs of /b, they run without it: " in ours.log
@@ -425,7 +425,7 @@ MORE = """
 @pytest.mark.usefixtures("real")
 @pytest.mark.timeout(240)
 def test_when_the_real_server_hangs_all_goes_on_without_it(bench: Bench) -> None:
-    """The server answers nobody any more: that is seen in 20 s."""
+    """The server answers no client any more: the run sees that in 20 s."""
     document = pipeline(producer(lines("b", script=BIG).replace(END, MORE + END)), reader("b", BIG_READ))
     plain = bench.run(document, io=False)
     path = bench.write(document, {}, True, CAPIO)

@@ -47,7 +47,7 @@ def test_capio_serves_each_edge_of_1000_genomes_that_streams(tmp_path: Path) -> 
 
 
 def test_capio_serves_no_edge_of_variant_calling(tmp_path: Path) -> None:
-    """Its steps write standard outputs, and most run a program that hangs under CAPIO."""
+    """The steps write standard outputs, and most run a program that hangs under CAPIO."""
     (mapping,) = plan_file(variants_file(tmp_path, runtime="capio")).forecasts["capio"].values()
     assert not mapping.served
     assert len(mapping.refused) == 8

@@ -32,7 +32,7 @@ PAIR = ApplicationSet(Platform(3, 10, 10), (Application("a", 1, 3, 20), Applicat
 
 
 def solves(count: int) -> Callable[[], float]:
-    """A budget: so many looks at the time that is left."""
+    """A budget: a number of looks at the time that is left."""
     looks = iter(range(count, 0, -1))
     return lambda: next(looks, 0) / count
 
@@ -57,7 +57,7 @@ def solved(applications: ApplicationSet, order: list[PhaseChange]) -> float:
 
 
 def orders(first: int, second: int) -> list[list[PhaseChange]]:
-    """All cyclic orders of two applications with so many instances."""
+    """All cyclic orders of two applications with these numbers of instances."""
     size = 2 * (first + second)
     found = []
     for places in combinations(range(size), 2 * first):
