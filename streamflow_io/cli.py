@@ -21,7 +21,7 @@ from streamflow_io.commands.console import Command, CommandResult, SafeConsole, 
 from streamflow_io.features import Subcommand, features
 from streamflow_io.hints.errors import HintError, HintErrors
 
-# By what they are for.
+# The subcommands, grouped by purpose.
 GROUPS = {
     "before a run": {
         "validate": Subcommand("check a CWL workflow and its hints, without running it", ("workflow.cwl job.yml",)),
@@ -63,10 +63,10 @@ _EXAMPLES = "examples: streamflow-io plan streamflow.yml; streamflow-io report l
 
 
 class _Program(argparse.ArgumentParser):
-    """Shows its commands in groups."""
+    """A parser that shows its commands in groups."""
 
     def format_help(self) -> str:
-        # Without empty lines: a terminal has 24.
+        # Without empty lines, because a terminal has 24 lines.
         lines = [f"usage: {self.prog} [--version] COMMAND ...", f"{self.description}; COMMAND --help: its options"]
         for title, group in GROUPS.items():
             lines += [f"{title}:", *(f"  {name:<14}{entry.text}" for name, entry in group.items())]
@@ -74,7 +74,7 @@ class _Program(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Looks the version up when it is asked for."""
+    """Looks the version up only when it is printed."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :raises SystemExit: with the same codes; with 1 if the output was closed before all was written (`| head -1`)
     """
     for stream in (sys.stdout, sys.stderr):
-        # Names of files are bytes: those that are no UTF-8 are shown as they are.
+        # Names of files are bytes. Names that are not UTF-8 are printed unchanged.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="surrogateescape")
     argv = list(sys.argv[1:] if arguments is None else arguments)
@@ -124,13 +124,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if namespace.json:
             print(json.dumps({"ok": result.ok, **result.to_json()}, indent=2))
         else:
-            # A mistake is no result: a file that the output goes to does not get it.
+            # A mistake is no result, so a file that receives the output does not get it.
             result.show(SafeConsole(stderr=isinstance(result, Mistakes)))
     return 0 if result.ok else 1
 
 
 def parser_of(argv: Sequence[str]) -> tuple[argparse.ArgumentParser, dict[str, Command]]:
-    """What parses a command line, and the module of its command, by name; none: it has no command that is known."""
+    """Return the parser of a command line, and the module of its command by name. Empty: no known command."""
     parser = _Program(prog="streamflow-io", description="I/O-aware CWL workflows for StreamFlow")
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version")
     commands = parser.add_subparsers(
@@ -159,7 +159,7 @@ def _examples(name: str, entry: Subcommand) -> str | None:
 
 @contextlib.contextmanager
 def _quiet_when_closed() -> Iterator[None]:
-    """Print, and end the program without a word if nobody reads on."""
+    """Print, and end the program silently if the output is closed."""
     try:
         try:
             yield
@@ -167,7 +167,7 @@ def _quiet_when_closed() -> Iterator[None]:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except BrokenPipeError:
-        # What is left in the buffer is written again when the interpreter ends.
+        # The interpreter writes the rest of the buffer again when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 

@@ -1,4 +1,7 @@
-//! `sfio-node cut`: says where a declared rule cuts a file, as a split does that knows `SFIO_PARTS`, or compares it with what a split has written.
+//! `sfio-node cut`: prints where a rule cuts a file into parts, or compares these parts with those that a split has
+//! written.
+//!
+//! The output is that of a split that knows `SFIO_PARTS`.
 
 mod compare;
 mod cuts;
@@ -27,11 +30,13 @@ use crate::protocol::json::{self, ByteString};
 use crate::protocol::part::Piece;
 use crate::streams::announced_parts::VARIABLE;
 
-/// Exit codes: all was said, or is the same; something is different; neither can be known.
+/// Exit codes: all parts were printed, or are the same; something is different; neither can be known.
 const DONE: i32 = 0;
 const DIFFERENT: i32 = 1;
 const FAILED: i32 = 2;
 
+/// Cuts the file `of`.
+///
 /// # Arguments
 /// * `compare` - the directory of the parts that a split has written
 pub fn run(of: &Path, rule: &str, compare: Option<&Path>) -> i32 {
@@ -46,10 +51,10 @@ pub fn run(of: &Path, rule: &str, compare: Option<&Path>) -> i32 {
     })
 }
 
-/// `sfio-node propose`: says a rule by which a split may have cut a file, if there is one.
+/// `sfio-node propose`: prints a rule by which a split may have cut a file, if there is one.
 ///
 /// # Arguments
-/// * `directory`, `names`, `first`, `count` - the parts that it has written
+/// * `directory`, `names`, `first`, `count` - the parts that the split has written
 pub fn propose(of: &Path, directory: &Path, names: &OsStr, first: u64, count: u64) -> i32 {
     match Written::new(of, directory, names, first, count).and_then(|written| written.propose()) {
         Ok(Some(proposal)) => {
@@ -64,7 +69,7 @@ pub fn propose(of: &Path, directory: &Path, names: &OsStr, first: u64, count: u6
     }
 }
 
-/// The parts that were compared in the form in which they are said, or the difference.
+/// Prints the compared parts as `say` does, or the difference.
 fn show(compared: Compared) -> Result<i32, String> {
     let mut output = BufWriter::new(io::stdout().lock());
     let (written, code) = match compared {
@@ -77,7 +82,7 @@ fn show(compared: Compared) -> Result<i32, String> {
     written.and_then(|()| output.flush()).map(|()| code).map_err(cannot_say)
 }
 
-/// Says each part in a line, as soon as it is known.
+/// Prints a line for each part as soon as it is known.
 fn say(of: &Path, rule: &Rule) -> Result<(), String> {
     let file = env::var_os(VARIABLE);
     let output: Box<dyn Write> = match &file {
@@ -94,14 +99,14 @@ fn say(of: &Path, rule: &Rule) -> Result<(), String> {
             written = write(&mut output, part);
             written.is_ok()
         }
-        // So that nobody waits for what is known.
+        // Readers need not wait for parts that are known.
         None => {
             written = output.flush();
             written.is_ok()
         }
     })?;
     written.and_then(|()| output.flush()).map_err(cannot_say)?;
-    // Not among the parts, which others read.
+    // The count does not belong to the parts, which have other readers.
     write_records(&mut io::stdout().lock(), records).map_err(cannot_say)
 }
 

@@ -39,11 +39,11 @@ use crate::sys::raw::landlock::Confined;
 use crate::sys::signals;
 use crate::sys::watch::Watcher;
 
-/// Runs the job and ends this process as the command has ended.
+/// Runs the job, and ends this process as the command has ended.
 ///
 /// # Arguments
 /// * `grace` - how long after a successful end a signal still cancels the job
-/// * `spent` - what this process had used when it became this program
+/// * `spent` - resources that this process had used when it became this program
 pub fn run(job: &Path, command: &[OsString], grace: Duration, spent: Spent) -> i32 {
     let (presence, mut events) = match Presence::begin(job) {
         Ok(begun) => begun,
@@ -141,7 +141,7 @@ fn run_job(
     let said = parts.as_ref().map(|parts| parts.file().to_owned());
     let lent = Inputs::new(inputs.feeders, inputs.placed, inputs.gates);
     let mut supervisor = Supervisor::new(job, lent, parts, surroundings, events, watcher)?;
-    // It may have been cancelled before there was somebody to hear it.
+    // The job may have been cancelled before this process listened.
     if surroundings.directory.join("cancel").exists() {
         return Err(CannotStart::ended(Reason::Cancelled));
     }
@@ -174,7 +174,7 @@ fn run_job(
     Ok((exit, end))
 }
 
-/// Without inotify, such as with too many instances of this user, all that is lost is time.
+/// Warns that inotify is missing, for example because this user has too many instances. Only time is lost.
 fn warn(events: &mut EventLog, error: nix::Error) {
     let message = format!("no inotify ({}): outputs are committed when the job ends [SFIO-N002]", error.desc());
     let _ = events.append(&[Event::warning(message, None)]);
@@ -184,7 +184,7 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
     move |error| format!("{}: {error}", path.display())
 }
 
-/// What each process may write to: its own standard streams, devices and shared memory.
+/// Directories in which each process may write: its standard streams, devices and shared memory.
 const OF_ALL: [&str; 2] = ["/dev", "/proc"];
 
 fn plain(words: &[OsString]) -> Result<Command, String> {
@@ -204,7 +204,7 @@ fn spawn(
     command.env("SFIO_JOB", &surroundings.directory);
     match said {
         Some(file) => command.env(VARIABLE, file),
-        // That of a job in which we run is none of its business.
+        // A value from a job in which this process runs does not concern this job.
         None => command.env_remove(VARIABLE),
     };
     if let Some(path) = &job.stdin {

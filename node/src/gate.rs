@@ -1,7 +1,9 @@
-//! The gate: a command runs before what it reads is committed, and is held exactly where it touches it.
+//! The gate: a command starts before its inputs are committed, and each call that touches one of these is held until
+//! the commit.
 //!
-//! Calls with a path are held by seccomp user notification. Safety does not depend on it: what is not committed is not
-//! there where the command looks for it. An observed command, which may have gates, is delayed only.
+//! Calls with a path are held by seccomp user notification. Safety does not depend on the gate: an input that is not
+//! committed does not exist at the path where the command looks. An observed command is only delayed, with or without
+//! gates.
 
 mod acts;
 mod call;
@@ -47,10 +49,10 @@ use crate::protocol::job::{Job, Target};
 use crate::streams::origin::Failure;
 use crate::sys::watch::Watcher;
 
-/// Who waits for less than that has not to be told of.
+/// Shorter waits are not reported.
 const LONG: Duration = Duration::from_millis(800);
 
-/// All gated inputs of a job, and who answers the calls that are told.
+/// The gated inputs of a job, and the handler that answers the reported calls.
 #[derive(Debug)]
 pub struct Gates {
     inputs: Vec<GatedInput>,
@@ -59,12 +61,12 @@ pub struct Gates {
     has_streams: bool,
     has_net: bool,
     pub handler: Arc<Handler>,
-    /// It was told that the command waits.
+    /// Whether the last event said that the command waits.
     told: bool,
 }
 
 impl Gates {
-    /// Makes room for what will come.
+    /// Prepares the places of the inputs.
     ///
     /// # Errors
     /// A message that names the input.
@@ -79,7 +81,7 @@ impl Gates {
         Ok(Self { inputs, streams, has_streams, has_net, handler, told: false })
     }
 
-    /// What calls have to be told for. None: nothing.
+    /// Returns which calls the kernel has to report, or None if no filter is needed.
     pub fn purpose(&self) -> Option<Purpose> {
         let (holds, observes) = (!self.inputs.is_empty(), self.handler.observer.is_some());
         let excerpts = self.handler.excerpts.as_ref().map(Excerpts::end);
@@ -88,7 +90,7 @@ impl Gates {
         Some(purpose).filter(|purpose| purpose.may_hold() || purpose.observes || purpose.excerpts.is_some())
     }
 
-    /// The byte streams that are under the net.
+    /// Returns the byte streams that are under the net.
     pub fn net(&self) -> &Net {
         &self.handler.table.net
     }
@@ -98,17 +100,17 @@ impl Gates {
         self.inputs.iter().all(|input| input.open)
     }
 
-    /// Watches the producers' events. To be called until they are there.
+    /// Watches the events of the producers. Must be called until they exist.
     pub fn arm<T: Clone + PartialEq>(&mut self, watcher: &mut Watcher<T>, token: &T) {
         for input in self.inputs.iter_mut().filter(|input| !input.open) {
             input.producer.watch(&mut |path, mask| watcher.watch(path, mask, token.clone()));
         }
     }
 
-    /// Puts in place what has been committed, and lets those go on that waited for it.
+    /// Puts committed inputs in place, and continues the calls that waited for them.
     ///
     /// # Errors
-    /// The name of the input, and why the command must not go on.
+    /// The name of the input, and why the command must not continue.
     pub fn advance(&mut self) -> Result<(), (String, Failure)> {
         let mut changed = false;
         for input in self.inputs.iter_mut().filter(|input| !input.open) {
@@ -121,33 +123,33 @@ impl Gates {
         Ok(())
     }
 
-    /// Whether the command waits at a gate, if that is another thing than was told before.
+    /// Returns an event when the command begins to wait at a gate, or stops waiting.
     pub fn news(&mut self) -> Option<Event<'static>> {
         let waits = !self.inputs.is_empty() && self.handler.has_held_for(LONG);
         (std::mem::replace(&mut self.told, waits) != waits).then_some(Event::Gate { waits })
     }
 
-    /// The calls of the command are not told, or not understood.
+    /// Says that the calls of the command are not reported, or not understood.
     pub fn lose_sight(&self) {
         self.handler.observer.iter().for_each(Observer::lose_sight);
     }
 
-    /// Looks how far the inputs have been read, if the command is observed.
+    /// Records how far the inputs have been read, if the command is observed.
     pub fn look(&self, processes: &[Process], written: bool) {
         self.handler.observer.iter().for_each(|observer| observer.look(processes, written));
     }
 
-    /// How the inputs were read, when the command has ended.
+    /// Returns how the inputs were read, after the command has ended.
     pub fn verdicts(&self) -> Vec<Verdict> {
         self.handler.observer.as_ref().map(Observer::verdicts).unwrap_or_default()
     }
 
-    /// By which calls the command has told excerpts from their files: the name of each, and that of the call.
+    /// Returns each excerpt that the command could distinguish from its file, with the name of the call.
     pub fn told_apart(&self) -> Vec<(String, Cow<'static, str>)> {
         self.handler.excerpts.as_ref().map(Excerpts::told_apart).unwrap_or_default()
     }
 
-    /// Removes what was put in place, unless it is whole, and the job has succeeded.
+    /// Removes what was put in place, unless the job has succeeded and the input is whole.
     pub fn clean_up(&mut self, success: bool) {
         for input in self.inputs.iter().filter(|input| !(success && input.open)) {
             input.clean_up();

@@ -1,4 +1,4 @@
-//! What the driver starts on a host beside the jobs themselves.
+//! Processes that the driver starts on a host beside the jobs themselves.
 
 pub mod read;
 pub mod run;

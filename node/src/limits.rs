@@ -1,4 +1,4 @@
-//! Keeps what a job moves below a rate.
+//! Keeps the I/O of a job below a rate.
 
 pub mod pace;
 pub mod throttle;

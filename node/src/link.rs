@@ -1,6 +1,7 @@
 //! Byte streams between machines: by TCP from `serve` on the producer's to `exec` on the consumer's.
 //!
-//! A connection says when a stream has ended, and how; its own end says nothing, but that another one is needed.
+//! A connection tells when a stream has ended, and how. The end of the connection only tells that another one is
+//! needed.
 
 mod channel;
 mod client_hello;
@@ -26,18 +27,18 @@ use self::error::LinkError;
 pub use self::listener::listen;
 pub use self::reader::Reader;
 
-/// How long, and after what pauses, it is tried again whether a `serve` answers.
+/// How long, and after which pauses, the connection to a `serve` is tried again.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// `sfio-node reach`: whether a `serve` with the same certificate answers at `address`.
+/// `sfio-node reach`: checks whether a `serve` with the same certificate answers at `address`.
 pub fn reach(address: &str, certificate: &Path) -> i32 {
     let try_it = || -> Result<(), LinkError> {
         let address = address.parse().map_err(|_| LinkError::Refused("has to be IP:PORT".into()))?;
         let begin = Instant::now();
         loop {
             match handshake::connect(&address, certificate, true) {
-                // There may be many who want in.
+                // Many clients may want to connect at the same time.
                 Err(LinkError::Broken(_)) if begin.elapsed() < PATIENCE => thread::sleep(PAUSE),
                 result => return result.map(drop),
             }

@@ -1,4 +1,4 @@
-//! sfio-node: the node runtime of StreamFlow-IO. The contract with the driver is `docs/node-protocol.md`.
+//! sfio-node: the node runtime of StreamFlow-IO. `docs/node-protocol.md` is the contract with the driver.
 
 mod cut;
 mod exec;
@@ -28,89 +28,91 @@ use self::protocol::{liveness, verify};
 use self::sys::{memory, raw};
 use self::tools::{excerpt, identity, programs, refused, unlike};
 
-/// The number of the protocol is raised, here and in `streamflow_io/runtime/build.py`, by each change of it that a driver,
-/// as it was before, would not understand.
+/// Version of the program and number of the protocol. A change that an older driver would not understand raises this
+/// number, here and in `streamflow_io/runtime/build.py`.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 7");
 
 /// The node runtime of StreamFlow-IO
 #[derive(Parser)]
 #[command(name = "sfio-node", version = VERSION)]
 enum Command {
-    /// Serve the jobs of one driver: pass on what happens in them, and end them with the driver
+    /// Serve the jobs of one driver: pass on their events, and end them with the driver
     Serve {
-        /// The run directory, which must not exist; it is removed in the end
+        /// The run directory, which must not exist, and is removed at the end
         #[arg(long, value_name = "PATH")]
         directory: PathBuf,
-        /// The driver is on another machine: end with DIRECTORY/end, or with who reads
+        /// The driver is on another machine: end when DIRECTORY/end exists, or when the output is closed
         #[arg(long)]
         remote: bool,
         /// The jobs are on other machines, which share DIRECTORY
         #[arg(long, requires = "remote")]
         shared: bool,
-        /// Stream to other machines, from this address [default: the one under which SSH has reached this machine]
+        /// Stream to other machines, from this address [default: the address by which SSH has reached this machine]
         #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "")]
         listen: Option<String>,
-        /// Encrypt what streams to other machines
+        /// Encrypt streams to other machines
         #[arg(long, requires = "listen")]
         tls: bool,
         /// The driver asks for jobs on the standard input
         #[arg(long, conflicts_with = "remote")]
         converse: bool,
-        /// How long the driver may say nothing before this is the end
+        /// How long the driver may be silent before serve ends
         #[arg(long, value_name = "SECONDS", requires = "converse", default_value_t = 60, value_parser = value_parser!(u64).range(1..))]
         patience: u64,
-        /// Let other users read the events of jobs, if they know where these are
+        /// Let other users read the events of jobs whose paths they know
         #[arg(long)]
         readable: bool,
-        /// A user, besides root and this one, who may own a directory above DIRECTORY
+        /// Another user, besides root and this one, that may own a directory above DIRECTORY
         #[arg(long, value_name = "UID")]
         trust: Vec<u32>,
-        /// A mount whose users are all trusted, whatever its mode, and what it is mounted on, would let others do
+        /// A mount whose users are all trusted, even if its mode, or that of a directory above it, lets others write
         #[arg(long, value_name = "MOUNT")]
         within: Vec<PathBuf>,
     },
-    /// End what is left of jobs whose serve and exec were killed, and remove their run directory: exit code 1 if one of these
-    /// lives on
+    /// End processes of jobs whose serve and exec were killed, and remove their run directory: exit code 1 if one is
+    /// still alive
     Clear {
         /// The run directory
         #[arg(long, value_name = "PATH")]
         directory: PathBuf,
     },
-    /// Try whether a serve with the certificate of the run answers at an address, or whether one lives on this kernel
+    /// Try whether a serve with the certificate of the run answers at an address, or whether a serve is alive on this
+    /// kernel
     Reach {
-        /// Where it listens
+        /// The address of the serve
         #[arg(value_name = "IP:PORT", requires = "certificate", required_unless_present = "run")]
         address: Option<String>,
-        /// The file with the certificate of the run, beside which its private key lies
+        /// The file with the certificate of the run, next to its private key
         #[arg(long, value_name = "PATH", requires = "address")]
         certificate: Option<PathBuf>,
         /// The run directory of a serve on this kernel, as it is seen from here
         #[arg(long, value_name = "PATH", conflicts_with = "address")]
         run: Option<PathBuf>,
     },
-    /// Look whether a file begins with the bytes that a job has read of it: exit code 0, or 1 if not
+    /// Check whether a file begins with the bytes that a job has read of it: exit code 0, or 1 if not
     Compare {
         /// The file
         #[arg(long, value_name = "PATH")]
         file: PathBuf,
-        /// The part of the event of the stream
+        /// The part, as in the event of the stream
         #[arg(long, value_name = "JSON")]
         part: String,
     },
-    /// Say where a rule cuts a file into parts, one line of JSON for each, or compare with parts that are there: exit code 1 if
-    /// something is different
+    /// Print where a rule cuts a file into parts, one line of JSON for each, or compare with existing parts: exit code
+    /// 1 if something is different
     Cut {
         /// The file
         #[arg(long, value_name = "PATH")]
         of: PathBuf,
-        /// Records, how many are a part, and what parts are called
+        /// Records, how many are a part, and how parts are named
         #[arg(long, value_name = "JSON")]
         rule: String,
         /// The directory of the parts
         #[arg(long, value_name = "DIRECTORY")]
         compare: Option<PathBuf>,
     },
-    /// Say which lines of two files differ, of text and of what bgzip has made of it: exit code 1 if something else does
+    /// Print which lines of two files differ, of text or of text compressed by bgzip: exit code 1 if something else
+    /// differs
     Unlike {
         /// The one file
         #[arg(long, value_name = "PATH")]
@@ -119,7 +121,7 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         other: PathBuf,
     },
-    /// Say by which rule a split may have cut a file into parts that are there: exit code 1 if there is none
+    /// Print a rule by which a split may have cut a file into existing parts: exit code 1 if there is none
     Propose {
         /// The file
         #[arg(long, value_name = "PATH")]
@@ -127,46 +129,47 @@ enum Command {
         /// The directory of the parts
         #[arg(long, value_name = "DIRECTORY")]
         directory: PathBuf,
-        /// What parts are called, with one %d for the number
+        /// The names of the parts, with one %d for the number
         #[arg(long, value_name = "NAMES")]
         names: OsString,
-        /// The number of the first
+        /// The number of the first part
         #[arg(long, value_name = "NUMBER")]
         first: u64,
-        /// How many there are
+        /// The number of parts
         #[arg(long, value_name = "NUMBER")]
         count: u64,
     },
-    /// Say the real path of a file, and what tells it from others: exit code 1 if it is not there, or not the one that is asked for
+    /// Print the real path of a file, and its identity: exit code 1 if the file is missing, or not the one asked for
     Identity {
         /// The file
         #[arg(long, value_name = "PATH")]
         of: PathBuf,
-        /// What it is to be
+        /// The identity that the file should have
         #[arg(long, value_name = "JSON")]
         is: Option<String>,
     },
-    /// Say what tells programs from others of the same name, one line of JSON for each, or a dash if there is none
+    /// Print what distinguishes programs from others with the same name, one line of JSON for each, or a dash if there
+    /// is none
     Programs {
-        /// Names, which are looked for in PATH, or paths
+        /// Names, which are searched in PATH, or paths
         #[arg(value_name = "WORD")]
         words: Vec<OsString>,
     },
-    /// Make a file of the first bytes of another one, which ends where a line ends, and say how many they are
+    /// Make a file of the first bytes of another one, up to the end of a line, and print how many they are
     Excerpt {
         /// The file
         #[arg(long, value_name = "PATH")]
         of: PathBuf,
-        /// The new one
+        /// The new file
         #[arg(long, value_name = "PATH")]
         to: PathBuf,
-        /// The most that it may have
+        /// The most bytes of the new file
         #[arg(long, value_name = "NUMBER")]
         bytes: u64,
     },
-    /// Say which system calls are refused here, as in many containers: one name in a line
+    /// Print which system calls are refused here, as in many containers, one name in a line
     Refused,
-    /// Say how much memory there is here
+    /// Print how much memory is available here
     Memory,
     /// Run a command as a job, and end as it ends
     Exec {
@@ -195,7 +198,7 @@ enum Command {
         #[arg(last = true, required = true, value_name = "command")]
         command: Vec<OsString>,
     },
-    /// What exec starts where a command has gates or byte streams, or is observed
+    /// Started by exec for a command that has gates or byte streams, or is observed
     #[command(hide = true)]
     Launch {
         #[arg(long)]
@@ -205,10 +208,10 @@ enum Command {
         #[arg(last = true, required = true, value_name = "command")]
         command: Vec<OsString>,
     },
-    /// What exec starts when processes outlive a job that had gates, or was observed
+    /// Started by exec when processes outlive a job that had gates, or was observed
     #[command(hide = true)]
     PassThrough,
-    /// What exec starts for a job that it may pause
+    /// Started by exec for a job that it may pause
     #[command(hide = true)]
     Guard {
         #[arg(long)]
@@ -219,7 +222,7 @@ enum Command {
 fn main() -> ExitCode {
     let spent = Spent::by_now();
     let command = Command::parse();
-    // What jobs do must not change what is told of them.
+    // Processes of jobs must not be able to change what this process reports about them.
     let tells =
         matches!(command, Command::Serve { .. } | Command::Exec { .. } | Command::Run { .. } | Command::Read { .. });
     raw::shield(tells);
@@ -250,6 +253,6 @@ fn main() -> ExitCode {
         Command::PassThrough => gate::pass_through(),
         Command::Guard { job } => watchdog::run(&job),
     };
-    // Codes are those of a process, which has only these.
+    // An exit code of a process has only these bits.
     ExitCode::from((code & 0xFF) as u8)
 }

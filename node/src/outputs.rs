@@ -1,4 +1,4 @@
-//! What a command writes, and when a file of it is committed.
+//! The outputs of a command, and when each file of them is committed.
 
 pub mod commit;
 pub mod directories;

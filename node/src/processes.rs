@@ -1,4 +1,4 @@
-//! The processes of a job: what `/proc` says of them.
+//! Examines the processes of a job in `/proc`.
 
 pub mod active_time;
 pub mod io_counters;

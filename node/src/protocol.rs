@@ -1,4 +1,4 @@
-//! The contract with the driver (`docs/node-protocol.md`): the run directory, and the JSON that lies in it.
+//! The contract with the driver (`docs/node-protocol.md`): the run directory, and the JSON in it.
 
 pub mod event;
 pub mod fd_store;

@@ -1,4 +1,4 @@
-//! What the kernel and the file systems offer to any program.
+//! Access to what the kernel and the file systems offer to any program.
 
 pub mod exit;
 pub mod fd_passing;

@@ -1,4 +1,4 @@
-//! Commands that look at files, or at this machine, and need no job.
+//! Commands that examine files, or this machine, and need no job.
 
 pub mod excerpt;
 pub mod identity;

@@ -1,7 +1,7 @@
-"""The running jobs that others read from: their attempts, and how each ended.
+"""The running jobs that other jobs read from: their attempts, and how each attempt ended.
 
-A gang is retried as one: a consumer holds on to one attempt of each of its producers, and starts again with the next
-when that one failed. Nothing here knows StreamFlow.
+A gang is retried as one. A consumer reads from one attempt of each of its producers. If that attempt fails, the
+consumer starts again with the next one. This module knows nothing of StreamFlow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streamflow_io.runtime.protocol import StreamPart
 
 
-# Gives the token of a file or directory that is final, by its port and path.
+# Return the final token of a file or directory, by output port and path.
 Collect = Callable[[str, str], "Awaitable[Token]"]
 Replacement = Callable[[str, str], "Token | None"]
 
@@ -29,24 +29,25 @@ def _none(port: str, path: str) -> None:
 
 
 class ProducerFailedError(Exception):
-    """A job that others read from has failed, and is not tried again."""
+    """A job that other jobs read from has failed for good, or is not in this run."""
 
 
 @dataclass(eq=False)
 class Attempt:
     """One run of a job.
 
-    :ivar number: from 1
-    :ivar output_directory: where it writes, at its location
-    :ivar node_job: what it is for the node runtime where it runs; None: there is none, and it runs without
-    :ivar succeeded: whether the job, and every job it streams from, has succeeded
-    :ivar gave_way: it was ended to free the node for a job that it reads from, which waited in the queue
-    :ivar committed: (port, path relative to the output directory) of what was committed before the job ended; without a
-        path the output as a whole
-    :ivar parts: what it has read of streams whose end it did not want, and which were not committed then
-    :ivar largest: how many bytes the files of its streams may have, by the identities of their tokens
-    :ivar collect: gives what is final of it; there while others read it
-    :ivar replacement: when it has succeeded, by port and path of a file: what the output is instead, if another file
+    :ivar number: counts from 1
+    :ivar output_directory: the directory that the attempt writes to, at its location
+    :ivar node_job: the attempt as the node runtime at its location has it; None: the attempt runs without a node
+        runtime
+    :ivar succeeded: whether the job, and every job that it streams from, has succeeded
+    :ivar gave_way: the attempt was ended to free its node for a producer that waited in the queue
+    :ivar committed: (port, path relative to the output directory) of each commit before the job ended; path None: the
+        output as a whole
+    :ivar parts: what the attempt has read of streams that it left before their end, and before their commit
+    :ivar largest: the most bytes that the file of a stream may have, by the identity of the stream's token
+    :ivar collect: returns the final token of an output; None: no job reads this attempt
+    :ivar replacement: returns the token of the file that an output is now, by port and former path; None: no change
     """
 
     job: str
@@ -60,12 +61,12 @@ class Attempt:
     largest: Mapping[int, int] = field(default_factory=dict)
     collect: Collect | None = None
     replacement: Replacement = _none
-    # By port and path: of thousands who wait, a commit wakes those alone whom it concerns.
+    # By port and path. Thousands may wait, and a commit wakes only the readers of its file.
     _waiting: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)
     _has_started: asyncio.Event = field(default_factory=asyncio.Event)
 
     def start(self) -> None:
-        """Its command runs; until then it may wait in the queue of a queue manager."""
+        """Mark that the command runs; before, the attempt may wait in the queue of a queue manager."""
         self._has_started.set()
 
     @property
@@ -73,11 +74,11 @@ class Attempt:
         return self._has_started.is_set()
 
     async def started(self) -> None:
-        """Wait until its command runs, or it has ended."""
+        """Wait until the command runs, or the attempt has ended."""
         await self._has_started.wait()
 
     def settle(self, port: str, path: str | None = None) -> None:
-        """Wake who waits for a file that is committed; without a path, for any of an output."""
+        """Wake the readers that wait for a file, which is committed; without a path, for any file of the output."""
         self._wake(*(waited for waited in self._waiting if waited[0] == port) if path is None else [(port, path)])
 
     @property
@@ -93,14 +94,14 @@ class Attempt:
     async def settled(self, port: str, path: str) -> bool:
         """Wait until a file or directory is final: committed by its rule, or the job has succeeded.
 
-        :return: False if the attempt failed before that
+        :return: whether the file is final; false: the attempt failed before
         """
         while not (self._has_committed(port, path) or self.succeeded.done()):
             await self._waiting.setdefault((port, path), asyncio.Event()).wait()
         return self._has_committed(port, path) or self.succeeded.result()
 
     def has_written(self, port: str, path: str) -> bool:
-        """Whether a file is complete, as far as it is known."""
+        """Whether a file is known to be complete."""
         has_exited = self.node_job is not None and self.node_job.exit.done()
         return has_exited or self.succeeded.done() or self._has_committed(port, path)
 
@@ -129,12 +130,12 @@ class StreamingJob:
 
     @property
     def attempts(self) -> int:
-        """How often it was started."""
+        """How often the job was started."""
         return len(self._attempts)
 
     @property
     def latest(self) -> Attempt:
-        """The last attempt; there is one."""
+        """The last attempt; to be asked only after the first :meth:`begin`."""
         return self._attempts[-1]
 
     @property
@@ -150,22 +151,22 @@ class StreamingJob:
         return attempt
 
     def close(self) -> None:
-        """No more attempts."""
+        """Let the job have no more attempts; those that are open have failed."""
         self._closed = True
         for attempt in self._attempts:
             attempt.end(False)
         self._changed.set()
 
     async def closed(self) -> None:
-        """Wait until there are no more attempts."""
+        """Wait until the job has no more attempts."""
         while not self._closed:
             self._changed.clear()
             await self._changed.wait()
 
     async def attempt(self) -> Attempt:
-        """The attempt to read from: the latest that has not failed.
+        """Wait for the attempt to read from, and return it: the latest that has not failed.
 
-        :raises ProducerFailedError: if there will be none
+        :raises ProducerFailedError: if there will be no such attempt
         """
         while True:
             if self._attempts:
@@ -178,9 +179,9 @@ class StreamingJob:
             await self._changed.wait()
 
     async def final(self, port: str, path: str) -> Token:
-        """The token of a file or directory, when it is final; over as many attempts as that takes.
+        """Return the token of a file or directory when it is final; waits through as many attempts as that takes.
 
-        :raises ProducerFailedError: if it never will be
+        :raises ProducerFailedError: if the file never will be final
         """
         while not await (await self.attempt()).settled(port, path):
             pass
@@ -188,33 +189,38 @@ class StreamingJob:
 
 
 class StreamingJobs:
-    """All of them, by name."""
+    """All streaming jobs of a run, by name."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, StreamingJob] = {}
 
     def open(self, name: str, collect: Collect, replacement: Replacement = _none) -> StreamingJob:
-        """A new job; one of the same name from a former run of the step is forgotten."""
+        """Register a new job, in place of one of the same name from a former run of the step."""
         job = self._jobs[name] = StreamingJob(name, collect, replacement)
         return job
 
     def close(self, job: StreamingJob, *, may_be_read: bool) -> None:
-        """A job has no more attempts.
+        """Let a job have no more attempts.
 
-        :param may_be_read: others have, or may get, a stream of it; else nobody asks for it any more, and it is
-            forgotten
+        :param may_be_read: whether other jobs have, or may get, a stream of the job; if not, the job is forgotten
         """
         job.close()
         if not may_be_read and self._jobs.get(job.name) is job:
             del self._jobs[job.name]
 
     async def vacant(self, name: str) -> None:
-        """Wait until no job of a name runs: StreamFlow runs one twice where it gathers a list once too often."""
+        """Wait until no job of a name runs.
+
+        StreamFlow runs a job twice where it gathers a list once too often.
+        """
         while (before := self._jobs.get(name)) is not None and before.is_running:
             await before.closed()
 
     def get(self, name: str) -> StreamingJob:
-        """:raises ProducerFailedError: if there is no such job in this run"""
+        """Return the job of this name.
+
+        :raises ProducerFailedError: if this run has no such job
+        """
         if (job := self._jobs.get(name)) is None:
             raise ProducerFailedError(name)
         return job

@@ -20,7 +20,7 @@ from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
 from streamflow_io.runtime.protocol import ExitEvent, InputStream, JobSpec, PartInput
 
 _EXIT_SECONDS = 60.0
-# The exit code of a command of which it is not known how it ended: that of ssh.
+# The exit code of a command whose result is not known; ssh has the same.
 _UNKNOWN = 255
 
 
@@ -29,15 +29,15 @@ class ToolTimeLimitError(asyncio.TimeoutError):
 
 
 class JobConnector(ConnectorWrapper):  # type: ignore[misc]
-    """Runs the command of one job under `sfio-node`; everything else goes to the inner connector as it is.
+    """Runs the command of one job under `sfio-node`; passes everything else on to the inner connector.
 
-    Redirections are done by the node runtime, not by the shell: a FIFO would block the shell, and what the shell opens
-    cannot be watched from the start.
+    Redirections are made by the node runtime, not by the shell. A FIFO would block the shell, and files that the shell
+    opens cannot be watched from the start.
 
-    :param command: what is run instead of the command of the job, without its redirections
-    :param is_optional: the job is only measured: without the node runtime its command runs plainly, and nobody asks it
-        afterwards. On a queue manager the command counts as successful only if the node runtime says so, too: for some
-        of them a job that was killed has ended with 0
+    :param command: runs in place of the command of the job, without its redirections
+    :param is_optional: the job is only measured. Without the node runtime its command runs plainly. On a queue manager,
+        the command succeeds only if the node runtime confirms the success. Some queue managers report 0 for a killed
+        job
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
                 command, stdin = [*map(shlex.quote, self._node_job.fed(stdin)), *command], None
             words = await self._words(self._redirected(workdir or "", stdin, stdout, stderr))
             if words is not None:
-                # The shell that StreamFlow starts becomes the wrapper: there is no process between driver and job.
+                # The shell that StreamFlow starts becomes the wrapper: no other process is between driver and job.
                 command = ["exec", *map(shlex.quote, words), *command]
                 if self._node_job.runtime.starts_commands:
                     script = create_command(type(self.connector).__name__, command, environment, workdir)
                     return await self._wrapped(timeout, partial(self._started, script))
-                # Else there is a file of the queue manager among the outputs that is not there with plain StreamFlow.
+                # Otherwise the queue manager puts a file among the outputs that plain StreamFlow does not have.
                 hides = self._is_queued and isinstance(stdout, str) and isinstance(stderr, str)
                 printed = str(self._node_job.directory / "printed") if hides else asyncio.subprocess.STDOUT
                 run = partial(
@@ -117,19 +117,23 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         return result
 
     async def _started(self, script: str, timeout: int | None) -> tuple[str, int]:
-        """What the command of the job gives, which is started by its node runtime."""
+        """Let the node runtime start the command of the job.
+
+        :return: its output and exit code
+        """
         return await asyncio.wait_for(self._node_job.runtime.run_command(self._node_job, script), timeout)
 
     async def _wrapped(
         self, seconds: int | None, run: Callable[..., Coroutine[Any, Any, tuple[str, int] | None]]
     ) -> tuple[str, int] | None:
-        """What the command of the job gives, under the node runtime.
+        """Run the command of the job under the node runtime.
 
-        :param seconds: its ToolTimeLimit
-        :param run: runs it; takes the argument `timeout`
-        :raises ToolTimeLimitError: if it takes longer
+        :param seconds: its ToolTimeLimit; None: no limit
+        :param run: runs the command; takes the argument `timeout`
+        :return: its output and exit code
+        :raises ToolTimeLimitError: if the command takes longer
         """
-        # A queue manager has a clock of its own.
+        # A queue manager applies the limit itself.
         waits = self._node_job.waiting is not None and not self._is_queued
         try:
             if seconds is not None and waits:
@@ -148,9 +152,9 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         return said, code
 
     async def _words(self, spec: JobSpec) -> list[str] | None:
-        """The words to put before the command; None: it is run without.
+        """Return the words to put before the command; None: the command runs without the node runtime.
 
-        :raises NodeRuntimeError: if there are none, and it is to fail for that
+        :raises NodeRuntimeError: if the node runtime cannot run a job that is not optional
         """
         try:
             return await self._node_job.wrap(spec)
@@ -164,9 +168,9 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
     async def _within(
         self, seconds: int, running: Coroutine[Any, Any, tuple[str, int] | None]
     ) -> tuple[str, int] | None:
-        """What a command gives, if it takes no longer than it may once it waits for no other job any more.
+        """Run a command with a time limit that begins when the command waits for no other job any more.
 
-        :raises asyncio.TimeoutError: if it does
+        :raises asyncio.TimeoutError: if the command takes longer
         """
         assert self._node_job.waiting is not None
         command, clock = asyncio.ensure_future(running), asyncio.ensure_future(self._node_job.waiting())
@@ -181,14 +185,14 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             clock.cancel()
 
     async def _judged(self, said: str, code: int | None) -> tuple[str, int]:
-        """What the command has printed, and its exit code.
+        """Return the output of the command, and its exit code.
 
-        :param code: as the inner connector has it; none: it does not know
+        :param code: from the inner connector; None: the exit code is :data:`_UNKNOWN`
         """
         if code is None:
             return said, _UNKNOWN
         if code < 0:
-            return said, 128 - code  # What a shell says of a command that a signal ended.
+            return said, 128 - code  # the exit code of a shell for a command that a signal has ended
         confirms = self._is_optional and self._is_queued
         if confirms and code in self._spec.success_codes and not await self._has_succeeded():
             return f"{said or ''}\n\t(it was killed, or its node has failed)", _UNKNOWN
@@ -201,11 +205,11 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             return False
 
     def _opens_itself(self, path: str) -> bool:
-        """Whether the command has to open its standard input: only then it is held at the gate, or sees what it is."""
+        """Whether the command itself has to open its standard input: a file at the gate, or held by its runtime."""
         return self._node_job.sees(PurePosixPath(path)) or any(path == gate.target for gate in self._spec.gates)
 
     def _redirected(self, workdir: str, stdin: int | str | None, stdout: int | str, stderr: int | str) -> JobSpec:
-        """The job with its redirections. A standard input that is a stream needs no FIFO."""
+        """The spec of the job with its redirections. A byte stream for the standard input needs no FIFO."""
 
         def path(stream: int | str | None) -> str | None:
             return posixpath.join(workdir, stream) if isinstance(stream, str) else None
@@ -227,10 +231,10 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
 
 
 async def exit_event_of(node_job: NodeJob) -> ExitEvent:
-    """The last event of a job whose command has ended.
+    """Return the last event of a job whose command has ended.
 
-    :raises asyncio.TimeoutError: if it does not come
-    :raises NodeRuntimeError: if it will not
+    :raises asyncio.TimeoutError: if no such event comes in time
+    :raises NodeRuntimeError: if the node runtime has ended before
     """
     return await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)
 

@@ -1,4 +1,4 @@
-"""From the targets of a step to its site: what its deployments are for StreamFlow."""
+"""From the targets of a step to its site: the kind and the host of each deployment of StreamFlow."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _HERE = Path()
 
 
 class Sites:
-    """Where the jobs of steps run; known before anything is deployed.
+    """The sites of steps, known before anything is deployed.
 
     :param deployments: those of the StreamFlow file, by name
     :param contained: whether there are node runtimes in containers
-    :param directory: of the StreamFlow file, where paths in it begin
+    :param directory: of the StreamFlow file; relative paths in the file begin there
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class Sites:
         self._directory = directory
 
     def site_of(self, binding: BindingConfig) -> Site:
-        """Where the jobs of a step run that is bound so."""
+        """The site of a step with this binding."""
         deployments = dict.fromkeys(map(self.deployment, binding.targets))
         return Site(tuple(deployments), max(target.locations for target in binding.targets))
 
     def named(self, host: Deployment) -> frozenset[str]:
-        """The names of a host: its deployment; the driver's node is that of all deployments of its kind.
+        """The names of a host. All local deployments are names of the driver's node; any other host has one name.
 
-        It is `local`, too, as in messages, unless another deployment is called so.
+        The driver's node is also called `local`, as in messages, unless another deployment has that name.
         """
         if host.kind is not SiteKind.LOCAL:
             return frozenset((host.name,))
@@ -79,11 +79,14 @@ class Sites:
 
     @property
     def _off(self) -> str | None:
-        """Why there is no node runtime in containers, if the user wants none."""
+        """The reason why containers have no node runtime, if the user wants none; None: containers may have one."""
         return None if self._contained else "`containers: off`"
 
     def _in_another(self, wraps: WrapsConfig) -> str | None:
-        """Why nothing streams in a container of a DockerRequirement, if it is inside one of a deployment."""
+        """The reason why nothing streams in a DockerRequirement's container that is inside a deployment's container.
+
+        None: the wrapped deployment is unknown, or has neither containers nor pods.
+        """
         if (config := self._deployments.get(wraps.deployment)) is None:
             return None
         if deployment_kind(str(config["type"])) not in (SiteKind.CONTAINERS, SiteKind.PODS):
@@ -103,7 +106,7 @@ class Sites:
         )
 
     def _host(self, wraps: WrapsConfig | None) -> Deployment | None:
-        """What containers run on; None: it is not known to be one host."""
+        """The host of containers; None: several hosts, or an unknown one."""
         if wraps is None:
             return LOCAL
         name, kind = wraps.deployment, SiteKind.OTHER
@@ -115,12 +118,15 @@ class Sites:
 
 
 def deployment_name(config: DeploymentConfig) -> str:
-    """The name of a deployment, for people."""
+    """The name of a deployment in messages: its image, if StreamFlow has made the deployment for one."""
     return made_image(config) or str(config.name)
 
 
 def location_shown(location: AvailableLocation, target: Target) -> str:
-    """The name of a location, for people: that of a container is an identifier that no StreamFlow file has."""
+    """The name of a location in messages.
+
+    StreamFlow's own name of a container is an identifier that no StreamFlow file has.
+    """
     config = target.deployment
     image = described.image(config) if _engine(str(config.type)) is not None else made_image(config)
     if image is None or location.deployment != config.name:
@@ -129,7 +135,11 @@ def location_shown(location: AvailableLocation, target: Target) -> str:
 
 
 def host_of(config: DeploymentConfig) -> str:
-    """A deployment by its name; containers by the deployment that they are on; the driver's node has an empty name."""
+    """The name of the host of a deployment.
+
+    A deployment is its own host, and containers have the deployment that they are on. The driver's node has an empty
+    name.
+    """
     kind = deployment_kind(str(config.type))
     if kind is not SiteKind.CONTAINERS:
         return "" if kind is SiteKind.LOCAL else str(config.name)
@@ -137,9 +147,9 @@ def host_of(config: DeploymentConfig) -> str:
 
 
 def deployment_kind(deployment_type: str) -> SiteKind:
-    """What the locations of a deployment of this type are.
+    """The kind of the locations of a deployment of this type.
 
-    A queue manager is one wherever it is reached, also on the login node behind an SSH host; a container on an SSH host
+    A queue manager is one wherever it is reached, even on a login node behind an SSH host. A container on an SSH host
     is not that host.
 
     :param deployment_type: as in the StreamFlow file; plugins of StreamFlow may have added it
@@ -162,9 +172,9 @@ _ENGINES = {"docker": DockerConnector, "singularity": SingularityConnector}
 
 
 def are_fixed(deployment_types: Iterable[str]) -> bool:
-    """Whether the locations of deployments of these types stay what they are as long as the run lasts.
+    """Whether the locations of deployments of these types stay the same as long as the run lasts.
 
-    That of docker and singularity is one container, which is never deployed again.
+    A deployment of docker or singularity is one container, which is never deployed again.
     """
     return all(
         deployment_kind(kind) in (SiteKind.LOCAL, SiteKind.HOSTS) or _engine(kind) is not None
@@ -173,25 +183,25 @@ def are_fixed(deployment_types: Iterable[str]) -> bool:
 
 
 def room_here() -> Room:
-    """What the driver's node has, as StreamFlow counts it."""
+    """The cores and the memory (MiB) of the driver's node, as StreamFlow counts them."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return Room(cores, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**20)
 
 
 def _binds(config: DeploymentConfig) -> tuple[Bind, ...] | None:
-    """What its containers see of their host; None: that is not known before they run."""
+    """The directories of the host that its containers see; None: unknown before the containers run."""
     engine = _engine(str(config.type))
     return None if engine is None or config.external else binds_of(engine, config.config)
 
 
 def _with_service(target: Target, image: str | None) -> str:
-    """The name of a deployment; each of its services is one of its own."""
+    """The name of a deployment; each of its services counts as a deployment of its own."""
     name = str(target.deployment.name)
     return f"{name}/{target.service}" if image is None and target.service else name
 
 
 def _is_networked(config: DeploymentConfig) -> bool:
-    """Whether its containers may have an address of their own: by default docker's have, and Singularity's have not."""
+    """Whether containers may have an address of their own: by default docker's have one, Singularity's do not."""
     networks = config.config.get("network") or []
     names = [networks] if isinstance(networks, str) else networks
     has_own = not any(str(name) in ("none", "host") or str(name).startswith("container:") for name in names)

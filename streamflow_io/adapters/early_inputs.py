@@ -1,7 +1,7 @@
-"""Inputs of a workflow that jobs get before they have been read for their checksum.
+"""Inputs of a workflow that jobs get before the inputs have been read for their checksums.
 
-StreamFlow reads each input of a workflow from beginning to end, and only then a job may start. Here it is read beside
-the jobs: those that need no checksum start at once, and what they have read is in the page cache.
+StreamFlow reads each input of a workflow from beginning to end before a job may start. Here each file is read while the
+jobs run. Jobs that need no checksum start at once, and the bytes they have read are in the page cache.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from streamflow_io._streamflow import find_job_token
 
 from .tokens import file_tokens, file_value
 
-# A request of the kernel for a file is as large as what is asked for; more is not read faster.
+# The kernel reads as many bytes at once as are asked for. Larger blocks are not read faster.
 _BLOCK = 1 << 20
-# What tells more of a File than its path, or that it is no file at all.
+# Fields that say more of a File than its path, or that only other values have.
 _MORE = frozenset({"contents", "secondaryFiles", "listing"})
 
 
 @dataclass(frozen=True)
 class Complete:
-    """Where the token of the same file with its checksum will be.
+    """The port where the token of the same file, with its checksum, will be.
 
     :ivar port: the name of the port
-    :ivar port_id: the same in the database
-    :ivar path: of the file, before it was given to a job
+    :ivar port_id: the identifier of the port in the database
+    :ivar path: of the file, before a job was given it
     """
 
     port: str
@@ -54,7 +54,7 @@ class Complete:
 
 
 class EarlyInputToken(CWLFileToken):  # type: ignore[misc]
-    """A File of which all is known but its checksum."""
+    """A File with everything but its checksum."""
 
     __slots__ = ("complete",)
 
@@ -64,7 +64,7 @@ class EarlyInputToken(CWLFileToken):  # type: ignore[misc]
 
     @classmethod
     async def _load(cls, row: MutableMapping[str, Any], loading_context: DatabaseLoadingContext) -> Self:
-        """Who looks at it after its file has been read finds its checksum, as in any other File."""
+        """Load the token. If the file has been read meanwhile, the token has its checksum, as any other File."""
         value, complete = row["value"]["file"], Complete(**row["value"]["complete"])
         for token_id in await loading_context.database.get_port_tokens(complete.port_id):
             checksum = _checksum_of(await loading_context.load_token(token_id), complete.path)
@@ -81,15 +81,15 @@ class EarlyInputToken(CWLFileToken):  # type: ignore[misc]
         return EarlyInputToken(value, self.complete, tag=self.tag, recoverable=self.recoverable)
 
     async def checksum(self, workflow: Workflow, consumer: str) -> str:
-        """The checksum of its file; waits until that has been read.
+        """Return the checksum of the file; waits until the file has been read.
 
-        :param consumer: who asks, as for :meth:`Port.get`
-        :raises OSError: if it could not be read
+        :param consumer: the name of the reader, as for :meth:`Port.get`
+        :raises OSError: if the file could not be read
         """
         if (known := self.value.get("checksum")) is not None:
             return cast(str, known)
         if (port := workflow.ports.get(self.complete.port)) is None:
-            # A workflow that was made to run some jobs again has only the ports that these read.
+            # A workflow that was made to run some jobs again has only the ports that these jobs read.
             data, context = workflow.context.data_manager, workflow.context
             if (source := await data.get_source_location(self.complete.path, "__LOCAL__")) is None:
                 raise OSError(f"{self.complete.path} is not there any more")
@@ -103,7 +103,7 @@ class EarlyInputToken(CWLFileToken):  # type: ignore[misc]
 class EarlyInputInjectorStep(CWLInputInjectorStep):  # type: ignore[misc]
     """Hands an input of the workflow on, and then reads its files for their checksums.
 
-    :ivar complete: gets the token with checksums; the regular port gets one without
+    :ivar complete: the port that gets the token with checksums; the regular port gets the token without them
     """
 
     def __init__(self, name: str, workflow: CWLWorkflow, job_port: JobPort, complete: Port) -> None:
@@ -133,9 +133,11 @@ class EarlyInputInjectorStep(CWLInputInjectorStep):  # type: ignore[misc]
         await super().terminate(status)
 
     async def _early(self, job: Job, value: Any, files: dict[str, StreamFlowPath]) -> Token | None:
-        """The token of a File or a list of them without checksums; None: it is another value, or not there.
+        """Return the token of a File, or of a list of Files, without checksums.
 
-        :param files: gets what is to be read
+        None: the value is no File, has other fields than a path and a format, or its file is not found.
+
+        :param files: gets the files that are to be read, by path
         """
         if isinstance(value, list):
             elements = await asyncio.gather(*(self._early(job, element, files) for element in value))
@@ -152,7 +154,7 @@ class EarlyInputInjectorStep(CWLInputInjectorStep):  # type: ignore[misc]
                 return None
             file = {**_value(value, path), "size": await there.size()}
         except (OSError, WorkflowExecutionException):
-            # StreamFlow has a message for it.
+            # StreamFlow reads the file then, and reports the error.
             return None
         files[path] = there
         await register_data(
@@ -166,7 +168,7 @@ class EarlyInputInjectorStep(CWLInputInjectorStep):  # type: ignore[misc]
         return EarlyInputToken(file, complete, recoverable=True)
 
     async def _find(self, path: str, locations: Iterable[ExecutionLocation]) -> StreamFlowPath | None:
-        """The regular file of a path, at the first of the locations that has it."""
+        """Return the regular file at a path, from the first of the locations that has it; None: no location has it."""
         for location in locations:
             found = await StreamFlowPath(path, context=self.workflow.context, location=location).resolve()
             if found is not None and await found.is_file():
@@ -195,7 +197,7 @@ class EarlyInputInjectorStep(CWLInputInjectorStep):  # type: ignore[misc]
 
 
 def _value(given: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """A File as StreamFlow has it, but for what it reads from the file."""
+    """A File as StreamFlow makes it, without size and checksum."""
     value = file_value(path)
     if basename := given.get("basename"):
         root, extension = posixpath.splitext(basename)
@@ -211,9 +213,9 @@ async def _with_checksums(token: Token, files: Mapping[str, StreamFlowPath]) -> 
 
 
 async def _checksum(file: StreamFlowPath) -> str:
-    """The checksum of a file as CWL has it.
+    """Return the checksum of a file in the form of CWL.
 
-    :raises OSError: if it cannot be read
+    :raises OSError: if the file cannot be read
     """
     if not isinstance(file, LocalStreamFlowPath):
         if not (checksum := await file.checksum()):
@@ -235,6 +237,6 @@ def _digest(path: str, cancelled: Event) -> str:
 
 
 def _checksum_of(token: Token, path: str) -> str | None:
-    """The checksum of a file among those of a token."""
+    """The checksum of the file with this path in a token; None: no such file, or a file without checksum."""
     found = (file.value for file in file_tokens(token))
     return next((file.get("checksum") for file in found if get_path_from_token(file) == path), None)

@@ -1,4 +1,4 @@
-"""What the node runtime is told of the inputs that are read before their producers have ended, and of parts."""
+"""Inputs that are read before their producers have ended, and parts of files, as the node runtime is told of them."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from .tokens import PartToken, StreamToken, inner_tokens, parts_of, stream_token
 
 _MB = 10**6
 
-# What a job reads of others, each with the attempt that it reads.
+# The stream tokens that a job reads, each with the attempt that writes its file.
 Producers = Sequence[tuple[StreamToken, Attempt]]
 
 
 def held(token: StreamToken, attempt: Attempt) -> PurePosixPath | None:
-    """Where an attempt holds what a token stands for; None: nowhere, it is streamed, or waited for at the gate."""
+    """The path where the runtime of an attempt holds a file; None: the file is streamed, or waited for at the gate."""
     return None if attempt.node_job is None else attempt.node_job.held(token.source.port, token.source.path)
 
 
 def held_now(producers: Producers) -> list[PurePosixPath]:
-    """Where those hold what is read of them that have not ended."""
+    """The paths where attempts that have not ended hold files."""
     places = [held(token, attempt) for token, attempt in producers if not attempt.succeeded.done()]
     return [place for place in places if place is not None]
 
 
 def numbered_streams(producers: Producers) -> dict[str, tuple[StreamToken, Attempt]]:
-    """What a job reads as byte streams, by what each of them is called there."""
+    """The byte streams that a job reads, each by a number as its name."""
     return {str(number): one for number, one in enumerate(one for one in producers if one[0].source.gate is None)}
 
 
 def written_to(token: StreamToken, attempt: Attempt) -> PurePosixPath:
-    """Where an attempt writes what a token stands for."""
+    """The path to which an attempt writes the file of a token."""
     return attempt.output_directory / token.source.path
 
 
@@ -53,17 +53,17 @@ def input_stream(
     closes: int | None = None,
     most: int | None = None,
 ) -> InputStream:
-    """An input whose bytes are fed to the job as one attempt of its producer writes them.
+    """The spec of an input whose bytes are fed to the job while one attempt of its producer writes them.
 
-    What is required is told while it runs: see :mod:`.stream_rates`.
+    Limits that follow from required bandwidth come later, while the job runs: see :mod:`.stream_rates`.
 
-    :param reader: where the job runs that reads; it reaches the producer's runtime
-    :param config: how much of what was fed is compared with the file at the commit, and whether its rate is limited
-    :param stream: what it is called there
-    :param net: no hint says that the job reads it front to back: it is under the net; after so many bytes, and a pipe
-        before. None: it is a pipe
-    :param closes: when it was closed after writing so often it is taken to be complete; None: when it is committed
-    :param most: so many of its bytes the job may get as a stream; None: all
+    :param reader: the node runtime of the job that reads; it reaches the producer's runtime
+    :param config: how much of the fed bytes is compared with the file at the commit, and whether the rate is limited
+    :param stream: the name of the stream in the reading job
+    :param net: the bytes after which the stream is under the net, and a pipe before. No hint says then that the job
+        reads it front to back. None: the stream is always a pipe
+    :param closes: the file counts as complete after this many closes after writing; None: only after its commit
+    :param most: the most bytes that the job may get as a stream; None: all
     """
     config = config or SchedulerConfig()
     bandwidth = stream_bw(token) if config.limits else None
@@ -92,17 +92,17 @@ def input_stream(
 
 
 def stream_bw(token: StreamToken) -> StreamBW | None:
-    """With how much the bytes of an output are streamed to each reader at most; None: no limit."""
+    """The most bandwidth with which an output is streamed to each reader; None: no limit."""
     return None if token.source.bandwidth is None else parse_stream_bw(token.source.bandwidth)
 
 
 def part_inputs(
     inputs: Mapping[str, Token], streamable: Collection[str], link: Callable[[PartToken], Link | None]
 ) -> tuple[PartInput, ...]:
-    """The inputs of a job that are parts of files.
+    """The specs of the inputs of a job that are parts of files.
 
-    :param streamable: the names of those that are read front to back, once
-    :param link: how a part is had from elsewhere; None: the job reads the file
+    :param streamable: the names of the inputs that are read front to back, once
+    :param link: returns the link over which a part is fetched from its host; None: the job reads the file
     """
     return tuple(
         _part_input(name, token, "fifo" if name in streamable else "file", link(token))
@@ -118,9 +118,9 @@ def _part_input(name: str, token: PartToken, target: str, link: Link | None) -> 
 
 
 def byte_streams(inputs: Mapping[str, Token], producers: Producers, streamable: Collection[str]) -> list[str]:
-    """The inputs of a job that its command gets as byte streams.
+    """The names of the inputs that the command of a job gets as byte streams.
 
-    :param streamable: the names of those that are, if they are parts of files
+    :param streamable: the names of the inputs that are byte streams if they are parts of files
     """
     streamed = {id(token) for token, attempt in producers if token.source.gate is None and held(token, attempt) is None}
     streams = {name for name, value in inputs.items() if any(id(token) in streamed for token in stream_tokens(value))}
@@ -129,11 +129,12 @@ def byte_streams(inputs: Mapping[str, Token], producers: Producers, streamable: 
 
 
 async def place_inputs(inputs: Mapping[str, Token], producers: Producers, reader: NodeJob) -> dict[str, Token] | None:
-    """The inputs of an attempt, with the paths where what producers hold is now: held, or in the file system.
+    """Return the inputs of an attempt, with the present paths of files that producers hold.
 
-    Waits for a producer that holds what the reader does not see.
+    Such a file is at the place where it is held, or in the file system. Waits for the end of a producer that holds a
+    file which the reader does not see.
 
-    :return: None if such a producer has failed
+    :return: None: such a producer has failed
     """
     paths: dict[int, PurePosixPath] = {}
     for token, attempt in producers:
@@ -160,9 +161,9 @@ def _placed(token: Token, paths: Mapping[int, PurePosixPath]) -> Token:
 
 
 def growing_file(token: Token | None, producers: Producers, reader: NodeRuntime) -> PurePosixPath | None:
-    """The file in which the bytes of a stream are that is written where its reader runs; None: it is no such stream.
+    """The growing file of a stream, if the file is where the reader runs; None: no such stream or place.
 
-    :param reader: where the job runs that reads
+    :param reader: the node runtime of the job that reads
     """
     for read, attempt in producers:
         if read is token and read.source.gate is None and held(read, attempt) is None:
@@ -172,9 +173,9 @@ def growing_file(token: Token | None, producers: Producers, reader: NodeRuntime)
 
 
 def gated_input(token: StreamToken, attempt: Attempt, reader: NodeRuntime) -> GatedInput:
-    """An input that the job is held at until one attempt of its producer has committed it.
+    """The spec of an input that holds the job at the gate until one attempt of its producer has committed the input.
 
-    :param reader: where the job runs that reads; it shares the files of the producer's runtime
+    :param reader: the node runtime of the job that reads; it shares the files of the producer's runtime
     """
     assert token.source.gate is not None
     assert attempt.node_job is not None, "only a job under a node runtime has stream tokens"

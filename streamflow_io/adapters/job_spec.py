@@ -1,4 +1,4 @@
-"""What the node runtime is told of a job."""
+"""The description of a job for the node runtime."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from .tokens import parts_of, streams_of
 
 
 def job_spec(step: CWLExecuteStep, job: Job) -> JobSpec:
-    """A job of which nothing is watched."""
+    """The spec of a job without any watched file."""
     command = cast(CWLCommand, step.command)
     codes = {0, *(command.success_codes or ())} - set(command.failure_codes or ())
     return JobSpec(name=job.name, success_codes=tuple(sorted(codes)))
 
 
 def to_partition(outputs: Iterable[EarlyOutput], inputs: Mapping[str, Token]) -> tuple[str, str] | None:
-    """The output of which the program of a job is asked where it cuts the input that it splits, and the path of this.
+    """The output whose parts the program of a job may report, and the path of the file that is split.
 
-    It is not where that is declared, nor where the input is no file, as an optional one may be, or one that is not
-    there as a whole.
+    None: where the step cuts is declared, or the input is not a whole file (an optional input, a stream, a part).
     """
     for output in outputs:
         token = inputs.get(output.of or "") if output.declared is None else None
@@ -41,9 +40,9 @@ def to_partition(outputs: Iterable[EarlyOutput], inputs: Mapping[str, Token]) ->
 
 
 def observed(spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
-    """The same job, of which all outputs and inputs that are files are observed.
+    """The same job, with all of its File outputs and inputs observed.
 
-    What is watched or streamed already stays as it is. The job does nothing else than without.
+    Files that are watched or streamed already stay as they are. Observation does not change what the job does.
     """
     watched = {output.port for output in spec.outputs}
     outputs = [output for port in step.output_processors if port not in watched for output in _watched(step, job, port)]
@@ -66,9 +65,9 @@ def _watched(step: CWLExecuteStep, job: Job, port: str) -> Iterator[WatchedOutpu
     try:
         globs = output_globs(step, job, port)
     except Exception:
-        # Whatever an expression raises: it may need what the command makes. It is evaluated again at the end.
+        # An expression may raise anything: it may need files that the command makes. It is evaluated again at the end.
         return
-    # What is outside is refused by the node runtime, and found by nobody.
+    # The node runtime refuses globs outside the output directory, and StreamFlow finds no file by them.
     globs = tuple(pattern for pattern in globs if pattern.split("/")[0] != "..")
     if globs:
         yield EarlyOutput(port=port, kind=kind, rules=(StreamingRule(port=port),)).watched(job.output_directory, globs)
@@ -81,7 +80,7 @@ def paths_of(tokens: Iterable[Token]) -> Iterator[str]:
 
 
 def is_whole_file(token: Token) -> bool:
-    """Whether a token is a File that is final."""
+    """Whether a token is a final File."""
     value: Mapping[str, Any] | None = token.value if isinstance(token, FileToken) else None
     return value is not None and value["class"] == "File"
 
@@ -100,7 +99,7 @@ def _paths(value: Any) -> Iterator[str]:
             yield from _paths(element)
     elif isinstance(value, Mapping):
         if value.get("class") in ("File", "Directory"):
-            # Others cannot be told in JSON.
+            # Other paths cannot be written in JSON.
             if isinstance(path := value.get("path"), str) and _is_text(path):
                 yield path
             yield from _paths(value.get("secondaryFiles", []))

@@ -1,4 +1,4 @@
-"""The jobs of a run, and the one way in which all that belongs to a run is told of them."""
+"""The jobs of a run, and the one way in which all parts of a run are told of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class JobState:
     :ivar ended: when the job has ended, in seconds since the epoch; None: the job has not ended
     :ivar attempts: how often its command was given to a node runtime
     :ivar node_job: the last attempt, as the node runtime has it; None: no node runtime runs the job
-    :ivar executed_by: the step whose command the job runs; None: not known before its command is about to run
+    :ivar executed_by: the step whose command the job runs; None: the command has not been about to run
     :ivar usage: what its last command has used; None: no node runtime has measured the command
     :ivar status: how the job has ended; None: the job has not ended
     """
@@ -120,9 +120,9 @@ class JobState:
         return self.allocation
 
     def executes(self, step: CWLExecuteStep, job: Job) -> None:
-        """The step is about to run the command of the job.
+        """Note that the step is about to run the command of the job.
 
-        :param job: as the step has it: StreamFlow makes another one, with the inputs where they are at its location
+        :param job: the step's own object for the job, whose inputs are at the location of the job
         """
         self.executed_by, self.job = step, job
 
@@ -132,29 +132,29 @@ class JobState:
         self.node_job = node_job
 
     def limit(self, rate: float | None, stream: str | None = None) -> None:
-        """Let the job move so many bytes per second from now on, if a node runtime runs the job.
+        """Limit the bytes per second that the job moves from now on. Does nothing if no node runtime runs the job.
 
-        :param rate: None: as many as the job can
-        :param stream: the name of a byte stream, if the limit is for what this stream feeds
+        :param rate: bytes per second; None: no limit
+        :param stream: the name of a byte stream; None: the limit is for the job as a whole
         """
         if self.node_job is not None:
             self.node_job.limit(rate, stream)
 
     def keep(self, state: object) -> None:
-        """Keep what a listener knows of the job, in place of an object of the same class."""
+        """Keep what a listener knows of the job; replaces an object of the same class."""
         self._kept[type(state)] = state
 
     def kept(self, kind: type[T]) -> T | None:
-        """What a listener has kept of this class; None: nothing."""
+        """The object of this class that a listener has kept; None: no listener has kept one."""
         return cast("T | None", self._kept.get(kind))
 
     def drop(self, kind: type[T]) -> T | None:
-        """Remove what a listener has kept of this class, and return that."""
+        """Remove the object of this class that a listener has kept, and return it."""
         return cast("T | None", self._kept.pop(kind, None))
 
 
 def usage_of(exit_event: ExitEvent) -> JobUsage | None:
-    """What a command has used; None: the command has not run."""
+    """The resources that a command has used; None: the command has not run."""
     if exit_event.started is None or exit_event.ended is None:
         return None
     used = exit_event.usage
@@ -180,12 +180,12 @@ class Listener:
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
         """An attempt of the job is about to be given to a node runtime.
 
-        :return: what the node runtime is told of the attempt: `spec`, with what this listener asks for
+        :return: the spec for the node runtime: `spec`, with what this listener asks for
         """
         return spec
 
     def event(self, job: JobState, event: Event) -> None:
-        """The node runtime of the job has told an event."""
+        """The node runtime of the job has reported an event."""
 
     def delivered(self, job: JobState, token: Token) -> None:
         """The job has put a token on one of its output ports."""
@@ -194,7 +194,7 @@ class Listener:
         """The job has ended, or will never start; see :attr:`JobState.status`."""
 
     async def run_closed(self) -> None:
-        """The run is over: no job is left, and nothing is told after this."""
+        """The run is over: no job is left, and no other method is called after this one."""
 
 
 class Jobs:
@@ -208,7 +208,7 @@ class Jobs:
         self._hints = hints
         self._open: dict[str, JobState] = {}
         self._listeners = tuple(listeners)
-        # Most listeners have no opinion of most things, and of events there are thousands.
+        # Most listeners react to few things only, and there are thousands of events.
         self._submitted = self._that_hear(Listener.submitted)
         self._placed = self._that_hear(Listener.placed)
         self._running = self._that_hear(Listener.running)
@@ -222,7 +222,7 @@ class Jobs:
         return iter(tuple(self._open.values()))
 
     def find(self, name: str) -> JobState | None:
-        """The job with this name; None: there is none, or the job has ended."""
+        """The job with this name; None: no such job, or the job has ended."""
         return self._open.get(name)
 
     def new(self, job: Job, targets: Sequence[Target] = ()) -> JobState:
@@ -282,7 +282,7 @@ class Jobs:
     def ended(self, job: JobState, status: Status, now: float) -> None:
         """See :meth:`Listener.ended`. Does nothing if the job has ended before.
 
-        All listeners are told, also where one of them raises an exception, which is raised in the end.
+        All listeners are told, even if one of them raises an exception, which is raised in the end.
 
         :param now: seconds since the epoch
         """
@@ -295,7 +295,7 @@ class Jobs:
                 telling.callback(listener.ended, job)
 
     def cancel_all(self, now: float) -> None:
-        """The run is over: the jobs that are left have ended, too.
+        """End the jobs that are left at the end of the run: they are cancelled.
 
         :param now: seconds since the epoch
         """
@@ -308,6 +308,6 @@ class Jobs:
             await listener.run_closed()
 
     def _that_hear(self, method: Callable[..., object]) -> tuple[Listener, ...]:
-        """The listeners that have a method of their own in place of one of :class:`Listener`."""
+        """The listeners whose class overrides a method of :class:`Listener`."""
         name = method.__name__
         return tuple(one for one in self._listeners if getattr(type(one), name) is not method)

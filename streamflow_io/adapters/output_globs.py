@@ -1,4 +1,4 @@
-"""Where the outputs of a job are found."""
+"""The globs and the processors of the outputs of a job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streamflow_io.hints.globs import is_pattern
 
 
 def output_processor(step: CWLExecuteStep, port: str) -> CommandOutputProcessor:
-    """The processor of an output of a step, or of a field of one that is a record: `record.field`."""
+    """The processor of an output of a step, or of a field of a record output: `record.field`."""
     if port in step.output_processors:
         return step.output_processors[port]
     return next(
@@ -34,14 +34,14 @@ def output_processor(step: CWLExecuteStep, port: str) -> CommandOutputProcessor:
 
 
 def field_port(record: str, field: str) -> str:
-    """What a field of an output is called."""
+    """The name of a field of a record output."""
     return f"{record}.{field}"
 
 
 def record_fields(processor: CommandOutputProcessor) -> Mapping[str, CommandOutputProcessor]:
-    """The processors of the fields of an output that is a record, each of which is collected by itself; else none."""
+    """The processors of the fields of a record output, if each is collected by itself; else empty."""
     processors = processor.processors if isinstance(processor, UnionCommandOutputProcessor) else [processor]
-    # StreamFlow adds to each what reads it from `cwl.output.json`.
+    # StreamFlow adds to each a processor that reads the output from `cwl.output.json`.
     records = [each for each in processors if not isinstance(each, PopCommandOutputProcessor)]
     if len(records) != 1 or not isinstance(record := records[0], CWLObjectCommandOutputProcessor):
         return {}
@@ -49,16 +49,16 @@ def record_fields(processor: CommandOutputProcessor) -> Mapping[str, CommandOutp
 
 
 def file_processor(processor: CommandOutputProcessor) -> CWLCommandOutputProcessor | None:
-    """The processor that collects the files of an output. None: it is no File, File[] or Directory."""
+    """The processor that collects the files of an output; None: the output is no File, File[] or Directory."""
     if isinstance(processor, UnionCommandOutputProcessor):
         return next((p for p in processor.processors if isinstance(p, CWLCommandOutputProcessor)), None)
     return processor if isinstance(processor, CWLCommandOutputProcessor) else None
 
 
 def kind_of(processor: CWLCommandOutputProcessor | None) -> OutputKind:
-    """What an output is, as far as rules differ.
+    """The kind of an output, as far as rules differ.
 
-    :param processor: the one that collects its files, if there is one
+    :param processor: collects the files of the output; None: the output has no files
     """
     if processor is None:
         return OutputKind.OTHER
@@ -70,7 +70,7 @@ def kind_of(processor: CWLCommandOutputProcessor | None) -> OutputKind:
 
 
 def collects_only_files(processor: CommandOutputProcessor) -> bool:
-    """Whether an output can be nothing but files; StreamFlow adds to each what reads it from `cwl.output.json`."""
+    """Whether an output can be nothing but files. Processors that read `cwl.output.json` do not count."""
     processors = processor.processors if isinstance(processor, UnionCommandOutputProcessor) else [processor]
     return all(isinstance(p, CWLCommandOutputProcessor | PopCommandOutputProcessor) for p in processors)
 
@@ -90,15 +90,15 @@ def output_globs(step: CWLExecuteStep, job: Job, port: str) -> tuple[str, ...]:
         return [str(v) for v in value] if isinstance(value, MutableSequence) else [str(value)]
 
     if processor.glob is None:
-        return ()  # `cwl.output.json` says where it is.
+        return ()  # `cwl.output.json` names the file.
     globs = processor.glob if isinstance(processor.glob, MutableSequence) else [processor.glob]
     return tuple(relative_glob(pattern, job.output_directory) for glob in globs for pattern in evaluate(glob))
 
 
 def with_format(step: CWLExecuteStep, job: Job, port: str, value: dict[str, Any]) -> dict[str, Any]:
-    """The value of a File or Directory with the format of its output: if that is an expression, mostly of an input.
+    """The value of a File or Directory, with the format that the output declares. The format may be an expression.
 
-    Whatever an expression raises is raised.
+    Raises whatever the expression raises.
     """
     processor = file_processor(output_processor(step, port))
     if processor is None or not processor.file_format:
@@ -109,7 +109,7 @@ def with_format(step: CWLExecuteStep, job: Job, port: str, value: dict[str, Any]
 
 
 def expression_context(step: CWLExecuteStep, job: Job) -> CWLParameterContext:
-    """What the expressions of a job can use."""
+    """The variables that the expressions of a job can use."""
     context: CWLParameterContext = utils.build_context(
         inputs=job.inputs,
         output_directory=job.output_directory,
@@ -120,10 +120,10 @@ def expression_context(step: CWLExecuteStep, job: Job) -> CWLParameterContext:
 
 
 def certain_path(processor: CommandOutputProcessor, globs: tuple[str, ...]) -> str | None:
-    """Where a File or Directory will be, if that is certain before it exists.
+    """The path of a File or Directory, if the path is certain before the file exists.
 
-    :param globs: its globs, relative to the output directory of the job
-    :return: relative to it; None if it may be elsewhere, or may not come at all
+    :param globs: of the output, relative to the output directory of the job
+    :return: relative to that directory; None: the file may be elsewhere, or may not come at all
     """
     collector = file_processor(processor)
     if collector is None or collector.optional or not collects_only_files(processor) or len(globs) != 1:
@@ -133,6 +133,6 @@ def certain_path(processor: CommandOutputProcessor, globs: tuple[str, ...]) -> s
 
 
 def relative_glob(pattern: str, directory: str) -> str:
-    """A glob as seen from the output directory of the job."""
+    """A glob relative to the output directory of the job."""
     pattern = posixpath.normpath(pattern)
     return posixpath.relpath(pattern, directory) if posixpath.isabs(pattern) else pattern

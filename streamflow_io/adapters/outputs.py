@@ -1,4 +1,4 @@
-"""What a streaming step does with each of its outputs, as data that is kept with the step."""
+"""How a streaming step delivers each of its outputs, as data that is saved with the step."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def element_port(delivery: Delivery, port: str) -> str:
 
 
 def order_port(port: str) -> str:
-    """The name of the port that says in which order the elements of a list are that were delivered one by one."""
+    """The name of the port for the order of the elements of a list that were delivered one by one."""
     return f"__order__{port}"
 
 
 def is_early_port(port: str) -> bool:
-    """Whether a port of a step is one of those that we add."""
+    """Whether a port of a step is one that the plugin has added."""
     return port.startswith((*(f"__{delivery.value}_" for delivery in Delivery), order_port("")))
 
 
@@ -59,15 +59,15 @@ class Declaration(BaseModel):
 class EarlyOutput(BaseModel):
     """An output that is delivered before its job ends.
 
-    :ivar deliveries: how it is delivered, to some consumers in one way, to some in another
-    :ivar elements: how the elements of a list are delivered one by one, if they are
-    :ivar secondary: the patterns of the secondary files of each of its files, which are complete before it is
-    :ivar of: the input that the program of the step may say its parts of, which are the elements of the list then
-    :ivar declared: where it cuts, if its program does not say it
-    :ivar fixed_name: more depends on its name than those that read it before its job has ended
-    :ivar fixed: more depends on whether there is one
-    :ivar record: the output that it is a field of
-    :ivar when_proven: it streams only when it is proven, while the run goes on, that its readers can read it so
+    :ivar deliveries: the ways in which the output is delivered; consumers may get it in different ways
+    :ivar elements: the ways in which the elements of a list are delivered one by one; empty: only the list is delivered
+    :ivar secondary: the patterns of the secondary files of each file; a file is complete when these are complete
+    :ivar of: the input whose parts the program may report; the parts are the elements of the list then
+    :ivar declared: the rule that says where the step cuts its input; None: only its program can say it
+    :ivar fixed_name: other things than its early readers depend on the name of the output
+    :ivar fixed: other things than its early readers depend on whether the output exists
+    :ivar record: the output that this one is a field of
+    :ivar when_proven: the output streams only after a proof, made during the run, that its readers can read a stream
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -87,7 +87,7 @@ class EarlyOutput(BaseModel):
 
     @property
     def ports(self) -> tuple[str, ...]:
-        """The ports on which it is delivered early."""
+        """The ports on which the output is delivered early."""
         elements = [element_port(delivery, self.port) for delivery in self.elements]
         order = [order_port(self.port)] if elements else []
         return (*(early_port(delivery, self.port) for delivery in self.deliveries), *elements, *order)
@@ -107,18 +107,21 @@ class EarlyOutput(BaseModel):
 
     @property
     def may_have_more(self) -> bool:
-        """Whether elements may come when a rule says that the list is complete: its number is known at the end only."""
+        """Whether elements may come after a rule has called the list complete.
+
+        With `on_n_files` and elements delivered one by one, the number of elements is known only at the end of the job.
+        """
         return bool(self.elements) and self.rule.committed.kind == "on_n_files"
 
     def secondary_files(self, path: str) -> tuple[str, ...]:
-        """Where the secondary files of a file are, or of what a glob matches; as StreamFlow looks for them."""
+        """The secondary files of a file, or of the matches of a glob; at the paths where StreamFlow looks for them."""
         return tuple(_beside(path, pattern) for pattern in self.secondary)
 
     def watched(self, root: str, globs: tuple[str, ...]) -> WatchedOutput:
-        """What the node runtime has to watch.
+        """The output as the node runtime has to watch it.
 
         :param root: the output directory of the job
-        :param globs: where the output is found, relative to it
+        :param globs: the globs of the output, relative to `root`
         """
         rules = sorted(self.rules, key=lambda rule: not rule.files)
         globs = tuple(
@@ -151,10 +154,10 @@ def _beside(path: str, pattern: str) -> str:
 
 
 def directory_of(globs: Iterable[str], entry: str) -> str | None:
-    """The Directory that an entry belongs to.
+    """The Directory that an entry belongs to; None: no glob matches a directory above the entry.
 
-    :param globs: those of the Directory, relative to the output directory of the job
-    :param entry: the path of a file in it, relative to the same
+    :param globs: the globs of the Directory, relative to the output directory of the job
+    :param entry: the path of a file in it, relative to the same directory
     """
     parts = entry.split("/")
     for pattern in globs:
@@ -166,13 +169,16 @@ def directory_of(globs: Iterable[str], entry: str) -> str | None:
 
 
 def relative(path: str, directory: str) -> str:
-    """A path relative to a directory above it; both as they come from the node runtime, and in StreamFlow's tokens."""
+    """A path relative to a directory above it; both as node runtimes and StreamFlow's tokens write paths.
+
+    :raises ValueError: if the directory is not above the path
+    """
     prefix = f"{directory.rstrip('/')}/"
-    # Of a Directory there may be many, and pathlib takes its time.
+    # A Directory may have many files, and pathlib is slow.
     return path[len(prefix) :] if path.startswith(prefix) else str(PurePosixPath(path).relative_to(directory))
 
 
 def relative_or_absolute(path: str, directory: str) -> str:
-    """A path relative to a directory if that is above it, else as it is; without `.` and `..`."""
+    """The path relative to the directory, or as it is if the directory is not above it; without `.` and `..`."""
     path = posixpath.normpath(path)
     return relative(path, directory) if PurePosixPath(path).is_relative_to(directory) else path

@@ -1,4 +1,4 @@
-"""What is in the directories of a job, at the location where it runs."""
+"""The files in the directories of a job, at the location where the job runs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from streamflow.data.remotepath import RemoteStreamFlowPath, StreamFlowPath, get
 # As `Path.rglob` and `Path.is_file`: links to files count, links to directories are not followed.
 _FILES = "\\( -type f -o -type l -exec test -f {} \\; \\)"
 _ESCAPES = {b"\\": b"\\", b"n": b"\n", b"r": b"\r"}
-# POSIX knows the last only, which is enough to see that a file has changed. Where there are others, the first is as
-# StreamFlow's own; it is quick with many files, and what it prints begins with no zero.
+# Where a location has `sha1sum`, the checksums are those of StreamFlow. `sha1sum` is quick with many files, and its
+# output does not begin with a zero byte. POSIX has `cksum` only, which is enough to see that a file has changed.
 _SUMS = """command -v sha1sum > /dev/null && exec sha1sum "$@"
 for tool in md5sum cksum; do command -v $tool > /dev/null && break; done
 for file; do printf '\\0%s\\0' "$file"; $tool < "$file"; done"""
 
 
 class NoChecksumsError(Exception):
-    """Nothing at a location makes checksums."""
+    """A location has no program for checksums."""
 
 
 def job_path(context: StreamFlowContext, job: Job, path: str) -> StreamFlowPath:
@@ -36,11 +36,11 @@ def job_path(context: StreamFlowContext, job: Job, path: str) -> StreamFlowPath:
 
 
 async def checksums_below(directory: StreamFlowPath) -> dict[str, str]:
-    """The files below a directory, relative to it, with their checksums. Reads them all, where they are.
+    """Return the checksums of the files below a directory, by path relative to it. Reads all files, at their location.
 
-    Checksums of one location can be compared with each other only.
+    The kind of checksum differs between locations: compare only checksums of one location.
 
-    :raises NoChecksumsError: if there is nothing at the location that makes them
+    :raises NoChecksumsError: if the location has no program for checksums
     """
     root = innermost(directory)
     if isinstance(root, RemoteStreamFlowPath):
@@ -53,14 +53,17 @@ async def checksums_below(directory: StreamFlowPath) -> dict[str, str]:
 
 
 def innermost(path: StreamFlowPath) -> StreamFlowPath:
-    """The same path nearest to the driver: what is on its own file system, as a queue manager's, needs no command."""
+    """Return the same path as near to the driver as possible.
+
+    A path on the driver's own file system, as of a queue manager, is read without a command.
+    """
     return get_inner_path(path, recursive=True) or path
 
 
 async def _find(root: RemoteStreamFlowPath, action: str) -> bytes:
-    # In hexadecimal digits, because connectors take what is printed for UTF-8, and strip it.
+    # In hexadecimal digits: connectors decode printed text as UTF-8, and strip it.
     script = f"find {shlex.quote(str(root))}/ {_FILES} {action} 2>/dev/null | od -An -v -tx1"
-    # Connectors put what they want of the standard error behind a command.
+    # Connectors append the redirection of the standard error to a command.
     command = ["sh", "-c", shlex.quote(script)]
     result, _ = await root.connector.run(location=root.location, command=command, capture_output=True)
     try:
@@ -70,14 +73,17 @@ async def _find(root: RemoteStreamFlowPath, action: str) -> bytes:
 
 
 def _pairs(said: bytes) -> Iterator[tuple[str, str]]:
-    """The paths and the checksums, a zero before each."""
+    """Yield the paths and the checksums; each field begins with a zero byte."""
     _, *fields = said.split(b"\0")
     for path, checksum in zip(fields[::2], fields[1::2], strict=True):
         yield os.fsdecode(path), checksum.decode(errors="replace").strip()
 
 
 def _named(line: bytes) -> tuple[str, str]:
-    """The path and the checksum in a line of sha1sum, which writes odd characters as C does, and says so before."""
+    """Return the path and the checksum in a line of sha1sum.
+
+    A line with a backslash in front has odd characters of the path escaped as in C.
+    """
     if not line.startswith(b"\\"):
         return os.fsdecode(line[42:]), line[:40].decode()
     path = re.sub(rb"\\([\\nr])", lambda odd: _ESCAPES[odd[1]], line[43:])
@@ -89,7 +95,7 @@ def _checksums_below(root: Path) -> dict[str, str]:
 
 
 def _checksum(path: Path) -> str:
-    digest = hashlib.sha1(usedforsecurity=False)  # As StreamFlow's own
+    digest = hashlib.sha1(usedforsecurity=False)  # as StreamFlow's own
     with path.open("rb") as file:
         while block := file.read(2**20):
             digest.update(block)

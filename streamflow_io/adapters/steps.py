@@ -1,4 +1,4 @@
-"""The steps of StreamFlow whose work changes when files stream."""
+"""The steps of StreamFlow that change when files stream."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Connectors = MutableMapping[str, Connector]
 
 
 class JobExecutor(Protocol):
-    """What steps ask of their run."""
+    """The run, as its steps use it."""
 
     def observe(self, step: CWLExecuteStep, job: Job) -> None: ...
     async def execute(self, step: StreamingExecuteStep, job: Job, connectors: Connectors) -> None: ...
@@ -33,7 +33,7 @@ class JobExecutor(Protocol):
 
 
 class _NoOutput(CommandOutputProcessor):  # type: ignore[misc]
-    """For the additional ports of a streaming step: what they carry is delivered by the step itself."""
+    """The processor of each additional port of a streaming step. The step itself puts the tokens on these ports."""
 
     async def process(
         self,
@@ -46,7 +46,7 @@ class _NoOutput(CommandOutputProcessor):  # type: ignore[misc]
 
 
 class ObservedExecuteStep(CWLExecuteStep):  # type: ignore[misc]
-    """Runs jobs as StreamFlow does; what they do with their files is observed."""
+    """Runs jobs as StreamFlow does, and lets the use of their files be observed."""
 
     async def _execute_command(self, job: Job, connectors: Connectors) -> None:
         cast(JobExecutor, self.workflow.context.scheduler.run).observe(self, job)
@@ -54,9 +54,10 @@ class ObservedExecuteStep(CWLExecuteStep):  # type: ignore[misc]
 
 
 class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
-    """Runs jobs under the node runtime: it delivers outputs before they end, and has inputs while they are written.
+    """Runs jobs under the node runtime, which delivers outputs before the end, and feeds inputs while they are written.
 
-    The regular output ports get what they get from StreamFlow, at the same time; what is early has ports of its own.
+    The regular output ports get the same tokens as from StreamFlow, at the same time. Early tokens have ports of their
+    own.
 
     :ivar streamable: the inputs that read a part of a file front to back, once
     """
@@ -70,7 +71,7 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         self.add_output_port(name, port, _NoOutput(name, self.workflow))
 
     def warn_once(self, message: str) -> None:
-        """Warn of what holds for all of its jobs."""
+        """Log a warning that holds for all jobs of the step; only the first call has an effect."""
         if not self._has_warned:
             self._has_warned = True
             logger.warning(message)
@@ -89,9 +90,9 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
     async def collect(
         self, job: Job, output: CommandOutput, connectors: Connectors, collected: Mapping[str, Token]
     ) -> dict[str, Token]:
-        """The outputs of a job that has succeeded, by output, as StreamFlow makes them.
+        """Return the outputs of a successful job, by output, as StreamFlow makes them.
 
-        :param collected: those that are there already
+        :param collected: outputs that are collected already
         """
         names = [name for name in self._regular_ports() if name not in collected]
         tokens = await asyncio.gather(*(self.collect_port(job, name, output, connectors) for name in names))
@@ -99,14 +100,14 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         return {**collected, **made}
 
     async def collect_port(self, job: Job, name: str, output: CommandOutput, connectors: Connectors) -> Token | None:
-        """One of the outputs of a job that has succeeded, as StreamFlow makes it."""
+        """Return one output of a successful job, as StreamFlow makes it."""
         processor, is_recoverable = self.output_processors[name], self.is_recoverable(job)
         return cast(
             "Token | None", await processor.process(job, make_future(output), connectors.get(name), is_recoverable)
         )
 
     async def deliver_regular(self, job: Job, tokens: Mapping[str, Token]) -> None:
-        """Put the outputs of a job on the regular ports."""
+        """Put the outputs of a job on the regular ports. Does nothing if the step has terminated."""
         if self.terminated:
             return
         for name, token in tokens.items():
@@ -130,10 +131,10 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         connectors: Connectors,
         unfinished: MutableSet[asyncio.Task[MutableMapping[str, Token] | Status]],
     ) -> None:
-        """Run the jobs whose inputs are there, each with those of its own tag.
+        """Run each job whose inputs are all there, with the inputs of its own tag.
 
-        StreamFlow pairs jobs and inputs by their order; ours may come in another one, because an input that cannot be
-        read early comes later than those of other jobs.
+        StreamFlow pairs jobs and inputs by their order. Here the orders may differ: an input that cannot be read early
+        comes later than the inputs of other jobs.
         """
         for name, token in inputs.items():
             inputs_map.setdefault(token.tag, {})[name] = token
@@ -146,7 +147,7 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         unfinished.add(asyncio.create_task(self._get_inputs(input_ports), name="retrieve_inputs"))
 
     async def _job_of(self, tag: str) -> Job | None:
-        """The job of a tag, which has been scheduled, because its inputs have a place; None: there is none."""
+        """Return the job of a tag, which has been scheduled; None: no such job comes any more."""
         port = cast(JobPort, self.get_input_port("__job__"))
         while tag not in self._waiting_jobs:
             if (job := await port.get_job(self.name)) is None:
@@ -161,7 +162,7 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         return find_job_token(job.name, self.get_input_port("__job__").token_list)
 
     def _get_status(self, status: Status) -> Status:
-        # A list without elements leaves its element port empty; that does not make the step skipped.
+        # A list without elements leaves its element port empty. That does not make the step skipped.
         if status in (Status.FAILED, Status.CANCELLED):
             return status
         if any(port.empty() for port in self._regular_ports().values()):

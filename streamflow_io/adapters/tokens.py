@@ -16,7 +16,7 @@ from streamflow.workflow.token import ListToken, ObjectToken
 from typing_extensions import Self
 
 if TYPE_CHECKING:
-    # StreamFlow imports this with every plugin, also in runs without hints.
+    # StreamFlow imports this module with every plugin, also in runs without hints: it has to be quick.
     from streamflow_io.hints.models import FiringRule
     from streamflow_io.runtime.protocol import FilePart
 
@@ -25,13 +25,13 @@ T = TypeVar("T", bound=Token)
 
 @dataclass(frozen=True)
 class StreamSource:
-    """Where that comes from which is read before its producer has ended.
+    """The origin of a file or Directory that is read before its producer has ended.
 
-    :ivar job: the name of the job that writes it
+    :ivar job: the name of the job that writes the file
     :ivar port: the output of its step
     :ivar path: relative to the output directory of the job; each attempt of a job has a directory of its own
-    :ivar gate: what it is, if its reader is held at the gate until it is committed; None: its bytes are streamed
-    :ivar bandwidth: the `streamBW` of its rule, as it is written; None: its bytes are streamed without a limit
+    :ivar gate: the kind of the output, if its reader is held at the gate until the commit; None: its bytes are streamed
+    :ivar bandwidth: the `streamBW` of its rule, as the rule has it; None: its bytes are streamed without a limit
     :ivar listing: of a Directory at the gate: whether it can be listed when complete, or entry by entry
     """
 
@@ -44,7 +44,7 @@ class StreamSource:
 
 
 def file_value(path: str) -> dict[str, Any]:
-    """What is known of a File before it is committed, but for its format."""
+    """The CWL value of a File before its commit, without its format."""
     name = PurePosixPath(path)
     root, extension = os.path.splitext(name.name)
     of_file = {"class": "File", "dirname": str(name.parent), "nameroot": root, "nameext": extension}
@@ -52,7 +52,7 @@ def file_value(path: str) -> dict[str, Any]:
 
 
 def directory_value(path: str) -> dict[str, Any]:
-    """What is known of a Directory before it is committed."""
+    """The CWL value of a Directory before its commit."""
     name = PurePosixPath(path)
     return {
         "class": "Directory",
@@ -65,7 +65,7 @@ def directory_value(path: str) -> dict[str, Any]:
 class StreamToken(Token):  # type: ignore[misc]
     """A File or Directory that is being written: it has a path and a name, but no size, checksum or contents yet.
 
-    It is no `FileToken`: nothing must be read from its path before the commit, so the data manager does not know it.
+    A stream token is no `FileToken`. Its path must not be read before the commit, so the data manager does not know it.
     """
 
     __slots__ = ("source",)
@@ -73,7 +73,7 @@ class StreamToken(Token):  # type: ignore[misc]
     def __init__(
         self, value: Mapping[str, Any], source: StreamSource, tag: str = "0", recoverable: bool = False
     ) -> None:
-        # Never recoverable: after the run of its producer there is a file, and the file's own token.
+        # Never recoverable: after the run of its producer there is a file, with a token of its own.
         super().__init__(value, tag=tag, recoverable=False)
         self.source = source
 
@@ -93,12 +93,12 @@ class StreamToken(Token):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class SaidBy:
-    """Who has said where a part is.
+    """The attempt that has reported a part.
 
-    :ivar job: of the workflow
-    :ivar run: the run directory of its attempt, which has its name from chance
-    :ivar node_job: the identifier of the attempt there
-    :ivar number: of the part, among those of this attempt
+    :ivar job: the job of the workflow
+    :ivar run: the run directory of the attempt, which has a random name
+    :ivar node_job: the identifier of the attempt in that directory
+    :ivar number: counts the parts that the attempt has reported
     """
 
     job: str
@@ -108,16 +108,16 @@ class SaidBy:
 
 
 class PartToken(Token):  # type: ignore[misc]
-    """A File that nobody has written: a part of another one, from where its reader gets its bytes.
+    """A File that no job writes: a part of another file, from which its reader gets the bytes.
 
-    It has a name and a size; its path is where it would have been, or where the node runtime puts it for its reader. It
-    is no `FileToken`: nothing must be read from its path, so the data manager does not know it.
+    The token has a name and a size. Its path is where the file would have been, or where the node runtime puts it for a
+    reader. A part token is no `FileToken`: its path must not be read, so the data manager does not know it.
     """
 
     __slots__ = ("part", "port", "said_by")
 
     def __init__(self, value: Mapping[str, Any], part: FilePart, port: str, said_by: SaidBy, tag: str = "0") -> None:
-        # Recoverable: nobody has to live for it to be read.
+        # Recoverable: a part can be read from its file even when the job that reported the part has ended.
         super().__init__(value, tag=tag, recoverable=True)
         self.part = part
         self.port = port
@@ -125,7 +125,7 @@ class PartToken(Token):  # type: ignore[misc]
 
     @classmethod
     async def _load(cls, row: MutableMapping[str, Any], loading_context: DatabaseLoadingContext) -> Self:
-        # Here, because StreamFlow imports this module with every plugin.
+        # Imported late, because StreamFlow imports this module with every plugin.
         from streamflow_io.runtime.protocol import FilePart
 
         saved = row["value"]
@@ -170,21 +170,21 @@ class ScatterSize(Token):  # type: ignore[misc]
 
 
 def inner_tokens(token: Token) -> list[Token]:
-    """The tokens in that of a list or a record, in order; none in another one."""
+    """The tokens in the token of a list or a record, in order; of any other token an empty list."""
     if isinstance(token, ListToken):
         return list(token.value)
     return list(token.value.values()) if isinstance(token, ObjectToken) else []
 
 
 def with_inner_tokens(token: Token, change: Callable[[Token], Token]) -> Token:
-    """The token of a list or a record, with others in it."""
+    """The token of a list or a record, with each inner token changed."""
     if isinstance(token, ObjectToken):
         return token.update({name: change(inner) for name, inner in token.value.items()})
     return token.update([change(inner) for inner in token.value])
 
 
 def with_own_value(token: Token) -> Token:
-    """The same token, with a value that can be changed in place."""
+    """A copy of the token, with a value that can be changed in place."""
     value: Any = token.value
     if isinstance(value, MutableSequence):
         value = [with_own_value(inner) if isinstance(inner, Token) else deepcopy(inner) for inner in value]
@@ -203,9 +203,9 @@ def stream_tokens(token: Token) -> Iterator[StreamToken]:
 
 
 def with_files(token: Token, files: Mapping[int, Token]) -> Token:
-    """A token, in which some streams are files.
+    """A token, with files in place of some of its streams.
 
-    :param files: what is instead of them, by the identity of their tokens
+    :param files: the tokens of the files, by the identity of the stream tokens that they replace
     """
     if isinstance(token, StreamToken):
         return files.get(id(token), token)
@@ -233,12 +233,12 @@ def streams_of(inputs: Mapping[str, Token]) -> list[StreamToken]:
 
 
 def parts_of(inputs: Mapping[str, Token]) -> list[tuple[str, PartToken]]:
-    """All parts in the inputs of a job, with the names of these."""
+    """All parts in the inputs of a job, each with the name of its input."""
     return [(name, token) for name, value in inputs.items() for token in part_tokens(value)]
 
 
 def file_bytes(inputs: Mapping[str, Token]) -> int:
-    """How many bytes the files among some inputs have, as far as that is known."""
+    """The sum of the known sizes of the files in some inputs, in bytes."""
     return sum(file.value.get("size") or 0 for token in inputs.values() for file in file_tokens(token))
 
 

@@ -1,6 +1,6 @@
-"""Required bandwidth: how fast data has to move so that nobody waits for it, and how fast it did.
+"""Required bandwidth: how fast data has to move so that no job waits for it, and how fast it has moved.
 
-After Tarraf et al., "I/O Behind the Scenes: Bandwidth Requirements of HPC Applications with Asynchronous I/O" (IEEE
-CLUSTER 2024), "the paper" in this package, and their library TMIO: there the unit is a process of an MPI program, here
-a job of a workflow. Times are seconds, rates bytes per second.
+Source: Tarraf et al., "I/O Behind the Scenes: Bandwidth Requirements of HPC Applications with Asynchronous I/O" (IEEE
+CLUSTER 2024), and the authors' library TMIO. "The paper" in this package is this one. The unit is a process of an MPI
+program there, and a job of a workflow here. Times are in seconds, rates in bytes per second.
 """

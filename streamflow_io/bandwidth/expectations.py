@@ -1,8 +1,9 @@
-"""What is expected of the next request of a step: its bytes, its window, and so its limit.
+"""The expected bytes, window and limit of the next request of a step.
 
-The window is carried over from the phase before of the channel. For the first phase it is what the user has said
-(`within`), else what an earlier run has learned of the step, else the newest window of another channel of it. How many
-bytes a request will move is in proportion to the input of its job, as it was last time.
+The window of the previous phase of the channel is carried over. The first phase has none: its window is the value that
+the user has given (`within`). Without this value, the newest window of another channel of the step counts, or else the
+window that an earlier run has learned. The expected bytes are in proportion to the input of the job, as in the last
+request.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from streamflow_io.hints.bandwidth import RequiredConstraint
 from .phases import LEAST_BYTES, SHORTEST_WINDOW, Request, is_exposed
 from .strategies import Limited, next_limit
 
-# StreamFlow's own time around a command, s, before it is known: as much before it as after it.
+# StreamFlow's own time before a command, in seconds, until it is measured. The same after a command.
 _OVERHEAD = 0.25
 # How many of the last commands count.
 _COMMANDS = 8
@@ -25,12 +26,12 @@ _COMMANDS = 8
 
 @dataclass(frozen=True)
 class Learned:
-    """What the phases of a step were like, or the bursts of an output.
+    """Properties of the phases of a step, or of the bursts of an output.
 
     :ivar window: seconds: the median of the first phases of its channels
-    :ivar ratio: bytes that a job moves, of each byte of its input; None: no input had a size that is known
-    :ivar phases: how many these were
-    :ivar bytes: of the first burst, the median; None: these are no bursts
+    :ivar ratio: bytes that a job moves for each byte of its input. None: no input had a known size
+    :ivar phases: how many phases the window covers
+    :ivar bytes: the median size of the first bursts. None: for phases of a step
     """
 
     window: float
@@ -41,11 +42,11 @@ class Learned:
 
 @dataclass(frozen=True)
 class Expected:
-    """What is expected of a request.
+    """The expectations for a request.
 
-    :ivar bytes: None: it is not known
-    :ivar limit: by its strategy, bytes/s; None: it has none
-    :ivar required: when somebody will wait for it; inf: that is not known
+    :ivar bytes: expected size. None: the size is unknown
+    :ivar limit: the limit of the strategy, in bytes per second. None: no limit
+    :ivar required: when a job will wait for the request. inf: not known
     """
 
     bytes: float | None = None
@@ -55,10 +56,12 @@ class Expected:
 
 @dataclass
 class _Channel:
-    """:ivar before: its limits up to the phase before
-    :ivar limited: with that of this phase
+    """The last request and the limits of a channel.
+
+    :ivar before: the limits up to the previous phase
+    :ivar limited: the limits including the current phase
     :ivar ratio: as in :class:`Learned`, of the last request
-    :ivar bytes: of the last request
+    :ivar bytes: size of the last request
     """
 
     before: Limited
@@ -71,9 +74,9 @@ class _Channel:
 
 @dataclass
 class Expectations:
-    """What is known of the requests of a step.
+    """The known facts about the requests of a step.
 
-    :ivar within: seconds after which somebody waits, if the user has said so
+    :ivar within: seconds after which a job waits, as the user has said. None: learned from phases
     """
 
     constraint: RequiredConstraint
@@ -86,38 +89,38 @@ class Expectations:
     _starting: deque[float] = field(default_factory=lambda: deque((_OVERHEAD,), _COMMANDS))
     _ending: deque[float] = field(default_factory=lambda: deque((_OVERHEAD,), _COMMANDS))
     _throughputs: deque[float] = field(default_factory=lambda: deque(maxlen=_COMMANDS))
-    # Of the first phases, and of all requests: what is to be learned.
+    # The windows of first phases, and the ratios of all requests, to be learned.
     _windows: list[float] = field(default_factory=list)
     _ratios: list[float] = field(default_factory=list)
 
     def remember(self, learned: Learned) -> None:
-        """What an earlier run has learned; what is known of this one counts more."""
+        """Take over what an earlier run has learned, where this run knows nothing yet."""
         self._window = learned.window if self._window is None else self._window
         self._ratio = learned.ratio if self._ratio is None else self._ratio
 
     @property
     def throughput(self) -> float | None:
-        """How fast requests move that have no limit, bytes/s; None: that is not known yet."""
+        """How fast requests without a limit move, in bytes per second. None: no such request has moved yet."""
         return median(self._throughputs) if self._throughputs else None
 
     @property
     def overhead(self) -> float:
-        """StreamFlow's own time around a command, seconds: what nothing can be moved in."""
+        """StreamFlow's own time around a command, in seconds, in which nothing can be moved."""
         return median(self._starting) + median(self._ending)
 
     @property
     def learned(self) -> Learned | None:
-        """What is to be remembered; None: nothing."""
+        """The facts to be remembered. None: nothing to remember."""
         if not self._windows:
             return None
         return Learned(median(self._windows), median(self._ratios) if self._ratios else None, len(self._windows))
 
     def expect(self, channel: str, phase: int, before: float | None, ready: float, input_bytes: float) -> Expected:
-        """What is expected of a request that is ready.
+        """Return the expectations for a request that is ready.
 
-        :param phase: of the channel
-        :param before: the window of the phase before; None: there was none
-        :param input_bytes: what its job reads; 0: not known
+        :param phase: number of the phase in the channel
+        :param before: the window of the previous phase. None: the phase is the first
+        :param input_bytes: bytes that the job reads. 0: not known
         """
         known = self._channel(channel)
         if phase > known.phase:
@@ -133,7 +136,7 @@ class Expectations:
         return Expected(size, known.limited.limit, ready + max(window - median(self._ending), SHORTEST_WINDOW))
 
     def moved(self, channel: str, moved: int, input_bytes: float) -> None:
-        """A request has moved so much."""
+        """Record the size of a request that has moved."""
         known = self._channel(channel)
         known.bytes = self._bytes = moved
         if input_bytes > 0 and moved >= LEAST_BYTES:
@@ -141,16 +144,16 @@ class Expectations:
             self._ratios.append(known.ratio)
 
     def ran(self, starting: float, ending: float) -> None:
-        """StreamFlow took so many seconds before a command, and after it."""
+        """Record StreamFlow's own seconds before a command, and after it."""
         self._starting.append(max(0.0, starting))
         self._ending.append(max(0.0, ending))
 
     def reached(self, throughput: float) -> None:
-        """A request without a limit moved so fast, bytes/s."""
+        """Record the speed of a request without a limit, in bytes per second."""
         self._throughputs.append(throughput)
 
     def told(self, request: Request) -> None:
-        """All is known of a request."""
+        """Learn the window of a finished request, if the request belongs to a first phase and is not exposed."""
         if request.phase == 0 and request.rule != "exposed":
             self._windows.append(request.window)
 

@@ -1,4 +1,4 @@
-"""How files grow that are read while they are written: burst by burst, as long as somebody may read them so."""
+"""The growth of files that are read while they are written, burst by burst."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .phases import is_exposed
 
 
 class GrowingFile(NamedTuple):
-    """A file that is read while it is written: of which job and output, and its path."""
+    """A file that is read while it is written, with the job and the output that write it."""
 
     job: str
     port: str
@@ -20,7 +20,7 @@ class GrowingFile(NamedTuple):
 
 
 class StreamName(NamedTuple):
-    """A byte stream of a job that reads; `stream` is unique among those of the job."""
+    """A byte stream of a reading job. `stream` is unique among the streams of the job."""
 
     job: str
     stream: str
@@ -28,10 +28,10 @@ class StreamName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamBurst:
-    """What a file has grown by at once.
+    """A burst of a growing file.
 
     :ivar start: when its first byte was there
-    :ivar end: bytes of the file when it ended
+    :ivar end: size of the file in bytes when the burst ended
     """
 
     start: float
@@ -41,11 +41,11 @@ class StreamBurst:
 
 @dataclass(eq=False, slots=True)
 class Growth:
-    """How a file has grown.
+    """The growth of a file.
 
-    :ivar committed: when it was complete
-    :ivar readers: who reads it now; an ordered set
-    :ivar output: what it is learned for; None: nobody who reads it is limited
+    :ivar committed: when the file was complete. None: the file still grows
+    :ivar readers: the streams that read the file now; an ordered set
+    :ivar output: the output for which the growth is learned. None: no reader is limited, and nothing is learned
     """
 
     bursts: list[StreamBurst] = field(default_factory=list)
@@ -55,19 +55,22 @@ class Growth:
 
 
 class Growths:
-    """The files of a run. What nobody reads, and has not grown by a burst, is not kept; nor is what a job has written
-    that has ended: who begins to read it then reads a complete file, and no burst."""
+    """The growing files of a run.
+
+    A file without readers and bursts is not kept. Files of a job that has ended are not kept either: a later reader
+    reads a complete file, and no burst.
+    """
 
     def __init__(self) -> None:
-        # By job, and by port and path.
+        # The growths of each job, by port and path.
         self._of_jobs: defaultdict[str, dict[tuple[str, str], Growth]] = defaultdict(dict)
-        # By output, the windows and bytes of the first bursts of its files.
+        # The windows and bytes of the first bursts of each output's files.
         self._firsts: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
 
     def read(self, source: GrowingFile, is_complete: bool, now: float) -> Growth:
-        """Somebody begins to read a file.
+        """Return the growth of a file that a stream begins to read.
 
-        :param is_complete: it does not grow any more
+        :param is_complete: the file does not grow any more
         """
         growth = self._known(source)
         if growth is None and is_complete:
@@ -79,7 +82,7 @@ class Growths:
         return growth
 
     def burst(self, source: GrowingFile, burst: StreamBurst) -> Growth:
-        """A burst of a file has ended."""
+        """Add a burst of a file that has ended."""
         growth = self._of_jobs[source.job].setdefault((source.port, source.path), Growth())
         growth.bursts.append(burst)
         if growth.output is not None and len(growth.bursts) == 2:
@@ -90,9 +93,9 @@ class Growths:
         return growth
 
     def committed(self, source: GrowingFile, now: float) -> Growth | None:
-        """A file is complete.
+        """Note that a file is complete.
 
-        :return: None: nobody reads it, and nobody has to be told who begins to
+        :return: None: the file is not kept, and no reader has to be told
         """
         growth = self._known(source)
         if growth is not None and growth.committed is None:
@@ -100,12 +103,12 @@ class Growths:
         return growth
 
     def ended(self, job: str) -> None:
-        """A job that writes has ended, however."""
+        """Forget the files of a writing job that has ended, with or without success."""
         self._of_jobs.pop(job, None)
 
     @property
     def learned(self) -> dict[str, Learned]:
-        """What is to be remembered, by output: of the first bursts of its files, as far as others have followed."""
+        """The facts to be remembered of each output: first bursts of its files that a second burst has followed."""
         return {
             output: Learned(
                 median(window for window, _ in firsts), None, len(firsts), median(moved for _, moved in firsts)

@@ -1,4 +1,4 @@
-"""Windows: the seconds until data of an I/O task are waited for, and until the next burst of a streamed output."""
+"""Learned windows: seconds until the data of an I/O task are needed, and until the next burst of a streamed output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from .expectations import Learned
 
 @dataclass(frozen=True)
 class LearnedWindow(LearnedEntry):
-    """:ivar key: its `storage` says which storages the jobs may use, or which output the window is of
+    """The window of a step, or of an output.
+
+    :ivar key: its `storage` names the storages that the jobs may use, or the output of the window
     :ivar step: the path of the step, or of its output, for people
     """
 
@@ -49,13 +51,13 @@ class RememberedWindows:
 
     @property
     def names(self) -> Collection[str]:
-        """The steps, or outputs, of which something may be known."""
+        """The steps, or outputs, with a tool. Only their windows can be known."""
         return self._tools.keys()
 
     def of(self, step: str, input_bytes: float) -> Learned | None:
-        """What is known of a step, or output; None: nothing. Of others than those with a tool nothing is kept.
+        """Return what is known of a step, or output. None: nothing is known, or it has no tool.
 
-        :param input_bytes: what its job reads. What is kept of it holds for that of the first one that is asked for
+        :param input_bytes: bytes that its job reads. What this run learns is kept for the size of the first call
         """
         if step not in self._tools:
             return None

@@ -1,4 +1,4 @@
-"""Which jobs are held to their storageBW, and how fast they may move their bytes."""
+"""The jobs that are limited to their storageBW, and the rates at which they may move their bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamflow_io.storage.storages import Storages
 
 
 class RequiredRates(Protocol):
-    """What is asked of those who find what is required."""
+    """The rates of jobs with `required`."""
 
     def rate(self, job: JobState) -> float | None: ...
     def expected_bytes(self, job: JobState) -> float | None: ...
@@ -29,11 +29,12 @@ class RequiredRates(Protocol):
 class Limits(Listener):
     """The limits of jobs of steps with `limited`, or `required`.
 
-    A job that cannot be held to its storageBW runs as without `limited`, which is said once for each step and location.
+    A job that cannot be limited to its storageBW runs as without `limited`. One warning for each step and location says
+    so.
 
-    :param storages: that the config has
+    :param storages: the storages of the config
     :param limits: whether any job is limited
-    :param required: how fast those with `required` may move
+    :param required: how fast jobs with `required` may move
     """
 
     def __init__(
@@ -48,11 +49,11 @@ class Limits(Listener):
         self._told: set[tuple[str, str]] = set()
 
     def is_limited(self, job: JobState) -> bool:
-        """Whether a job is to be held to its storageBW."""
+        """Whether a job is to be limited to its storageBW."""
         return self._limits and job.hints is not None and job.hints.is_limited
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
-        """Give the attempt its limit. What was required of the job before does not hold for a further attempt."""
+        """Give the attempt its limit. A further attempt of a job is late, and has no required rate."""
         if job.attempts > 1:
             self._required.repeated(job)
         return spec.model_copy(update={"limit": self.of(job, runtime)})
@@ -64,9 +65,9 @@ class Limits(Listener):
             self._required.exited(job)
 
     def of(self, job: JobState, runtime: NodeRuntime) -> RateLimit | None:
-        """The limit of a job that was scheduled, and has its directories; None: the job has no limit.
+        """Return the limit of a job that was scheduled, and has its directories. None: the job has no limit.
 
-        :param runtime: that runs the job
+        :param runtime: the runtime that runs the job
         """
         hints = job.hints
         if hints is None or not self.is_limited(job) or (bandwidth := hints.storage_bandwidth) is None:
@@ -82,14 +83,14 @@ class Limits(Listener):
         return RateLimit(rate=rate, direction=hints.direction, path=path, expected=expected)
 
     def _rate(self, job: JobState, storage_bw: StorageBW) -> tuple[int | None, int | None]:
-        """How fast a job may move now, and how many bytes it is expected to move."""
+        """Return how fast a job may move now, in bytes per second, and how many bytes it is expected to move."""
         if isinstance(storage_bw, StaticConstraint):
             return bytes_per_second(storage_bw.value), None
         rate, expected = self._required.rate(job), self._required.expected_bytes(job)
         return None if rate is None else max(1, round(rate)), None if expected is None else round(expected)
 
     def not_held(self, job: JobState, where: str, why: str) -> None:
-        """A job is not held to its storageBW; does nothing if that is not asked for.
+        """Warn, once for each step and place, that a job is not limited. Does nothing for a job without a limit.
 
         :param where: `on LOCATION`, or `in this run`
         """

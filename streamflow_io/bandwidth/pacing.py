@@ -1,8 +1,10 @@
-"""How fast open requests may move: each by what is expected of it, and all of a storage together.
+"""The rates of open requests: each by its expectations, and all of a storage together.
 
-A request has a limit when it is known how long its window will be (:mod:`.expectations`). The requests of a storage
-share its bandwidth (:mod:`.share`), without what jobs with a storageBW hold. One that is expected to be small is over
-before it could be limited, and somebody waits for one whose required end is over: these move as fast as they can.
+A request has a limit when the length of its window is known (:mod:`.expectations`). The requests of a storage share its
+bandwidth (:func:`shares`), without the bandwidth that jobs with a storageBW hold.
+
+Two kinds of requests move as fast as they can. A small request is over before it could be limited. For a request whose
+required end has passed, a job waits already.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ from .windows import Windows
 class OpenRequest:
     """A request that moves, or waits for an I/O executor.
 
-    :ivar remaining: bytes that are to be moved yet
-    :ivar required: its required end; past it, it gets all there is
-    :ivar limit: bytes/s; none: it is not limited
+    :ivar remaining: bytes that are still to be moved
+    :ivar required: its required end. After that, the request gets all free bandwidth
+    :ivar limit: bytes per second. None: no limit
     """
 
     job: str
@@ -36,20 +38,22 @@ class OpenRequest:
     limit: float | None = None
 
     def need(self, now: float) -> float:
-        """The rate with which it is in time."""
+        """Return the rate at which the request ends in time."""
         if self.remaining <= 0:
             return 0.0
         return self.remaining / (self.required - now) if self.required > now else inf
 
     def most(self, now: float) -> float:
-        """The rate that it is not to exceed while others are in time."""
+        """Return the rate that the request is not to exceed while others are in time."""
         return inf if self.limit is None or self.required <= now else self.limit
 
 
 def shares(requests: Iterable[OpenRequest], bandwidth: float, now: float) -> dict[str, float]:
-    """The rate of each request, by job; bytes/s.
+    """Return the rate of each request, by job, in bytes per second.
 
-    :param bandwidth: of the storage, without what others hold; bytes/s
+    Requests with an earlier required end come first: each gets what it needs to end in time, then more up to its limit.
+
+    :param bandwidth: bandwidth of the storage in bytes per second, without what others hold
     """
     ordered = sorted(requests, key=lambda one: (one.required, one.job))
     rates: dict[str, float] = {}
@@ -64,19 +68,19 @@ def shares(requests: Iterable[OpenRequest], bandwidth: float, now: float) -> dic
     return rates
 
 
-#: Bytes: what is less has been written before the first look at it.
+#: In bytes. A smaller request has moved before the first look at it.
 SMALL = 16_000_000
-# A rate that differs by less is no other one.
+# Rates that differ by a smaller fraction count as the same.
 _SAME = 0.05
-# Bytes per second: nobody is stopped altogether, whatever the storage has left.
+# In bytes per second. No request is stopped altogether, whatever the storage has left.
 _LEAST_RATE = 1_000_000
-# Of what is expected: who has not ended has something left, however little was expected.
+# Fraction of the expected bytes. A request that has not ended has at least this much left, however little was expected.
 _LEAST_LEFT = 0.05
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How fast a request may move from now on: bytes/s; None: as fast as it can."""
+    """The rate of a request from now on, in bytes per second. None: no limit."""
 
     job: str
     step: str
@@ -86,14 +90,14 @@ class Rate:
 
 @dataclass(eq=False)
 class _Open:
-    """A request that is not ended.
+    """A request that has not ended.
 
-    :ivar opened: when it was told
-    :ivar least: the rate below which a time limit of the tool would end it, bytes/s
-    :ivar first: the rate with which it has started
-    :ivar moved: as it was told last, and an estimate since: a job that has a rate keeps to it
-    :ivar looked: when that was
-    :ivar has_exited: its command has; StreamFlow takes its time until the job has ended
+    :ivar opened: when the request was reported
+    :ivar least: below this rate, in bytes per second, a time limit of the tool would end the job
+    :ivar first: the rate with which the request has started
+    :ivar moved: bytes at the last report, and an estimate since then: a job with a rate keeps to it
+    :ivar looked: when `moved` was last set
+    :ivar has_exited: the command has ended. StreamFlow needs some time until the job has ended
     """
 
     job: str
@@ -122,7 +126,7 @@ class _Open:
 
     @property
     def is_paced(self) -> bool:
-        """Whether it shares the storage: one that has no limit may take what others leave."""
+        """Whether the request shares the storage. A request without a limit may take what others leave."""
         return self.expected.bytes is not None and not self.is_small
 
     @property
@@ -140,12 +144,12 @@ CapacityOf = Callable[[StoragePlace, Way], Capacity | None]
 class Pacing:
     """Decides the rates of the requests of steps with `storageBW: required`.
 
-    Call :meth:`rates` after whatever else is called, and each second or two: needs grow as time goes by.
+    Call :meth:`rates` after each call of another method, and every second or two: needs grow with time.
 
-    :param windows: of the same requests; is told of each before this is
-    :param steps: those whose requests have rates
-    :param capacity: of a place; None: it is not known, or it has no storage
-    :param hidden: how many jobs of a step are ready behind one that waits, of which nothing is told yet
+    :param windows: the windows of the same requests; learns of each request before this object
+    :param steps: the steps whose requests have rates
+    :param capacity: returns the capacity of a place. None: unknown, or without a storage
+    :param hidden: how many jobs of a step are ready behind a waiting job, and not yet reported
     """
 
     def __init__(
@@ -162,13 +166,13 @@ class Pacing:
         self._open: dict[str, _Open] = {}
         self._failed: set[str] = set()
         self._unheld: set[tuple[str, StoragePlace | None]] = set()
-        # Where jobs of a step have moved last: those that wait are likely to.
+        # Where jobs of a step have moved last: waiting jobs will probably move there, too.
         self._places: dict[str, StoragePlace] = {}
         self._is_over = False
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is no request whose rate may change as time goes by."""
+        """Whether no request has a rate that may change with time."""
         return not any(request.is_running for request in self._open.values())
 
     def opened(
@@ -182,10 +186,10 @@ class Pacing:
         input_bytes: float,
         time_limit: float | None = None,
     ) -> None:
-        """A request is ready; may be told again of one that is repeated.
+        """Open a request that is ready. Does nothing for a request that is open already.
 
-        :param input_bytes: what its job reads; 0: not known
-        :param time_limit: seconds after which its job would be ended
+        :param input_bytes: bytes that the job reads. 0: not known
+        :param time_limit: seconds after which the job would be ended. None: never
         """
         if job in self._open:
             return
@@ -198,7 +202,7 @@ class Pacing:
         self._open[job] = _Open(job, step, channel, direction, ready, now, input_bytes, expected, least, is_repeated)
 
     def admitted(self, job: str, place: StoragePlace, now: float) -> None:
-        """A request has an I/O executor, and may start."""
+        """Note that a request has an I/O executor, and may start."""
         if (request := self._open.get(job)) is not None:
             request.place = self._places[request.step] = place
             request.admitted = now
@@ -206,30 +210,30 @@ class Pacing:
                 request.expected = Expected(request.expected.bytes)
 
     def started(self, job: str, now: float) -> None:
-        """The job of a request is about to run its command."""
+        """Note that the job of a request is about to run its command."""
         if (request := self._open.get(job)) is not None:
             request.is_running, request.looked = True, now
 
     def moved(self, job: str, moved: float, now: float) -> None:
-        """A request has moved so many bytes so far."""
+        """Set how many bytes a request has moved so far."""
         if (request := self._open.get(job)) is not None:
             request.moved, request.looked = moved, now
 
     def repeated(self, job: str) -> None:
-        """The job of a request has failed, and is tried again: it is late."""
+        """Note that the job of a request has failed and is tried again. The request is late then."""
         if (request := self._open.get(job)) is not None:
             request.is_repeated, request.has_exited = True, False
 
     def exited(self, job: str) -> None:
-        """The command of a request has ended: it moves nothing more, unless it is repeated."""
+        """Note that the command of a request has ended. The request moves nothing more, unless it is repeated."""
         if (request := self._open.get(job)) is not None:
             request.has_exited = True
 
     def ended(self, job: str, now: float, moved: int | None = None, ran: tuple[float, float] = (0.0, 0.0)) -> None:
-        """The job of a request has ended, or will not start.
+        """Close a request whose job has ended, or will not start.
 
-        :param moved: bytes; None: it has not succeeded, or nobody knows
-        :param ran: when its command has run, if that is known
+        :param moved: bytes. None: the job has not succeeded, or was not measured
+        :param ran: start and end of its command. Zeros: not known
         """
         if (request := self._open.pop(job, None)) is None:
             return
@@ -244,38 +248,38 @@ class Pacing:
             of.reached(moved / (done - began))
 
     def unheld(self, job: str) -> None:
-        """A request cannot be held to a rate where it is, and none of its step there."""
+        """Remove the limit of a request that cannot be held to a rate at its place, and of its step there."""
         if (request := self._open.get(job)) is not None:
             self._unheld.add((request.step, request.place))
             request.expected = Expected(request.expected.bytes)
             request.rate = request.first = None
 
     def over(self, is_over: bool) -> None:
-        """Whether no job computes any more, or waits to: then everybody waits for what is open."""
+        """Set whether no job computes any more, or waits to. Then the whole workflow waits for the open requests."""
         self._is_over = is_over
 
     def is_small(self, job: str) -> bool:
-        """Whether a request is likely to be over before it could be limited."""
+        """Whether a request is likely to end before it could be limited."""
         return job in self._open and self._open[job].is_small
 
     def required_end(self, job: str) -> float:
-        """When somebody is expected to wait for a request; inf: that is not known."""
+        """Return when a job is expected to wait for a request. inf: not known."""
         return self._open[job].expected.required if job in self._open else inf
 
     def expected_bytes(self, job: str) -> float | None:
-        """How many bytes a request is expected to move."""
+        """Return how many bytes a request is expected to move. None: unknown."""
         return self._open[job].expected.bytes if job in self._open else None
 
     def rate(self, job: str) -> float | None:
-        """How fast a request may move now, bytes/s; None: as fast as it can."""
+        """Return how fast a request may move now, in bytes per second. None: no limit."""
         return self._open[job].rate if job in self._open else None
 
     def first_rate(self, job: str) -> float | None:
-        """How fast a request was allowed to move when it started."""
+        """Return how fast a request was allowed to move when it started. None: no limit."""
         return self._open[job].first if job in self._open else None
 
     def rates(self, now: float) -> list[Rate]:
-        """The requests that run and have another rate from now on."""
+        """Return the new rates of running requests whose rate has changed."""
         for request in self._open.values():
             self._advance(request, now)
         found = list[Rate]()
@@ -300,7 +304,7 @@ class Pacing:
         return request.place or self._places.get(request.step)
 
     def _pool(self, request: _Open) -> Pool | None:
-        """What a request shares with others: a storage, or that of one location; None: nothing."""
+        """Return what a request shares with others: a storage, or the part of it on one location. None: nothing."""
         place = self._place(request)
         if place is None or place.storage is None or (capacity := self._capacity(place, "write")) is None:
             return None
@@ -311,7 +315,7 @@ class Pacing:
         return self._is_over or request.is_repeated or (end is not None and end <= now)
 
     def _free_rates(self, requests: Sequence[_Open], now: float) -> dict[str, tuple[float, bool]]:
-        """Those that share nothing."""
+        """Return the rates of requests that share nothing."""
         return {
             one.job: (max(self._asked(one, now).need(now), one.expected.limit or inf), False)
             for one in requests
@@ -319,7 +323,7 @@ class Pacing:
         }
 
     def _shared_rates(self, requests: Sequence[_Open], now: float) -> dict[str, tuple[float, bool]]:
-        """Those on one storage: the rate of each, and whether it is more because others wait for executors."""
+        """Return the rates of requests on one storage, and whether each is higher because others wait for executors."""
         paced = [one for one in requests if one.is_paced]
         found = {one.job: (inf, False) for one in paced}
         are_waiting = any(one.admitted is None for one in requests)
@@ -334,13 +338,16 @@ class Pacing:
             asked = [self._asked(one, now, crowded.get(one.job, 0.0)) for one, _ in of_way]
             given = shares(asked, of_way[0][1].bandwidth, now) if of_way else {}
             for one, _ in of_way:
-                # Those behind it, of which nothing is told yet, have their part of what was asked for.
+                # Jobs behind a waiting request that are not reported yet get their part of the requested rate.
                 rate, is_crowded = found[one.job]
                 found[one.job] = min(rate, given[one.job] / self._times(one)), is_crowded or one.job in crowded
         return found
 
     def _asked(self, request: _Open, now: float, at_least: float = 0.0) -> OpenRequest:
-        """:param at_least: what it may have, whatever its limit is"""
+        """Return the request with the bandwidth that it asks for.
+
+        :param at_least: a rate that the request may have, whatever its limit is
+        """
         known, times, limit = self._windows.required_end(request.job), self._times(request), request.expected.limit
         required = min(request.expected.required, inf if known is None else known)
         if self._is_late(request, now):
@@ -350,7 +357,7 @@ class Pacing:
         return OpenRequest(request.job, request.left * times, required, limit)
 
     def _times(self, request: _Open) -> int:
-        """A request that waits stands for those of its step behind it."""
+        """Return how many jobs a request stands for: a waiting one stands for the jobs of its step behind it, too."""
         return 1 if request.is_running else 1 + self._hidden(request.step)
 
     def _told(
@@ -358,9 +365,10 @@ class Pacing:
     ) -> tuple[float | None, RateReason]:
         limit = request.expected.limit
         rate, is_crowded = rates.get(request.job, (inf, False))
-        # All that are late have no limit at once. One after the other, in the order of their required ends, they would
-        # wait less only if the bandwidth is exact and rates are told at once: simulated, for 73 s in all instead of 85;
-        # told each second for 275 instead of 218, where a storage has 1.7 times what is said for 599 instead of 257.
+        # All late requests lose their limit at once. Serving late requests one after the other, by their required ends,
+        # was simulated. Jobs wait less only if the bandwidth is exact and rates are told at once: 73 s in all instead
+        # of 85 s. With rates told every second, jobs wait 275 s instead of 218 s. Where a storage has 1.7 times the
+        # stated bandwidth, jobs wait 599 s instead of 257 s.
         if limit is None or isinf(rate) or self._is_late(request, now):
             return None, "late"
         rate = max(rate, request.least, min(limit, _LEAST_RATE))

@@ -1,7 +1,8 @@
-"""Requests, the phases of a channel, and how fast each had to move, and did.
+"""Requests, the phases of a channel, and how fast each phase had to move and has moved.
 
-A **request** is what a job moves and nobody waits for at once. A **channel** issues requests one after the other, as a
-process does in the paper. Requests of a channel that are ready at the same time are one **phase** of it.
+A **request** is a set of bytes that a job moves and that no other job needs at once. A **channel** issues requests one
+after the other, as a process does in the paper. Requests of a channel that are ready at the same time are one **phase**
+of it.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ LEAST_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class Request:
-    """What was moved at once.
+    """Bytes that a job moves in one go.
 
-    :ivar channel: what issues such requests one after the other
-    :ivar phase: of its channel, from 0
-    :ivar ready: when it could start
+    :ivar channel: the channel that issues the request
+    :ivar phase: number of the phase in the channel, from 0
+    :ivar ready: when the request could start
     :ivar started: when it began to move
-    :ivar ended: when all was moved
-    :ivar required: its required end: when somebody first waits for it; not before `ready`
-    :ivar rule: why then
-    :ivar is_estimate: the required end is not known for certain
-    :ivar storage: the storage that it uses, if it is known
-    :ivar limit: how fast it was allowed to move at its start, bytes/s; None: as fast as it can
+    :ivar ended: when all bytes were moved
+    :ivar required: its required end: when a job first waits for it; not before `ready`
+    :ivar rule: the rule that gave the required end
+    :ivar is_estimate: the required end is not certain
+    :ivar storage: the storage that the request uses. None: unknown
+    :ivar limit: how fast the request was allowed to move at its start, in bytes per second. None: no limit
     """
 
     job: str
@@ -53,17 +54,17 @@ class Request:
 
     @property
     def window(self) -> float:
-        """The time that it may take without that anybody waits for it."""
+        """The seconds that the request may take without a job waiting for it."""
         return self.required - self.ready
 
 
 def is_exposed(window: float, moved: int) -> bool:
-    """Whether a request counts as synchronous: somebody waits for it at once, or it is small."""
+    """Whether a request counts as synchronous: a job waits for it at once, or it is small."""
     return window < SHORTEST_WINDOW or moved < LEAST_BYTES
 
 
 def direction_of(request: Request) -> Way:
-    """Where a request counts; one in both directions as written."""
+    """Return the direction in which a request counts. A request in both directions counts as written."""
     return "read" if request.direction == "read" else "write"
 
 
@@ -87,12 +88,12 @@ class Phase:
 
     @cached_property
     def required(self) -> float:
-        """When somebody first waits for one of them."""
+        """When a job first waits for one of the requests."""
         return min(request.required for request in self.requests)
 
     @property
     def is_limited(self) -> bool:
-        """Whether one of them had a limit when it started."""
+        """Whether one of the requests had a limit when it started."""
         return any(request.limit is not None for request in self.requests)
 
     @property
@@ -109,22 +110,22 @@ class Phase:
 
     @cached_property
     def needed(self) -> float:
-        """The required bandwidth B, bytes/s: the least with which nobody would have waited (the paper's equation 1)."""
+        """The required bandwidth B, bytes per second: the least without a waiting job (the paper's equation 1)."""
         return sum(request.bytes / max(self.required - request.ready, SHORTEST_WINDOW) for request in self.requests)
 
     @cached_property
     def moving(self) -> float:
-        """For how many seconds at least one of them moved."""
+        """For how many seconds at least one of the requests moved."""
         return covered((request.started, request.ended) for request in self.requests)
 
     @property
     def throughput(self) -> float | None:
-        """T, bytes/s: how fast they did move (the paper's equation 2). None: in no time that could be measured."""
+        """The throughput T, bytes per second (the paper's equation 2). None: no measurable time."""
         return self.bytes / self.moving if self.moving > 0 else None
 
     @cached_property
     def hidden(self) -> float:
-        """For how many seconds at least one of them moved while nobody waited for any."""
+        """For how many seconds at least one request moved while no job waited for any of them."""
         return covered(
             (request.started, min(request.ended, self.required))
             for request in self.requests
@@ -133,11 +134,11 @@ class Phase:
 
     @property
     def wait(self) -> float:
-        """How long after its required end all was moved."""
+        """How many seconds after the required end all bytes were moved."""
         return max(0.0, self.ended - self.required)
 
 
 def phases(requests: Iterable[Request]) -> list[Phase]:
-    """The phases of all channels, by the time when they were ready; without what is exposed."""
+    """Return the phases of all channels, ordered by the time when they were ready. Exposed requests are left out."""
     counted = sorted((one for one in requests if one.rule != "exposed"), key=lambda one: one.ready)
     return [Phase(of_phase) for of_phase in grouped(counted, lambda one: (one.channel, one.phase)).values()]

@@ -1,7 +1,7 @@
-"""Keeps I/O tasks to the bandwidth that is required, by their requests.
+"""Limits the requests of I/O tasks to the bandwidth that is required.
 
-Decides nothing: :mod:`streamflow_io.bandwidth.pacing` does. Translates StreamFlow's jobs, tells those that run their
-rates, and remembers their windows.
+:mod:`streamflow_io.bandwidth.pacing` decides. This module translates StreamFlow's jobs, tells jobs their rates, and
+remembers their windows.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from .phases import Request
 from .windows import Moved, Windows
 
 _MB = 10**6
-# How often rates are looked at while a job runs that has one, or could.
+# Seconds between two looks at the rates, while a job runs that has a rate or could have one.
 _LOOK_SECONDS = 1.0
-# For how long no job may compute before nobody is expected to any more: StreamFlow takes its time between one iteration
-# and the next. So many times that which it takes around a command, and at least so many seconds.
+# How long no job may compute before no further one is expected: StreamFlow needs time between two iterations. The
+# factor applies to StreamFlow's own time around a command; the other value is the least number of seconds.
 _PATIENCE, _LEAST_PATIENCE = 2.0, 0.25
 
 
 class Rates(Listener):
     """The rates of the jobs of I/O tasks with `storageBW: required`.
 
-    :param hints: of the steps of the workflow, by path
+    :param hints: the hints of the steps of the workflow, by path
     :param is_on: whether any job is limited
-    :param windows: of all requests; is told of each before this is
-    :param capacity: what a storage has for them
+    :param windows: the windows of all requests; learns of each request before this object
+    :param capacity: returns the bandwidth of a storage for these jobs
     :param hidden: see :class:`~streamflow_io.bandwidth.pacing.Pacing`
     :param more_jobs: whether further jobs of a step may be scheduled
     :param record: keeps a record for telemetry
@@ -82,7 +82,7 @@ class Rates(Listener):
         self._waiting: asyncio.TimerHandle | None = None
 
     def opened(self, job: JobState, channel: str, direction: Direction, ready: float, now: float) -> None:
-        """The job of an I/O task has all its input."""
+        """Open the request of an I/O task's job, which has all its input."""
         if (step := job.step) not in self._steps:
             return
         self._jobs[job.name] = job
@@ -94,39 +94,39 @@ class Rates(Listener):
         self._pacing.opened(job.name, step, channel, direction, ready, now, size, self._time_limit(step))
 
     def computes(self, job: JobState) -> None:
-        """A job that is no I/O task has all its input."""
+        """Note that a job that is no I/O task has all its input."""
         self._computing.add(job)
 
     def admitted(self, job: JobState, storage: str | None, location: str, now: float) -> None:
-        """A job has its location."""
+        """Note that a job has its location."""
         self._pacing.admitted(job.name, StoragePlace(storage, location), now)
 
     def started(self, job: JobState, now: float) -> None:
-        """A job is about to run its command."""
+        """Note that a job is about to run its command."""
         self._pacing.started(job.name, now)
 
     def repeated(self, job: JobState) -> None:
-        """The command of a job that has failed is run again."""
+        """Note that the command of a failed job is run again."""
         self._pacing.repeated(job.name)
         self.update(time.time())
 
     def exited(self, job: JobState) -> None:
-        """The command of a job has ended, however: what it had is for others from now on."""
+        """Note that the command of a job has ended, with or without success. Others get its bandwidth from now on."""
         self._pacing.exited(job.name)
         self.update(time.time())
 
     def unheld(self, job: JobState) -> None:
-        """A job cannot be held to a rate where it runs."""
+        """Note that a job cannot be held to a rate where it runs."""
         self._pacing.unheld(job.name)
         self.update(time.time())
 
     def moved(self, job: JobState, moved: int) -> None:
-        """A job that runs has moved so many bytes so far."""
+        """Set how many bytes a running job has moved so far."""
         self._pacing.moved(job.name, moved, time.time())
         self.update(time.time())
 
     def computed(self, job: JobState, now: float) -> None:
-        """A job that is no I/O task has ended, however."""
+        """Note that a job that is no I/O task has ended, with or without success."""
         self._computing.discard(job)
         self._computed = now
         if self._steps and not self._computing:
@@ -135,9 +135,9 @@ class Rates(Listener):
             self._waiting = loop.call_later(self._patience, lambda: self.update(time.time()))
 
     def finished(self, job: JobState, now: float, moved: Moved | None) -> None:
-        """The job of an I/O task has ended, however.
+        """Close the request of an I/O task's job that has ended, with or without success.
 
-        :param moved: None: it has not succeeded, or nobody knows
+        :param moved: None: the job has not succeeded, or was not measured
         """
         self._jobs.pop(job.name, None)
         if moved is None:
@@ -146,12 +146,12 @@ class Rates(Listener):
             self._pacing.ended(job.name, now, moved.bytes, (moved.started, moved.ended))
 
     def told(self, request: Request) -> None:
-        """All is known of a request."""
+        """Learn from a finished request."""
         if request.step in self._steps:
             self._steps[request.step].told(request)
 
     def update(self, now: float) -> None:
-        """Tell those jobs their rates that have others now."""
+        """Tell jobs their rates, where these have changed."""
         if not self._steps:
             return
         self._pacing.over(self._is_over(now))
@@ -164,22 +164,24 @@ class Rates(Listener):
             self._looking = asyncio.create_task(self._look())
 
     def rate(self, job: JobState) -> float | None:
-        """How fast a job may move now, bytes/s; None: as fast as it can."""
+        """Return how fast a job may move now, in bytes per second. None: no limit."""
         return self._pacing.rate(job.name)
 
     def first_rate(self, job: JobState) -> float | None:
-        """How fast a job was allowed to move when it started, bytes/s."""
+        """Return how fast a job was allowed to move when it started, in bytes per second. None: no limit."""
         return self._pacing.first_rate(job.name)
 
     def expected_bytes(self, job: JobState) -> float | None:
-        """How many bytes a job is expected to move."""
+        """Return how many bytes a job is expected to move. None: unknown."""
         return self._pacing.expected_bytes(job.name)
 
     def spacing(self, job: JobState, bandwidth: float, executors: int) -> StaticConstraint | None:
-        """What a job is admitted with that is too small to be limited, so that not all of them move at once.
+        """Return a constraint for the admission of a job that is too small to be limited. None: larger jobs.
 
-        :param bandwidth: of its storage, MB/s
-        :param executors: how many of its kind may run at once
+        The constraint keeps small jobs from moving all at once.
+
+        :param bandwidth: bandwidth of the job's storage, in MB/s
+        :param executors: how many of such jobs may run at once
         """
         step = job.step
         if step not in self._steps or not self._pacing.is_small(job.name):
@@ -189,11 +191,11 @@ class Rates(Listener):
         return StaticConstraint(min(bandwidth, each))
 
     def due(self, job: JobState) -> float | None:
-        """When a job is needed that is admitted in the order of need: a small one; None: it is none of these."""
+        """Return when a small job is needed: small jobs are admitted in the order of need. None: larger jobs."""
         return self._pacing.required_end(job.name) if self._pacing.is_small(job.name) else None
 
     async def run_closed(self) -> None:
-        """Remember the windows of this run. All its requests have been told."""
+        """Remember the windows of this run. All its requests must have been reported."""
         self._stop_waiting()
         if self._looking is not None:
             self._looking.cancel()
@@ -222,7 +224,7 @@ class Rates(Listener):
             self._waiting.cancel()
 
     def _time_limit(self, step: str) -> float | None:
-        """The ToolTimeLimit of a step, as far as it is a number."""
+        """Return the ToolTimeLimit of a step, if it is a number."""
         command = getattr(self._workflow.steps.get(step), "command", None)
         limit = command.time_limit if isinstance(command, CWLCommand) else None
         return float(limit) if isinstance(limit, int) and limit > 0 else None
@@ -231,9 +233,9 @@ class Rates(Listener):
 def storages_of_steps(
     steps: Iterable[str], used: StepStorages | None, storages: Iterable[StorageConfig]
 ) -> dict[str, str]:
-    """A text for each step that is the same as long as the storages that its jobs may use are.
+    """Return a text for each step that stays the same while the storages that its jobs may use do.
 
-    :param used: the storages that the steps use; None: no step says anything about storage
+    :param used: the storages that the steps use. None: no step says anything about storage
     """
     where = {one.name: f"{one.name}: {one.path} ({one.scope})" for one in storages}
     found: defaultdict[str, set[str]] = defaultdict(set)

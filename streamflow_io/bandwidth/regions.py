@@ -1,7 +1,7 @@
-"""The bandwidth of all phases together, over time: the paper's equation 3.
+"""The bandwidth of all phases together over time: the paper's equation 3.
 
-Between two neighbours of all starts and ends the sum of all rates is the same. Spans are half open: where one ends and
-another starts at the same time, they do not count together.
+Between two neighbours of all starts and ends, the sum of all rates is constant. Spans are half open: a span that ends
+and a span that starts at the same time do not count together.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ Span = tuple[float, float, float]
 
 
 def required_spans(phases: Iterable[Phase]) -> list[Span]:
-    """When each phase needs which bandwidth: from when it is ready to its required end."""
+    """Return the required bandwidth of each phase, from when the phase is ready to its required end."""
     return [(phase.ready, phase.required, phase.needed) for phase in phases]
 
 
 def throughput_spans(phases: Iterable[Phase]) -> list[Span]:
-    """When each phase was moved, and how fast."""
+    """Return the throughput of each phase, over the time in which it moved."""
     return [(phase.started, phase.ended, phase.throughput) for phase in phases if phase.throughput is not None]
 
 
 def regions(spans: Iterable[Span]) -> list[tuple[float, float]]:
-    """The sum of the rates from each time on, until the next."""
+    """Return the sum of the rates from each time until the next."""
     return sums(change for start, end, rate in spans if start < end for change in ((start, rate), (end, -rate)))
 
 
 def most(spans: Iterable[Span]) -> float:
-    """The largest sum of the rates at any time. Of what was required: the least bandwidth with which nobody would have
-    waited, had all else gone as it did."""
+    """Return the largest sum of the rates at any time.
+
+    For required bandwidths: the least bandwidth with which no job would have waited, all else being the same.
+    """
     return max((rate for _, rate in regions(spans)), default=0.0)

@@ -1,4 +1,4 @@
-"""What is recorded of requests."""
+"""Telemetry records of requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MB = 10**6
 
 
 def request_record(request: Request, now: float) -> RequestRecord:
-    """The record of a request of which all is known."""
+    """Return the record of a finished request."""
     facts = {name: value for name, value in vars(request).items() if name != "is_estimate"}
     facts |= {"limit": None if request.limit is None else request.limit / _MB}
     return RequestRecord(time=now, estimate=request.is_estimate, **facts)

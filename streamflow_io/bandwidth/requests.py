@@ -1,6 +1,7 @@
-"""What I/O tasks move, and when somebody waits for it, from what jobs read and when they end.
+"""The requests of I/O tasks, from what jobs read and when they end.
 
-Decides nothing: :mod:`streamflow_io.bandwidth` does. Knows whose files a job reads, and since when they are there.
+:mod:`streamflow_io.bandwidth` decides. This module finds the job that has written each file that a job reads, and when
+the file was there.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ _LOOP = "-loop-combinator"
 
 
 class Requests(Listener):
-    """Follows the jobs of a run, and tells of each I/O task what it has moved, and its required end.
+    """Follows the jobs of a run, and reports for each I/O task the bytes that it has moved, and its required end.
 
     A workflow without I/O tasks has no requests, and nothing is followed.
 
-    :param hints: of the steps of the workflow, by path
-    :param routes: all ways of outputs, and of the names of their files
+    :param hints: the hints of the steps of the workflow, by path
+    :param routes: all routes of outputs, and of the names of their files
     :param delivered: the edges whose files come before their producer has ended
-    :param windows: where they are kept
-    :param rates: keeps requests to what is required
+    :param windows: keeps the requests
+    :param rates: limits requests to the required bandwidth
     :param record: keeps a record for telemetry
     """
 
@@ -64,17 +65,17 @@ class Requests(Listener):
             for name, step in workflow.steps.items()
             if isinstance(step, LoopCombinatorStep) and isinstance(step.combinator, LoopCombinator)
         }
-        # From which step to which files go at their commit, and whether one by one.
+        # Pairs of steps between which files go at their commit, and whether they go one by one.
         self._at_commit = {
             (edge.route.output.step, edge.route.consumer.step): edge.by_element
             for edge in delivered
             if edge.route.consumer is not None and edge.delivery is Delivery.COMMIT
         }
-        # Steps, and loops, that read of jobs what is no file.
+        # Steps and loops that read values, or names of files, from jobs.
         self._read_values = {_reader(route) for route in routes if route.by_name or _is_value(route.output)}
-        # By output directory.
+        # The job of each output directory.
         self._jobs: dict[str, str] = {}
-        # By job, and by path of what was delivered at commit: since when others can read it.
+        # When each job has ended, and when others could read each path that was delivered at commit.
         self._ended: dict[str, float] = {}
         self._delivered: dict[str, float] = {}
 
@@ -122,15 +123,15 @@ class Requests(Listener):
             self._tell_settled(job.ended)
 
     async def run_closed(self) -> None:
-        """Tell all requests that are left."""
+        """Report all remaining requests."""
         self._tell(self._windows.close(), time.time())
 
     def _is_followed(self, job: JobState) -> bool:
-        """Whether anything is asked of a job. StreamFlow has jobs of its own that collect the outputs of a workflow."""
+        """Whether a job counts. StreamFlow has jobs of its own that collect the outputs of a workflow; these do not."""
         return bool(self._directions) and job.hints is not None
 
     def _tell_settled(self, now: float) -> None:
-        """Tell the requests of which all is known now."""
+        """Report the requests that are final now."""
         self._rates.update(now)
         self._tell(self._windows.settled(now), now)
 
@@ -155,7 +156,7 @@ class Requests(Listener):
         self._rates.finished(job, now, moved)
 
     def _sources(self, job: JobState, step: str, now: float) -> dict[str, float]:
-        """The jobs whose files a job reads, and since when the job could read all that it reads of each."""
+        """Return the jobs whose files a job reads, each with the time when the job could read all of its files."""
         sources = dict.fromkeys(job.sources, now)
         known: dict[str, str | None] = {}
         for path in paths_of(job.job.inputs.values()):
@@ -170,7 +171,7 @@ class Requests(Listener):
         return sources
 
     def _job_of(self, directory: str) -> str | None:
-        """The job that has written what is in a directory, at any depth."""
+        """Return the job that has written the content of a directory, at any depth."""
         while directory not in ("/", ""):
             # A further attempt of a job has the directory of the first, with a number.
             for own in (directory, re.sub(r"-\d+$", "", directory)):
@@ -180,7 +181,7 @@ class Requests(Listener):
         return None
 
     def _channel(self, job: str, step: str, sources: Iterable[str]) -> str:
-        """What issues the requests of a job: the job whose files come one by one, or all iterations of a loop."""
+        """Return the channel of a job's request: the job whose files come one by one, or all iterations of a loop."""
         for source in sources:
             if self._at_commit.get((get_job_step_name(source), step)):
                 return f"{step} of {source}"
@@ -193,7 +194,7 @@ class Requests(Listener):
     def _waits_for_values(self, job: str, step: str, sources: Iterable[str]) -> bool:
         """Whether a job may have lacked a value when all its files were there.
 
-        Who reads a file of its own iteration has all that the iteration waited for.
+        A job that reads a file of its own iteration has everything that the iteration waited for.
         """
         if step in self._read_values:
             return True
@@ -206,15 +207,15 @@ class Requests(Listener):
         return False
 
     def _level(self, step: str, loop: str) -> int | None:
-        """The part of the tag of a step's jobs that is the iteration of a loop; None: the step is not in it."""
+        """Return the position of a loop's iteration in the tags of a step. None: the step is outside the loop."""
         if not within(step, loop) or not self._loops[loop].iteration_map:
             return None
-        # By the tags with which the loop was entered; the next part is the iteration.
+        # Count the parts of the tags with which the loop was entered. The next part is the iteration.
         return len(next(iter(self._loops[loop].iteration_map)).split("."))
 
 
 def _storage(job: JobState) -> str | None:
-    """The name of the storage that a job was granted; None: there is no storage."""
+    """Return the name of the storage that a job was granted. None: the job uses no storage."""
     grant = job.kept(Grant)
     return None if grant is None or grant.placement.storage is None else grant.placement.storage.name
 
@@ -224,7 +225,7 @@ def _is_value(output: Output) -> bool:
 
 
 def _reader(route: Route) -> str | None:
-    """The step that something reaches, or the loop that it enters, or goes round in."""
+    """Return the step that a route reaches, or the loop that the route enters, or goes round in."""
     if not route.hops or route.hops[-1].kind is not HopKind.LOOP:
         return None if route.consumer is None else route.consumer.step
     last = route.hops[-1].step

@@ -1,7 +1,8 @@
-"""Whether the phases of a channel come in a rhythm, and when the next one is to be expected.
+"""The rhythm of the phases of a channel, and the expected time of the next phase.
 
-From the times when they were ready: how long they take, and so the throughput over time, has no rhythm any more when it
-is limited. The spectrum of the sum of all channels, with which FTIO finds a period, is not needed where they are known.
+The rhythm is computed from the times when phases were ready. Limited phases take longer, so their throughput over time
+has no rhythm any more. FTIO finds a period in the spectrum of the sum of all channels. No spectrum is needed where the
+channels are known.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from statistics import median
 
 from .phases import Phase
 
-# Of fewer phases nothing is said.
+# Fewer phases have no rhythm.
 LEAST_PHASES = 4
-# The most deviation, in periods, of what is called regular.
+# The most deviation, in periods, that counts as regular.
 MOST_DEVIATION = 0.15
 # The standard deviation of a normal distribution is this many times its median absolute deviation.
 _NORMAL = 1.48
@@ -23,7 +24,11 @@ _NORMAL = 1.48
 
 @dataclass(frozen=True)
 class Rhythm:
-    """:ivar deviation: the standard deviation of the period, robustly estimated; seconds"""
+    """The rhythm of some times.
+
+    :ivar period: seconds
+    :ivar deviation: the standard deviation of the period, robustly estimated; seconds
+    """
 
     period: float
     deviation: float
@@ -35,9 +40,9 @@ class Rhythm:
 
 @dataclass(frozen=True)
 class ForetoldPhase:
-    """The next phase of a channel, as far as can be foretold.
+    """A prediction of the next phase of a channel.
 
-    :ivar time: when it is ready, +- `tolerance`
+    :ivar time: when the phase is ready, +- `tolerance`
     :ivar seconds: how long it moves
     """
 
@@ -48,7 +53,7 @@ class ForetoldPhase:
 
 
 def rhythm(starts: Iterable[float]) -> Rhythm | None:
-    """The rhythm of some times; None: there are too few."""
+    """Return the rhythm of some times. None: too few times for a rhythm."""
     times = sorted(starts)
     if len(times) < LEAST_PHASES:
         return None
@@ -58,7 +63,7 @@ def rhythm(starts: Iterable[float]) -> Rhythm | None:
 
 
 def next_burst(phases: Sequence[Phase]) -> ForetoldPhase | None:
-    """The next phase after those of one channel; None: they have no rhythm."""
+    """Return the predicted phase after the phases of one channel. None: no rhythm."""
     found = rhythm(phase.ready for phase in phases)
     if found is None or not found.is_regular:
         return None

@@ -1,7 +1,7 @@
-"""The limit of the next phase of a channel, from those before.
+"""The limit of the next phase of a channel, from the phases before.
 
-The three strategies of TMIO (`BW_LIMIT_STRATEGY` 0, 1 and 2), as in its code. What is carried over is the window, not
-the rate: phases differ in size.
+These are the three strategies of TMIO (`BW_LIMIT_STRATEGY` 0, 1 and 2), as in its code. The window is carried over, not
+the rate, because phases differ in size.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from streamflow_io.hints.bandwidth import Strategy
 
-# A window that StreamFlow's own time has used up is taken for this long.
+# The length of a window that StreamFlow's own time has used up, in seconds.
 SHORTEST = 0.05
 
 
@@ -18,8 +18,8 @@ SHORTEST = 0.05
 class Limited:
     """A channel whose phases are limited.
 
-    :ivar tolerance: times what was required; at least 1
-    :ivar limit: of the phase before, bytes/s; none: it had none
+    :ivar tolerance: factor on the required bandwidth; at least 1
+    :ivar limit: the limit of the previous phase, in bytes per second. None: no limit
     """
 
     strategy: Strategy = "adaptive"
@@ -28,11 +28,11 @@ class Limited:
 
 
 def next_limit(channel: Limited, window: float, moved: float, overhead: float = 0.0) -> Limited:
-    """The channel with the limit of its next phase.
+    """Return the channel with the limit of its next phase.
 
-    :param window: of the phase before
+    :param window: the window of the previous phase, in seconds
     :param moved: the bytes of the next phase, as far as they are known
-    :param overhead: StreamFlow's own time around a job, which nothing can be moved in, s
+    :param overhead: StreamFlow's own time around a job, in seconds, in which nothing can be moved
     """
     required = channel.tolerance * moved / max(window - overhead, SHORTEST)
     before = channel.limit

@@ -1,7 +1,7 @@
-"""Measures byte streams burst by burst, and keeps those with `streamBW: required` to what is required.
+"""Measures byte streams burst by burst, and limits streams with `streamBW: required` to what is required.
 
-Decides nothing: :mod:`streamflow_io.bandwidth.streams` does. Producers tell in which bursts their files grow, readers
-when they have been given all.
+:mod:`streamflow_io.bandwidth.streams` decides. Producers report the bursts in which their files grow. Readers report
+when they have been given all bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .request_records import request_record
 from .streams import Streams
 
 _MB = 10**6
-# How often rates are looked at while a reader is behind.
+# Seconds between two looks at the rates while a reader is behind.
 _LOOK_SECONDS = 0.5
 
 
@@ -67,7 +67,7 @@ class StreamRates(Listener):
         self._record = record
         self._streams = Streams()
         self._looking: asyncio.Task[None] | None = None
-        # Of the jobs that write what is remembered, the bytes of their input.
+        # The input bytes of the jobs that write outputs with remembered windows.
         self._input_bytes: dict[str, float] = {}
 
     def submitted(self, job: JobState) -> None:
@@ -77,10 +77,10 @@ class StreamRates(Listener):
     def opened(
         self, job: JobState, inputs: Mapping[str, Token], read: Mapping[str, tuple[StreamToken, Attempt]]
     ) -> None:
-        """An attempt of a job is about to read.
+        """Open the byte streams of a job's attempt that is about to read.
 
-        :param inputs: of the job
-        :param read: its byte streams, by their names in the job
+        :param inputs: the inputs of the job
+        :param read: the byte streams of the job, by their names in it
         """
         names = {id(token): name for name, value in inputs.items() for token in stream_tokens(value)}
         step, now = job.step, time.time()
@@ -110,7 +110,7 @@ class StreamRates(Listener):
 
     def event(self, job: JobState, event: Event) -> None:
         now = time.time()
-        # Clocks of hosts differ, and what is told comes a moment later.
+        # Clocks of hosts differ, and reports come a moment later.
         later = now - event.time
         match event:
             case PhaseEvent(port=str(port), path=str(path)):
@@ -162,10 +162,10 @@ class StreamRates(Listener):
 
 
 def remembered_streams(path: Path, hints: Mapping[str, StepAnnotations], tools: Mapping[str, str]) -> RememberedWindows:
-    """The windows of outputs whose byte streams are kept to what is required.
+    """Return the windows of outputs whose byte streams are limited to what is required.
 
-    :param path: the file of what was learned
-    :param hints: of the steps of the workflow, by path
+    :param path: the file of learned windows
+    :param hints: the hints of the steps of the workflow, by path
     :param tools: the digests of the tools whose windows are learned, by step path
     """
     ports = [(step, port) for step, of in hints.items() for port in of.required_streams]

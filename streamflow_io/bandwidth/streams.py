@@ -1,12 +1,13 @@
-"""Byte streams as channels: bursts of a file that grows, when its readers have them, how fast each is fed.
+"""Byte streams as channels: bursts of a growing file, when its readers have them, and how fast each reader is fed.
 
-A burst of the producer is a request of each of its readers. It is ready when its first byte is there, and the reader
-is; its required end is the beginning of the next burst: nobody waits, but from then on more is to be moved. No burst
-follows the last one, and the reader needs it now: it is exposed, and at the commit of the file every limit ends.
+A burst of the producer is a request of each of its readers. The request is ready when its first byte and the reader are
+there. The required end of the request is the beginning of the next burst: no job waits, but from then on more is to be
+moved. No burst follows the last burst, which the reader needs now. So the last burst is exposed, and every limit ends
+at the commit of the file.
 
-The limit of a burst follows from the window of the one before, by the strategies of :mod:`.strategies`; that of the
-first one from those of other readers of its step, or of an earlier run. A reader that is behind gets as much more as it
-needs to have the burst before the next is expected, and past that it has no limit.
+The limit of a burst follows from the window of the burst before, by the strategies of :mod:`.strategies`. For the first
+burst, the window comes from other readers of its step, or from an earlier run. A reader that is behind gets a higher
+rate, so that it has the burst before the next one is expected. After that time the reader has no limit.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from .growths import GrowingFile, Growth, Growths, StreamBurst, StreamName
 from .phases import Request, is_exposed
 from .strategies import Limited, next_limit
 
-# Of those that no burst has followed, so many are kept of what a stream has been given, and when.
+# The most reports about a stream's progress that are kept while no burst has followed.
 _KEPT = 100
-# A rate that differs by less is no other one.
+# Rates that differ by a smaller fraction count as the same.
 _SAME = 0.05
 
 
 @dataclass(frozen=True)
 class StreamRate:
-    """How fast a stream may be fed from now on: bytes/s; None: as fast as it is read."""
+    """The rate of a stream from now on, in bytes per second. None: no limit."""
 
     name: StreamName
     step: str
@@ -43,12 +44,15 @@ class StreamRate:
 
 @dataclass(eq=False)
 class _Stream:
-    """:ivar limited: None: it has no limit
-    :ivar due: when the next burst is expected; None: nobody knows
-    :ivar fed: as it was told last, and an estimate since: a stream that has a rate keeps to it
-    :ivar drained: the bytes that it was given when all was given that there was, and when, since the last burst
-    :ivar ends: when each burst was given to it; None: not yet
-    :ivar rates: its rates since the last burst, with the times from which on they have held
+    """A byte stream of a reading job.
+
+    :ivar limited: None: no limit
+    :ivar due: when the next burst is expected. None: unknown
+    :ivar fed: bytes at the last report, and an estimate since then: a stream with a rate keeps to it
+    :ivar drained: how many bytes the stream had been given when it had all there were, and when; since the last burst
+    :ivar ends: when the stream had been given each burst. None: the burst is not complete there
+    :ivar limits: the rate at the start of each burst, in bytes per second. None: no limit
+    :ivar rates: rates since the last burst, each with the time from which on it has held
     """
 
     name: StreamName
@@ -72,12 +76,12 @@ class _Stream:
 
     @property
     def left(self) -> float:
-        """Bytes of bursts that it was not given yet."""
+        """How many bytes of bursts the stream was not given yet."""
         return self.growth.bursts[-1].end - self.fed if self.growth.bursts else 0.0
 
     @property
     def is_awaited(self) -> bool:
-        """Whether its rate changes as time goes by: it has a limit, and was not given all before the next burst."""
+        """Whether the rate changes with time: the stream has a limit, and was not given all before the next burst."""
         is_limited = self.limited is not None and self.growth.committed is None
         return is_limited and self.due is not None and self.ends[-1] is None
 
@@ -90,29 +94,29 @@ class _Rhythm(NamedTuple):
 
 
 class Streams:
-    """The byte streams of a run. Times are given, those of one clock.
+    """The byte streams of a run. The caller gives all times, by one clock.
 
-    What is told of one stream costs no more when there are many others.
+    The cost of a report about one stream does not depend on the number of others.
     """
 
     def __init__(self) -> None:
         self._growths = Growths()
         self._streams: dict[StreamName, _Stream] = {}
         self._of_jobs: dict[str, list[StreamName]] = {}
-        # Of which something was told since rates were looked at, and those whose rate changes as time goes by.
+        # Streams with a report since the last look at the rates, and streams whose rate changes with time.
         self._told: dict[StreamName, None] = {}
         self._awaited: dict[StreamName, None] = {}
-        # By step: of any of its streams.
+        # The newest rhythm of any stream of each step.
         self._newest: dict[str, _Rhythm] = {}
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is no stream whose rate may change as time goes by."""
+        """Whether no stream has a rate that may change with time."""
         return not any(self._streams[name].left > 0 for name in self._awaited)
 
     @property
     def learned(self) -> dict[str, Learned]:
-        """What is to be remembered of outputs whose readers are limited."""
+        """The facts to be remembered of outputs whose readers are limited."""
         return self._growths.learned
 
     def opened(
@@ -127,11 +131,11 @@ class Streams:
         learned: Learned | None = None,
         is_complete: bool = False,
     ) -> None:
-        """A job that reads begins an attempt.
+        """Open a stream of a reading job that begins an attempt.
 
-        :param limit: None: its bytes are measured, and not limited
-        :param output: what is learned of the file is remembered for
-        :param learned: what an earlier run has learned of it; what is known of this one counts more
+        :param limit: None: the stream is measured, and not limited
+        :param output: the output for which the growth of the file is remembered
+        :param learned: what an earlier run has learned. What this run knows counts more
         :param is_complete: the file does not grow any more
         """
         self._leave(name)
@@ -153,23 +157,23 @@ class Streams:
         for number in range(len(growth.bursts)):
             self._take(stream, number)
         if stream.limited is not None and growth.bursts:
-            # They were there before it began, and it begins with this.
+            # The bursts were there before the stream, and it begins with this rate.
             stream.limits = [_rate(stream, stream.limited, now)[0]] * len(growth.bursts)
 
     def burst(self, source: GrowingFile, burst: StreamBurst) -> None:
-        """A burst of a file has ended."""
+        """Add a burst of a file that has ended."""
         growth = self._growths.burst(source, burst)
         for name in growth.readers:
             self._take(self._streams[name], len(growth.bursts) - 1)
         self._told |= growth.readers
 
     def committed(self, source: GrowingFile, now: float) -> None:
-        """A file is complete."""
+        """Note that a file is complete."""
         if (growth := self._growths.committed(source, now)) is not None:
             self._told |= growth.readers
 
     def drained(self, name: StreamName, fed: int, at: float) -> None:
-        """A stream has been given so many bytes: all that there were."""
+        """Note that a stream has been given `fed` bytes, which is all there were."""
         if (stream := self._streams.get(name)) is None:
             return
         stream.drained = [*stream.drained[-_KEPT:], (fed, at)]
@@ -182,9 +186,9 @@ class Streams:
                 stream.ends[number] = at
 
     def ended(self, job: str, succeeded: bool) -> list[Request]:
-        """A job has ended, however: it reads nothing any more, and writes nothing.
+        """Close the streams and files of a job that has ended, with or without success.
 
-        :return: what it was given, if it has succeeded
+        :return: the requests of its streams, if the job has succeeded
         """
         found: list[Request] = []
         for name in [*self._of_jobs.get(job, ())]:
@@ -194,11 +198,11 @@ class Streams:
         return found
 
     def rate(self, name: StreamName) -> float | None:
-        """How fast a stream may be fed now, bytes/s; None: as fast as it is read."""
+        """Return how fast a stream may be fed now, in bytes per second. None: no limit."""
         return self._streams[name].rate if name in self._streams else None
 
     def rates(self, now: float) -> list[StreamRate]:
-        """The streams that have another rate from now on."""
+        """Return the new rates of streams whose rate has changed."""
         found: list[StreamRate] = []
         looked_at, self._told = self._told | self._awaited, {}
         for stream in map(self._streams.__getitem__, looked_at):
@@ -227,7 +231,7 @@ class Streams:
             self._awaited.pop(name, None)
 
     def _take(self, stream: _Stream, number: int) -> None:
-        """A burst counts for a stream."""
+        """Count a burst for a stream."""
         bursts = stream.growth.bursts
         burst, start = bursts[number], max(bursts[number].start, stream.opened)
         index = bisect_left(stream.drained, (burst.end, 0.0))
@@ -237,7 +241,7 @@ class Streams:
         stream.limits.append(held[-1] if held else None)
         stream.rates = stream.rates[-1:]
         if stream.fed == burst.end - burst.bytes:
-            # It is fed since its first byte is there, though that is told only now.
+            # The stream is fed since the first byte of the burst, though the report comes only now.
             stream.looked = start
         if number > 0:
             self._newest[stream.step] = _Rhythm(burst.start - bursts[number - 1].start, burst.bytes)
@@ -279,11 +283,11 @@ def _differs(rate: float | None, before: float | None) -> bool:
 
 
 def _requests(stream: _Stream) -> Iterator[Request]:
-    """What a stream has been given, burst by burst."""
+    """Yield the requests of a stream, burst by burst."""
     bursts, committed = stream.growth.bursts, stream.growth.committed
     for number, (burst, ended, limit) in enumerate(zip(bursts, stream.ends, stream.limits, strict=True)):
         if ended is None:
-            return  # Its reader wanted no more.
+            return  # The reader has stopped before the end.
         ready = max(burst.start, stream.opened)
         ended, is_last = max(ended, ready), number + 1 == len(bursts)
         following = committed if is_last else bursts[number + 1].start

@@ -1,8 +1,8 @@
 """The requests of a run as a trace of TMIO, which FTIO and TMIO's own programs read.
 
-A trace is lines of JSON, an object with one key each: what was read and written, synchronously and asynchronously, of
-the latter the throughput (`_t`) and the required bandwidth (`_b`), and a summary of times, `io_time`. A channel is a
-rank. Bytes and seconds, as TMIO has them since version 0.0.2; MB before.
+A trace is lines of JSON, each an object with one key. The lines say what was read and written, synchronously and
+asynchronously. For asynchronous I/O there are the throughput (`_t`) and the required bandwidth (`_b`). `io_time` is a
+summary of times. A channel is a rank. Units are bytes and seconds, as in TMIO since version 0.0.2 (MB before).
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from .exploitation import lifetimes
 from .phases import Phase, Request, direction_of, phases
 from .regions import Span, required_spans, throughput_spans
 
-# FTIO counts a start before an end at the same time, so that phases that follow each other would count together.
+# FTIO counts a start before an end at the same time. Without this gap, phases that follow each other would count
+# together.
 _BEFORE_THE_END = 1e-6
 
 Value = int | float | list[float] | dict[str, "Value"]
 
 
 def trace(requests: Iterable[Request], start: float) -> tuple[str, int]:
-    """The trace of some requests, and how many ranks it has. Requests in both directions count as written.
+    """Return the trace of some requests, and how many ranks it has. Requests in both directions count as written.
 
-    :param start: of the run: times are seconds since then
+    :param start: the start of the run. Times in the trace are seconds since then
     """
     requests = list(requests)
     ranks = len({one.channel for one in requests})
@@ -81,7 +82,7 @@ def _bandwidth(spans: Sequence[Span], start: float) -> dict[str, Value]:
 
 
 def _times(requests: Sequence[Request]) -> dict[str, Value]:
-    """The sums over all ranks; `lost` is what of the time of moving somebody waited for."""
+    """Return the sums over all ranks. `lost` is the time of moving in which a job waited."""
     times: dict[str, Value] = {"delta_t_agg": lifetimes(requests)}
     in_io = 0.0
     for way, letter in zip(WAYS, "rw", strict=True):
@@ -102,7 +103,7 @@ def _times(requests: Sequence[Request]) -> dict[str, Value]:
 
 
 def _moving(requests: Sequence[Request]) -> float:
-    """The time in which each channel moved something, summed up."""
+    """Return the time in which each channel moved something, summed up over the channels."""
     return sum(
         covered((one.started, one.ended) for one in channel)
         for channel in grouped(requests, lambda one: one.channel).values()

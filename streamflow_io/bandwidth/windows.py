@@ -1,15 +1,15 @@
-"""When somebody waits for what a job moves: the required ends of requests, found while a run goes on.
+"""Required ends of requests: when jobs wait for the bytes that a job moves, found while a run goes on.
 
-A request is ready when what its job reads is there. Its required end is the earliest of these:
+A request is ready when the input of its job is there. Its required end is the earliest of these:
 
-1. `need`: a job that is no I/O task reads its files, and lacks nothing else. What else that job reads counts from when
-   it was there; what another request moves, from when that was ready.
-2. `next`: the next request of its channel is ready. Nobody waits, but more is to be moved at once from then on.
-3. `within`: the user has said after how long somebody waits.
+1. `need`: a job that is no I/O task reads its files, and lacks nothing else. Other input of that job counts from when
+   it was there; input that another request moves counts from when that request was ready.
+2. `next`: the next request of its channel is ready. No job waits, but more is to be moved at once from then on.
+3. `within`: the user has said after how long a job waits.
 4. `end`: otherwise, when no job computes any more.
 
-A request whose files another I/O task reads shares that one's required end: the time until then is divided in
-proportion to their bytes.
+A request may move files that another I/O task reads. The two share the required end of the other: the time until then
+is divided in proportion to their bytes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from streamflow_io.hints.reasons import EndRule
 
 from .phases import SHORTEST_WINDOW, Request, is_exposed
 
-# A required end may turn out to be earlier as long as StreamFlow has not got to a job that reads the files, too.
+# In seconds. A required end may turn out to be earlier while StreamFlow has not reached another job that reads the
+# files.
 SETTLED_AFTER = 2.0
 
 
 @dataclass(frozen=True)
 class Moved:
-    """What the job of a request has done; times as in :class:`Request`."""
+    """Bytes and times of the job of a request; times as in :class:`Request`."""
 
     bytes: int
     started: float
@@ -48,10 +49,10 @@ class _End:
 class _Phase:
     """A phase of a channel.
 
-    :ivar before: the window of the one before, seconds; None: there was none
-    :ivar needed: when somebody first waits for one of its requests, if that is known
-    :ivar following: when the next one is ready, if that is known
-    :ivar changed: when that was found out
+    :ivar before: the window of the previous phase, in seconds. None: the phase is the first
+    :ivar needed: when a job first waits for one of its requests. inf: not known
+    :ivar following: when the next phase is ready. None: unknown
+    :ivar changed: when `following` was set
     """
 
     number: int
@@ -64,12 +65,12 @@ class _Phase:
 
 @dataclass(eq=False)
 class _Open:
-    """A request that is not told yet.
+    """A request that is not reported yet.
 
-    :ivar end: the earliest that is known, but for that by `next`
-    :ivar sources: the requests that moved what this one reads
-    :ivar readers: the requests that read what this one moves
-    :ivar changed: when something about it was found out last
+    :ivar end: the earliest known end, except the one by `next`
+    :ivar sources: the requests that moved the input of this one
+    :ivar readers: the requests that read the output of this one
+    :ivar changed: when the facts about the request last changed
     """
 
     job: str
@@ -103,20 +104,20 @@ class _Open:
 class Windows:
     """Finds the required ends of the requests of a run.
 
-    Times are given, and must not go back by more than the clock does: `now` is when something is told.
+    The caller gives all times. `now` is the time of the report, and goes back no more than the clock does.
     """
 
     def __init__(self) -> None:
-        # By job: of those that are repeated the last.
+        # The requests by job; of a repeated job, the last one.
         self._requests: dict[str, _Open] = {}
         self._untold: list[_Open] = []
         self._looked = float("-inf")
-        # By channel, its last one.
+        # The last phase of each channel.
         self._phases: dict[str, _Phase] = {}
         self._last_computed: float | None = None
 
     def is_request(self, job: str) -> bool:
-        """Whether a job is one that moves what nobody waits for at once."""
+        """Whether a job has a request."""
         return job in self._requests
 
     def ready(
@@ -131,11 +132,12 @@ class Windows:
         is_estimate: bool = False,
         within: float | None = None,
     ) -> None:
-        """An I/O task can start since some time. One that is repeated, because it has failed, could start before.
+        """Open a request of an I/O task that could start at a time. Does nothing if an open request has not moved.
 
+        :param at: when the task could start
         :param reads: the jobs whose files it reads
-        :param is_estimate: it is not known for certain since when
-        :param within: seconds after which somebody waits for it, if the user has said so
+        :param is_estimate: `at` is not certain
+        :param within: seconds after which a job waits for it, as the user has said. None: derived from other jobs
         """
         before = self._requests.get(job)
         if before is not None and before.moved is None:
@@ -151,21 +153,21 @@ class Windows:
         self._untold.append(opened)
 
     def phase_of(self, job: str) -> tuple[int, float | None]:
-        """The number of the phase of a request, and the window of the phase before, in seconds, if there was one."""
+        """Return the number of a request's phase, and the window of the previous phase in seconds, if there was one."""
         phase = self._requests[job].phase
         return phase.number, phase.before
 
     def required_end(self, job: str) -> float | None:
-        """When somebody first waits for a request, as far as it is known by now."""
+        """Return when a job first waits for a request. None: unknown so far."""
         end = self._requests[job].required
         return None if end is None else end.time
 
     def needed(self, reads: Iterable[str], others: float, now: float, is_estimate: bool = False) -> None:
-        """A job that is no I/O task has all its input, or is about to read what is still being written.
+        """Note that a job that is no I/O task has all its input, or is about to read files while they are written.
 
         :param reads: the jobs whose files it reads
-        :param others: when the last of what those give it was there that are no requests; -inf: there is none
-        :param is_estimate: something else may have come later
+        :param others: when the last input from jobs without a request was there. -inf: no such input
+        :param is_estimate: other input may have come later
         """
         requests = [self._requests[one] for one in reads if one in self._requests]
         if requests:
@@ -174,18 +176,18 @@ class Windows:
                 request.needed(_End(time, "need", is_estimate), now)
 
     def moved(self, job: str, moved: Moved, now: float) -> None:
-        """The job of a request has ended well."""
+        """Note that the job of a request has succeeded."""
         if (request := self._requests.get(job)) is not None:
             request.moved, request.changed = moved, now
 
     def computed(self, at: float) -> None:
-        """A job that is no I/O task has ended."""
+        """Note that a job that is no I/O task has ended."""
         self._last_computed = at if self._last_computed is None else max(self._last_computed, at)
 
     def settled(self, now: float) -> list[Request]:
-        """The requests of which all is known, for so long that it will not change; each once."""
+        """Return the requests whose facts have not changed for :data:`SETTLED_AFTER`; each once."""
         found: list[Request] = []
-        # There may be thousands, and something happens all the time.
+        # There may be thousands of requests, and events come all the time.
         if abs(now - self._looked) < SETTLED_AFTER:
             return found
         self._looked = now
@@ -197,16 +199,16 @@ class Windows:
         return found
 
     def close(self) -> list[Request]:
-        """All others that have moved something. No job will compute any more."""
+        """Return all other requests that have moved bytes. No job may compute any more."""
         found: list[Request] = []
-        # Those that read what others have moved are told first.
+        # Requests come before the requests whose output they read.
         for request in sorted(self._untold, key=lambda one: -one.ready):
             found += self._tell(request)
         self._untold = []
         return sorted(found, key=lambda one: one.ready)
 
     def _phase_at(self, channel: str, at: float, now: float) -> _Phase:
-        """The phase of a request that is ready."""
+        """Return the phase of a request that is ready at a time."""
         last = self._phases.get(channel)
         if last is not None and at < last.ready + SHORTEST_WINDOW:
             return last
@@ -248,7 +250,7 @@ class Windows:
 
 
 def _share(source: _Open, bytes_after: int, end: _End) -> None:
-    """What moves first gets its part of the time until somebody waits for what both have moved."""
+    """Give the request that moves first its part of the time until a job waits for the bytes of both."""
     if source.moved is None or source.moved.bytes + bytes_after <= 0:
         return
     part = source.moved.bytes / (source.moved.bytes + bytes_after)

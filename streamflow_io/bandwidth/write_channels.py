@@ -1,6 +1,6 @@
-"""What compute jobs write themselves, as their node runtimes tell it.
+"""The writes of compute jobs, as node runtimes report them.
 
-Decides nothing: :mod:`streamflow_io.bandwidth.writes` does.
+:mod:`streamflow_io.bandwidth.writes` decides.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .writes import Writer, Writes, Written
 class WriteChannels(Listener):
     """The compute jobs of a run under node runtimes.
 
-    :param storages: that the config has
+    :param storages: the storages of the config
     :param record: keeps a record for telemetry
     """
 
@@ -36,7 +36,7 @@ class WriteChannels(Listener):
         self._writes = Writes()
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
-        """Ask for the bursts in which the job writes, if the job computes."""
+        """Request reports of the bursts in which the job writes, if the job computes."""
         if job.is_io_task:
             return spec
         directory = str(job.job.output_directory)
@@ -48,7 +48,7 @@ class WriteChannels(Listener):
 
     def event(self, job: JobState, event: Event) -> None:
         if isinstance(event, PhaseEvent) and event.port is None:
-            # Clocks of hosts differ, and what is told comes a moment later.
+            # Clocks of hosts differ, and reports come a moment later.
             later = time.time() - event.time
             self._writes.burst(job.name, Written(event.start + later, event.last + later, event.bytes))
 
@@ -58,7 +58,7 @@ class WriteChannels(Listener):
             self._record(request_record(request, time.time()))
 
     def left(self, capacity: Capacity | None, place: StoragePlace, way: Way) -> Capacity | None:
-        """What of a storage is left for others, without what jobs write there in a rhythm."""
+        """Return the capacity of a storage that is left for others, without what jobs write there in a rhythm."""
         if capacity is None or way == "read":
             return capacity
 

@@ -1,7 +1,7 @@
-"""What compute jobs write themselves: bursts, which are measured and foretold, and never limited.
+"""The writes of compute jobs: bursts, which are measured and predicted, and never limited.
 
-A job waits for what it writes: its bursts are exposed requests, of a channel of its own. What a job writes in a
-rhythm it is expected to go on writing: so much of the bandwidth of its storage is not for others.
+A job waits for its own writes. So its bursts are exposed requests, of a channel of their own. A job that writes in a
+rhythm is expected to go on, and its mean bandwidth is not left for others.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .rhythm import rhythm
 
 @dataclass(frozen=True)
 class Written:
-    """What a job has written at once.
+    """A burst that a job has written.
 
-    :ivar start: when its first byte was written, as far as could be seen
-    :ivar last: the same of its last one
+    :ivar start: when the first byte was written, as far as could be seen
+    :ivar last: when the last byte was written, as far as could be seen
     """
 
     start: float
@@ -31,8 +31,8 @@ class Written:
 class Writer:
     """A job that writes.
 
-    :ivar storage: that of its output directory, if it is known
-    :ivar holds: it holds bandwidth of its storage already
+    :ivar storage: the storage of its output directory. None: unknown
+    :ivar holds: the job holds bandwidth of its storage already
     """
 
     job: str
@@ -49,7 +49,7 @@ class _Channel:
 
     @property
     def mean(self) -> float:
-        """Bytes per second that it is expected to go on writing; 0: it has no rhythm."""
+        """Bytes per second that the job is expected to go on writing. 0: no rhythm."""
         found = rhythm(burst.start for burst in self.bursts)
         if found is None or not found.is_regular:
             return 0.0
@@ -57,22 +57,22 @@ class _Channel:
 
 
 class Writes:
-    """The bursts of the jobs that run."""
+    """The bursts of running jobs."""
 
     def __init__(self) -> None:
         self._channels: dict[str, _Channel] = {}
 
     def started(self, writer: Writer) -> None:
-        """A job begins an attempt: what an earlier one has written does not count."""
+        """Begin an attempt of a job. Bursts of an earlier attempt do not count."""
         self._channels[writer.job] = _Channel(writer)
 
     def burst(self, job: str, written: Written) -> None:
-        """A job has written something; nothing happens for one that does not run."""
+        """Add a burst of a job. Ignores a job that does not run."""
         if (channel := self._channels.get(job)) is not None:
             channel.bursts.append(written)
 
     def expected(self, where: Callable[[Writer], bool]) -> float:
-        """How many bytes per second jobs are expected to go on writing that hold no bandwidth.
+        """Return how many bytes per second jobs without bandwidth are expected to go on writing.
 
         :param where: whether a job counts
         """
@@ -80,9 +80,9 @@ class Writes:
         return sum(one.mean for one in channels if not one.writer.holds and where(one.writer))
 
     def ended(self, job: str, succeeded: bool) -> list[Request]:
-        """A job has ended, however.
+        """Remove a job that has ended, with or without success.
 
-        :return: what it has written, if it has succeeded
+        :return: its bursts as requests, if the job has succeeded
         """
         channel = self._channels.pop(job, None)
         if channel is None or not succeeded:

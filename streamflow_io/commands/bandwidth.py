@@ -22,13 +22,13 @@ from streamflow_io.report.page import number
 
 from .console import PlainResult, table
 
-# In two tables, so that a terminal of 80 columns has room for the paths of steps.
+# Two tables, so that a terminal of 80 columns has room for the paths of steps.
 _REQUIRED = ("step", "phases", "channels", "window", "MB", "required")
 _REACHED = ("step", "together", "reached", "waited", "exposed")
 
 
 def answer(found: Requirements) -> PlainResult:
-    """The requests of a run: two tables and a summary."""
+    """Return the requests of a run: two tables and a summary."""
     tables = [
         table(title, header, [row(step) for step in found.steps], numbers=header[1:], unfolded=header[1:])
         for title, header, row in (
@@ -44,14 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> PlainResult:
-    """:raises HintErrors: if there is no such run, or nothing was measured in it"""
+    """Show the required bandwidths of a run.
+
+    :raises HintErrors: if there is no such run, or nothing was measured in it
+    """
     return answer(requirements(measured_history(find_run(arguments.run))))
 
 
 def measured_history(file: Path) -> History:
-    """The history of a run that has requests.
+    """Return the history of a run that has requests.
 
-    :raises HintErrors: if it has none; says why
+    :raises HintErrors: if the run has none; says why
     """
     history = read_history(run_label(file), read_records(file))
     if not history.requests:
@@ -60,7 +63,7 @@ def measured_history(file: Path) -> History:
 
 
 def _why_none(history: History) -> tuple[str, str]:
-    """Why a run has no requests, and which one has."""
+    """Return why a run has no requests, and which run has some."""
     jobs = [job for job in history.jobs if history.is_io_task(job.step)]
     if not any(hints.io_task for hints in history.steps.values()):
         message = "this run has no I/O tasks, and nothing else was seen to move data in bursts"

@@ -1,4 +1,4 @@
-"""`streamflow-io completion`: what a shell needs to complete the commands, options, runs and codes."""
+"""`streamflow-io completion`: code with which a shell completes commands, options, runs and codes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _SHELLS = {
 
 @dataclass(frozen=True)
 class Completion:
-    """:ivar code: for the shell"""
+    """The result of the command.
+
+    :ivar code: code for the shell
+    """
 
     shell: str
     code: str
@@ -33,7 +36,7 @@ class Completion:
         return {"shell": self.shell, "code": self.code}
 
     def show(self, console: Console) -> None:
-        # As it is: a shell reads it.
+        # Printed as it is, because a shell reads the code.
         print(self.code)
 
 
@@ -43,16 +46,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Say to the shell how its line may go on, and end the program."""
+    """Print completions of a command line for the shell, and end the program."""
     for action in _actions(parser):
         if isinstance(action.metavar, str) and action.metavar in _KNOWN:
-            # So argcomplete finds it.
+            # argcomplete looks for this attribute.
             action.completer = _KNOWN[action.metavar]  # type: ignore[attr-defined]
     autocomplete(parser)
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The arguments of a parser and of the commands in it."""
+    """Yield the arguments of a parser and of the commands in it."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
@@ -68,7 +71,7 @@ def _codes(**_: object) -> list[str]:
     return [code.value for code in Code]
 
 
-# By what `--help` calls an argument; of others argparse knows the choices, or they are files.
+# Completions by the name of an argument in `--help`. Other arguments have choices that argparse knows, or are files.
 _KNOWN = {"RUN": _runs, "CODE": _codes}
 
 

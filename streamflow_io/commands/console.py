@@ -18,7 +18,7 @@ from rich.text import Text
 from streamflow_io.hints.errors import HintError
 from streamflow_io.wording import displayed
 
-# Columns of a terminal of 80: a table column may take this many without being folded.
+# The most columns of a terminal (of 80) that a table column may take without being folded.
 _UNFOLDED = 40
 
 
@@ -30,10 +30,10 @@ class CommandResult(Protocol):
         """Whether all is well: the exit code is 0 then, and only then."""
 
     def to_json(self) -> dict[str, Any]:
-        """The result for programs; `ok` is added."""
+        """Return the result for programs; `ok` is added."""
 
     def show(self, console: Console) -> None:
-        """The result for people."""
+        """Print the result for people."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Command(Protocol):
     """A module that implements a subcommand."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments; `--json` is there already."""
+        """Declare the arguments, except `--json`."""
 
     def run(self, arguments: argparse.Namespace) -> CommandResult:
         """Do the work.
@@ -72,7 +72,7 @@ class Command(Protocol):
 
 
 class SafeConsole(Console):
-    """A console that shows names and texts of others without what a terminal would obey."""
+    """A console that shows texts of others without characters that control a terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -94,7 +94,7 @@ def table(
     cut: Container[str] = (),
     lines: bool = False,
 ) -> Table:
-    """A table. Text that is wider than its column is folded. Nothing in a string is markup.
+    """Make a table. Text that is wider than its column is folded. Nothing in a string is markup.
 
     :param numbers: the columns that are aligned at their right
     :param unfolded: the columns that are as wide as their text, unless a text is wider than half a terminal
@@ -114,7 +114,7 @@ def table(
 
 
 def _width(cell: RenderableType) -> int:
-    """The columns that a text takes, if it is not folded."""
+    """Return the columns that a text takes, if it is not folded."""
     return max(map(cell_len, str(cell).splitlines()), default=0)
 
 

@@ -32,7 +32,7 @@ class Coordination:
     """The coordination configuration of a workflow, in one of the formats.
 
     :ivar text: the document
-    :ivar output: where it was written; None: it is to be shown
+    :ivar output: the file that was written. None: the document is printed
     """
 
     plan: Plan
@@ -45,7 +45,7 @@ class Coordination:
         return plan_to_json(self.plan)
 
     def show(self, console: Console) -> None:
-        # Not by the console: what it prints is for people, and is folded at the width of their terminal.
+        # The console would fold the text at the width of the terminal.
         if self.output is None:
             console.file.write(self.text)
 
@@ -59,7 +59,7 @@ class MoreOptions:
     def run(self, arguments: argparse.Namespace, plan: Plan) -> CommandResult | None:
         """Do what the options ask for.
 
-        :return: the result of the command; `None` lets the command write the configuration
+        :return: the result of the command. None: the command writes the configuration
         :raises HintErrors: if options are wrong, or a file cannot be read or written
         """
         return None
@@ -81,7 +81,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> CommandResult:
-    """:raises HintErrors: if the file, a workflow or a hint has mistakes, or the output cannot be written"""
+    """Write or print the coordination configuration of a workflow.
+
+    :raises HintErrors: if the file, a workflow or a hint has mistakes, or the output cannot be written
+    """
     plan = plan_workflow(Path(arguments.streamflow_file), arguments.workflow)
     if (result := subclass_of(MoreOptions)().run(arguments, plan)) is not None:
         return result
@@ -93,7 +96,7 @@ def run(arguments: argparse.Namespace) -> CommandResult:
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
-    """The configuration of a workflow for programs, and what differs in it from what the hints ask for."""
+    """Return the configuration of a workflow for programs, with its differences from the hints."""
     return {
         **configuration_to_json(plan.configuration),
         "sites": {path: site_to_json(step.site) for path, step in plan.graph.steps.items()},
@@ -106,7 +109,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 
 
 def configuration_to_json(configuration: Configuration) -> dict[str, Any]:
-    """A configuration for programs: every file with all that is said of it, by the names of the hints."""
+    """Return a configuration for programs: every file with all its properties, by the names of the hints."""
     return {
         "name": configuration.name,
         "applications": list(configuration.applications),

@@ -1,4 +1,4 @@
-"""cwltool's own validation of a CWL document and its inputs, with its extensions and the schema of our hints."""
+"""cwltool's own validation of a CWL document and its inputs, with its extensions and the schema of the hints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streamflow_io.errors import said
 from streamflow_io.hints.cwl import Fetcher
 from streamflow_io.hints.schemas import SALAD_URI, add_hint_classes, salad_schema
 
-# What cwltool says of every URN (our own rules check the classes that it does not know), and traces of its loader.
+# Messages of cwltool about every URN, whose classes the rules of StreamFlow-IO check, and traces of its loader.
 _NOISE = re.compile(r"scheme 'urn'|prefix 'urn'|^failed$|^loader is \d+$")
 _SORRY = "I'm sorry, I couldn't load this CWL file.\nThe error was: "
 # schema-salad wraps its messages into a column to the right of the path, however long that is.
@@ -45,8 +45,8 @@ def run_cwltool(
 ) -> tuple[bool, tuple[str, ...]]:
     """Run `cwltool --validate`.
 
-    :param version: of the CWL
-    :param with_our_schema: check the names and types of the fields of our hints
+    :param version: the CWL version
+    :param with_our_schema: check the names and types of the fields of StreamFlow-IO's hints
     :return: whether all is valid; errors and warnings
     """
     options = ["--validate", "--quiet", "--skip-schemas", "--disable-color"]
@@ -65,14 +65,14 @@ def run_cwltool(
                 loadingContext=context,
                 custom_schema_callback=lambda: _use_schema(version, with_our_schema),
             )
-        except Exception as error:  # Of its own: it means to catch all.
+        except Exception as error:  # cwltool means to catch all exceptions of its own
             code = 1
             collector.messages.append(f"{workflow}: {said(error)}")
     return code == 0, tuple(dict.fromkeys(collector.messages))
 
 
 def _use_schema(version: str, ours: bool) -> None:
-    # All versions: cwltool updates a document to a version of its own before it loads what `run` names.
+    # All versions: cwltool updates a document to a version of its own before it loads the files of `run`.
     for each in ALLUPDATES:
         schema = _schema(each, ours)
         if process.custom_schemas.get(each) == schema:
@@ -81,7 +81,7 @@ def _use_schema(version: str, ours: bool) -> None:
             process.use_standard_schema(each)
         else:
             process.use_custom_schema(each, *schema)
-    # cwltool would parse the whole schema of v1.0 for these three types, for a third of its time.
+    # cwltool would parse the whole schema of v1.0 for these three types, which takes a third of its time.
     types = process.get_schema(version)[3].idx
     process.SCHEMA_ANY = cast(CWLObjectType, types["https://w3id.org/cwl/salad#Any"])
     process.SCHEMA_FILE = cast(CWLObjectType, types["https://w3id.org/cwl/cwl#File"])
@@ -90,7 +90,7 @@ def _use_schema(version: str, ours: bool) -> None:
 
 @cache
 def _schema(version: str, ours: bool) -> tuple[str, str] | None:
-    """The name and the text of the schema of a CWL version, with cwltool's own extensions; None: the standard."""
+    """Return the name and text of the schema of a CWL version, with cwltool's extensions. None: the standard schema."""
     name, text = _extensions().get(version, ("", None))
     if ours:
         return SALAD_URI, salad_schema() if text is None else add_hint_classes(text)
@@ -99,6 +99,6 @@ def _schema(version: str, ours: bool) -> tuple[str, str] | None:
 
 @cache
 def _extensions() -> dict[str, tuple[str, str]]:
-    """The schemas that cwltool uses with `--enable-ext`, by CWL version."""
+    """Return the schemas that cwltool uses with `--enable-ext`, by CWL version."""
     setup_schema(argparse.Namespace(enable_ext=True), None)
     return dict(process.custom_schemas)

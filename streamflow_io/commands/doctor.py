@@ -1,6 +1,6 @@
-"""`streamflow-io doctor`: what works on this machine, what does not, and why.
+"""`streamflow-io doctor`: features that work on this machine, and why others do not.
 
-What can be tried is tried, with the very program that runs jobs, in a directory like that of a job.
+Features are tried where possible, with the program that runs jobs, in a directory like that of a job.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
 
 
 def answer(subject: str, findings: Sequence[LocationFinding]) -> PlainResult:
-    """All findings about a subject; all is well unless one of them says no."""
+    """Return all findings about a subject. The result is ok unless one of them says no."""
     words = {True: Text("yes"), False: Text("no", "bold red"), None: Text("no", "yellow")}
     rows = []
     for finding in findings:
@@ -49,7 +49,7 @@ def answer(subject: str, findings: Sequence[LocationFinding]) -> PlainResult:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `doctor`."""
+    """Add the arguments of `doctor`."""
     parser.add_argument(
         "--workdir",
         metavar="PATH",
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> PlainResult:
-    """`doctor`: see the module.
+    """Try what works on this machine, at a location, or in containers of an image.
 
     :raises HintErrors: if the StreamFlow file is not one, or has no such deployment
     """
@@ -137,7 +137,7 @@ async def _try_here(workdir: str) -> list[LocationFinding]:
 
 
 def _work_directory(directory: Path) -> LocationFinding:
-    """Whether streams are safe there, and where StreamFlow has jobs that have no `workdir`."""
+    """Try whether streams are safe in a directory, and in the default work directory of StreamFlow below it."""
     name, otherwise = "work directory", "nothing streams there: `streamflow-io explain SFIO-S026`"
     places = [directory, directory / "streamflow"] if directory == Path(tempfile.gettempdir()) else [directory]
     try:
@@ -189,7 +189,7 @@ def _data_directory() -> LocationFinding:
 
 
 def _locks() -> LocationFinding:
-    """Whether runs can share a storage: where they meet, a lock of one process keeps out another."""
+    """Try whether runs can share a storage: a lock of one process must keep out another, where the runs meet."""
     name, otherwise = "shared storages", "each run has all of the bandwidth of a storage for itself"
     directory = data_directory()
     existing = next(path for path in (directory, *directory.parents) if path.exists())

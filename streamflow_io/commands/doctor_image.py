@@ -1,6 +1,7 @@
-"""`streamflow-io doctor --image`: what works in containers of an image, tried in two of them.
+"""`streamflow-io doctor --image`: features that work in containers of an image, tried in two of them.
 
-They are deployed as StreamFlow deploys them for tools with a DockerRequirement, which has no name that one could give.
+StreamFlow deploys such containers for tools with a DockerRequirement. Their deployment has no name, so `--location`
+cannot name it.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ _PLAIN = "everything is as with plain StreamFlow in these containers"
 def try_image(path: Path | None, image: str) -> tuple[str, list[LocationFinding]]:
     """Deploy two containers, try what works in them and between them, and undeploy them.
 
-    :param path: the StreamFlow file that says how; its first CWL workflow counts. None: they are deployed by default
-    :return: what was looked at, and what was found
+    :param path: the StreamFlow file that says how; its first CWL workflow counts. None: deploy by StreamFlow's default
+    :return: a description of the containers, and the findings
     :raises HintErrors: if the StreamFlow file is not one
     """
     with quiet_streamflow():
@@ -64,7 +65,10 @@ async def _look(config: dict[str, Any], path: Path, image: str) -> tuple[str, li
 
 
 def _target(workflow: WorkflowConfig | None, context: StreamFlowContext, image: str) -> Target:
-    """The target that StreamFlow makes of a DockerRequirement, for the first step with one in the StreamFlow file."""
+    """Return the target that StreamFlow makes of a DockerRequirement.
+
+    The target is the one of the first step with a `docker` entry in the StreamFlow file.
+    """
     target, chosen = LocalTarget(), CWLDockerTranslatorConfig("default", "default", {})
     if workflow is not None:
         entries = workflow.config.get("docker", [])
@@ -79,7 +83,7 @@ def _target(workflow: WorkflowConfig | None, context: StreamFlowContext, image: 
             wrapper=chosen.wrapper and target.deployment.type != "local",
             **chosen.config,
         )
-    except (KeyError, TypeError, OSError) as error:  # Its schema has options that it does not take.
+    except (KeyError, TypeError, OSError) as error:  # the schema has options that the translator does not take
         raise HintErrors.one(path, "docker", said(error), "what StreamFlow can deploy") from None
     return translator.get_target(image=image, output_directory=None, network_access=False, target=target)
 
@@ -88,7 +92,7 @@ async def _try_image(context: StreamFlowContext, targets: Sequence[Target], in_p
     begin = time.monotonic()
     try:
         locations = [await _deploy(context, target) for target in targets]
-    except Exception as error:  # Each connector has its own.
+    except Exception as error:  # each connector has exceptions of its own
         return [LocationFinding("containers", False, said(error), "steps with this image cannot run at all")]
     seconds = (time.monotonic() - begin) / len(targets)
     runtimes = NodeRuntimes(context)
@@ -130,7 +134,7 @@ async def _try_both(
 
 
 async def _try_link(one: NodeRuntime, other: NodeRuntime) -> LocationFinding:
-    """Pods that StreamFlow makes have no volume in common."""
+    """Try the link between two pods. Pods that StreamFlow makes have no volume in common."""
     why = await one.obstacle(other)
     otherwise = "" if why is None else "tools with NetworkAccess have a network; others get files at their commit"
     return LocationFinding("byte streams between two", why is None or None, why or f"by {other.address}", otherwise)

@@ -1,4 +1,4 @@
-"""`streamflow-io doctor --location`: what works at the locations of a deployment, tried there."""
+"""`streamflow-io doctor --location`: features that work at the locations of a deployment, tried there."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _PLAIN = "everything is as with plain StreamFlow there"
 
 
 class NotDeployedError(Exception):
-    """A deployment cannot be deployed, or reached; says why."""
+    """A deployment cannot be deployed, or reached. The message says why."""
 
 
 def try_deployment(path: Path, deployment: str) -> tuple[str, list[LocationFinding]]:
-    """Deploy it, try what works at each of its locations, and undeploy it.
+    """Deploy a deployment, try what works at each of its locations, and undeploy it.
 
-    :return: what was looked at, and what was found
+    :return: a description of the deployment, and the findings
     :raises HintErrors: if there is no such StreamFlow file, or it has no such deployment
     """
     with quiet_streamflow():
@@ -53,7 +53,10 @@ def try_deployment(path: Path, deployment: str) -> tuple[str, list[LocationFindi
 
 
 def _read(path: Path, deployment: str) -> dict[str, Any]:
-    """A StreamFlow file that has the deployment."""
+    """Read a StreamFlow file that has the deployment.
+
+    :raises HintErrors: if it has no such deployment, or the deployment is this machine
+    """
     config = read_streamflow_file(path)
     entries = config.get("deployments", {})
     if deployment not in entries:
@@ -83,13 +86,13 @@ async def _look(path: Path, config: dict[str, Any], deployment: str) -> list[Loc
 async def deployed(
     path: Path, config: dict[str, Any], *deployments: str
 ) -> AsyncIterator[tuple[StreamFlowContext, Sequence[ExecutionLocation]]]:
-    """Deploy deployments of a StreamFlow file; gives their locations.
+    """Deploy deployments of a StreamFlow file, and yield their locations.
 
-    :param config: what is in the file
+    :param config: the content of the file
     :raises NotDeployedError: if one cannot be deployed, or reached
     """
     for name, entry in config["deployments"].items():
-        # As StreamFlow completes them for a workflow.
+        # StreamFlow completes the entries in this way for a workflow.
         entry.update(name=name, scheduling_policy=None, config=entry.get("config", {}))
     context = forgetful_context(config, path)
     try:
@@ -100,7 +103,7 @@ async def deployed(
                 await context.deployment_manager.deploy(wanted)
                 available = await _locations(context.deployment_manager.get_connector(deployment), wanted, path)
                 locations += (found.location for found in available.values())
-        except Exception as error:  # Each connector has its own.
+        except Exception as error:  # each connector has exceptions of its own
             raise NotDeployedError(str(error) or type(error).__name__) from error
         yield context, locations
     finally:
@@ -108,7 +111,7 @@ async def deployed(
 
 
 async def _locations(connector: Connector, deployment: DeploymentConfig, path: Path) -> Mapping[str, AvailableLocation]:
-    """All that a deployment has. Of pods it has those that its manifests, or its release, tell from others."""
+    """Return all locations of a deployment. For pods, these are the pods of its manifests, or of its release."""
     if not isinstance(connector, KubernetesBaseConnector):
         available: Mapping[str, AvailableLocation] = await connector.get_available_locations()
         return available
@@ -135,7 +138,7 @@ def _deployment_config(entries: Mapping[str, Mapping[str, Any]], name: str) -> D
 
 
 def _workdir(entries: Mapping[str, Mapping[str, Any]], entry: Mapping[str, Any]) -> str | None:
-    """The workdir of the nearest deployment that has one, as StreamFlow chooses it."""
+    """Return the workdir of the nearest deployment that has one, as StreamFlow chooses it."""
     while "workdir" not in entry and (wraps := get_wraps_config(entry.get("wraps"))) is not None:
         entry = entries[wraps.deployment]
     return entry.get("workdir")
@@ -164,7 +167,7 @@ async def _try_locations(
 async def tried(
     context: StreamFlowContext, runtime: NodeRuntime, location: ExecutionLocation, workdir: str, seconds: float
 ) -> AsyncIterator[DeployedLocation]:
-    """A location where jobs are tried, in a directory of the work directory that is removed afterwards.
+    """Yield a location where jobs are tried, in a directory of the work directory that is removed afterwards.
 
     :param seconds: how long a job may take to run
     """
@@ -179,7 +182,7 @@ async def tried(
 
 
 async def _try_links(runtimes: Mapping[str, NodeRuntime]) -> list[LocationFinding]:
-    """Where streams are read from elsewhere, and whether the others reach that."""
+    """Try whether streams of each location can be read from elsewhere, and whether the other locations reach it."""
     findings: list[LocationFinding] = []
     for name, runtime in runtimes.items():
         label, otherwise = "link" if len(runtimes) == 1 else f"link, {name}", "consumers elsewhere start at commit"

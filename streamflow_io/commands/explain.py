@@ -18,7 +18,7 @@ _PREFIX = "SFIO-"
 
 
 def answer(codes: Sequence[Code]) -> PlainResult:
-    """The meaning of each code.
+    """Return the meaning of each code.
 
     :param codes: empty: all codes are listed
     """
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> PlainResult:
 
 
 def _code(text: str) -> Code:
-    """A code as people copy it: in brackets, or without its prefix."""
+    """Return a code from a text in which people write it: in brackets, or without its prefix."""
     try:
         return Code(_PREFIX + text.strip("[]").upper().removeprefix(_PREFIX))
     except ValueError:

@@ -1,4 +1,4 @@
-"""JavaScript in CWL: what needs it, and whether this machine has what evaluates it. Edge."""
+"""JavaScript in CWL: documents that need it, and the programs on this machine that evaluate it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _EXPRESSION = re.compile(r"(?<!\\)\$[({]")
 
 
 def find_engine() -> str | None:
-    """The program that evaluates JavaScript, if there is one."""
+    """Return the program that evaluates JavaScript, if there is one."""
     return next((path for name in _ENGINES if (path := shutil.which(name)) is not None), None)
 
 
 def missing_engine(document: CWLObject) -> list[HintError]:
-    """At most one warning: a process needs Node.js, and there is none.
+    """Return at most one warning: a process needs Node.js, and there is none.
 
     :param document: as for :func:`read_steps`
     """

@@ -1,4 +1,4 @@
-"""The values of inputs that are known before the run: from the job order, or a default. Edge: reads the job order."""
+"""The values of inputs that are known before the run, from the job order or a default."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from streamflow_io.hints.yaml_files import plain, read_yaml, source_of
 
 @dataclass(frozen=True)
 class KnownValue:
-    """A value, and where it is written.
+    """A value, with its position.
 
-    :ivar source: of the piece of a file that it is in, where it is at `loc`
+    :ivar source: the source of the piece of a file that holds the value, at `loc`
     :ivar name: the field of the piece
     """
 
@@ -30,7 +30,7 @@ class KnownValue:
         return KnownValue(value, self.source, self.name, (*self.loc, index))
 
     def error(self, message: str, allowed: str) -> HintError:
-        """A mistake in this value."""
+        """Return a mistake in this value."""
         field = field_name(self.name, self.loc)
         return HintError(self.source.file, self.source.line(*self.loc), field, message, allowed)
 
@@ -39,7 +39,8 @@ class KnownValues:
     """The known values of the inputs of a document's tools.
 
     :param document: as for :func:`read_steps`; the document is read at once
-    :param job: the path of the job order; an unreadable job order tells nothing. None: there is no job order yet
+    :param job: the path of the job order; an unreadable job order counts as unknown. None: before a job order is
+        written
     """
 
     def __init__(self, document: CWLObject, job: str | None) -> None:
@@ -60,10 +61,10 @@ class KnownValues:
         self._job_source = source_of(given, str(job))
 
     def of(self, path: str, name: str) -> list[KnownValue] | None:
-        """The values that the jobs of a tool get for an input, in the order of scatters.
+        """Return the values that the jobs of a tool get for an input, in the order of scatters.
 
-        :param path: of the step that runs the tool, or a workflow
-        :return: None: not all of them are known before the run
+        :param path: the path of the step that runs the tool, or of a workflow
+        :return: None: some value is not known before the run
         """
         known = self._of_job(name) if path == "/" else self._of_step(path, name)
         parameter = next((each for each in self._processes[path].inputs if name_of(each) == name), None)
@@ -95,9 +96,9 @@ class KnownValues:
     def _or_default(
         self, known: list[KnownValue] | None, default: object, path: str, *way: str
     ) -> list[KnownValue] | None:
-        """The value that takes the place of null.
+        """Put the default in the place of null.
 
-        :param way: to the parameter, in the process at a path
+        :param way: the keys that lead to the parameter, in the process at `path`
         """
         if known is None or default is None:
             return known

@@ -1,4 +1,4 @@
-"""`streamflow-io learned`: what was learned in earlier runs, of limits, windows, declared splits and streams."""
+"""`streamflow-io learned`: learned limits, windows, declared splits and streams of earlier runs."""
 
 from __future__ import annotations
 
@@ -112,7 +112,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Result:
-    """:raises HintErrors: if the file cannot be used, or a key or a step is not in it"""
+    """List, show, delete or export learned facts.
+
+    :raises HintErrors: if the file cannot be used, or a key or a step is not in it
+    """
     if arguments.action == "export":
         return learned_export.run(arguments)
     path: Path = arguments.file or default_path()
@@ -152,15 +155,15 @@ def _kind(entry: LearnedEntry) -> EntryKind[Any]:
 
 
 def entry_to_json(entry: LearnedEntry) -> dict[str, Any]:
-    """All that is known of an entry, for programs."""
+    """Return all facts of an entry, for programs."""
     kind = _kind(entry)
     return {"key": entry.key.digest, "step": entry.step, "tool": entry.key.tool, **kind.to_json(entry)}
 
 
 def _find(keys: Sequence[str], path: Path, entries: Sequence[LearnedEntry]) -> list[LearnedEntry]:
-    """Those with these keys, each once.
+    """Return the entries with these keys, each once.
 
-    :raises HintErrors: if a key means none of them, or several
+    :raises HintErrors: if a key fits none of them, or several
     """
     found: dict[str, LearnedEntry] = {}
     errors = []
@@ -178,7 +181,10 @@ def _find(keys: Sequence[str], path: Path, entries: Sequence[LearnedEntry]) -> l
 
 
 def _of_step(step: str, path: Path, entries: Sequence[LearnedEntry]) -> list[LearnedEntry]:
-    """:raises HintErrors: if nothing was learned of the step"""
+    """Return the entries of a step.
+
+    :raises HintErrors: if nothing was learned of the step
+    """
     found = [entry for entry in entries if entry.step == step]
     if not found:
         known = ", ".join(dict.fromkeys(entry.step for entry in entries)) or "nothing is learned yet"
@@ -187,7 +193,7 @@ def _of_step(step: str, path: Path, entries: Sequence[LearnedEntry]) -> list[Lea
 
 
 def _short_keys(entries: Sequence[LearnedEntry]) -> list[str]:
-    """The beginnings of the keys, as long as it takes to tell them apart."""
+    """Return the beginnings of the keys, as long as it takes to tell them apart."""
     digests = [entry.key.digest for entry in entries]
     length = _SHORT_KEY
     while len({digest[:length] for digest in digests}) < len(set(digests)):

@@ -25,15 +25,15 @@ from .console import say, table
 
 @dataclass(frozen=True)
 class EntryKind(Generic[E]):
-    """How entries of one kind are shown.
+    """The presentation of entries of one kind.
 
-    :ivar name: in the JSON of a list
-    :ivar columns: of the table, after the key
-    :ivar row: what an entry has in these columns
-    :ivar facts: all that is known of an entry, by name; without a value a fact is left out
-    :ivar what: what an entry is of, on one line
-    :ivar to_json: all that is known of an entry, for programs, beside its key, its step and its tool
-    :ivar details: a table that follows the facts
+    :ivar name: the field in the JSON of a list
+    :ivar columns: columns of the table, after the key
+    :ivar row: returns the cells of an entry in these columns
+    :ivar facts: returns all facts of an entry, by name. A fact with an empty value is left out
+    :ivar what: returns the subject of an entry, on one line
+    :ivar to_json: returns all facts of an entry for programs, except its key, its step and its tool
+    :ivar details: makes a table that follows the facts
     :ivar unfolded: the columns that are not folded
     """
 
@@ -49,7 +49,10 @@ class EntryKind(Generic[E]):
     unfolded: tuple[str, ...] = ()
 
     def table(self, entries: Iterable[tuple[str, E]]) -> Table:
-        """:param entries: each with the beginning of its key"""
+        """Make the table of entries.
+
+        :param entries: each with the beginning of its key
+        """
         rows = [(key, *self.row(entry)) for key, entry in entries]
         return table(self.title, ("key", *self.columns), rows, unfolded=("key", *self.unfolded))
 
@@ -64,10 +67,10 @@ class EntryKind(Generic[E]):
 
 
 def proven_how(excerpt: int | None, bound: int | None) -> str:
-    """What is said of a proof.
+    """Return the outcome of a proof in words.
 
-    :param excerpt: so many first bytes were enough
-    :param bound: it holds for files of up to so many bytes
+    :param excerpt: the number of first bytes that were enough. None: the whole file was tried
+    :param bound: the largest size in bytes of files for which the proof holds. None: any size
     """
     first = "" if excerpt is None else f" with the first {size_text(excerpt)}"
     return f"proven{first}" if bound is None else f"proven{first} up to {size_text(bound)}"
@@ -128,7 +131,7 @@ def _sizes(key: SizeKey) -> str:
 
 
 def _bytes(number: int) -> str:
-    """Of a power of two from 1 MiB."""
+    """Return a number of bytes as text, for powers of two from 1 MiB."""
     units = ("MiB", "GiB", "TiB", "PiB")
     unit = min((number.bit_length() - 21) // 10, len(units) - 1)
     return f"{number >> 20 + 10 * unit} {units[unit]}"

@@ -1,4 +1,4 @@
-"""`streamflow-io learned export`: what was proven to stream, as an annotations file for others. Nothing is run."""
+"""`streamflow-io learned export`: proofs of streaming inputs, as an annotations file for others. Nothing is run."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from .plan import plan_workflow
 class Exported:
     """An annotations file with proofs.
 
-    :ivar text: what is in it
-    :ivar output: where it was written; None: it is to be shown
+    :ivar text: the content of the file
+    :ivar output: the file that was written. None: the content is printed
     """
 
     proven: Sequence[ProvenInput]
@@ -51,11 +51,11 @@ class Exported:
 
     def show(self, console: Console) -> None:
         if not self.proven:
-            # The output may be the file to be.
+            # Standard output may be redirected into the file.
             text = "Nothing is proven of this workflow yet: run it, best with `rehearse: wait`"
             say(SafeConsole(stderr=True), text, "yellow")
         elif self.output is None:
-            # Not printed: that would fold it at the width of the terminal.
+            # The console would fold the text at the width of the terminal.
             console.file.write(self.text)
         else:
             say(console, f"{os.path.relpath(self.output)}: {counted(len(self.proven), 'proof')}", "bold")
@@ -67,7 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exported:
-    """:raises HintErrors: if a file, the workflow or a hint has mistakes, or the output cannot be written"""
+    """Write or print the proofs about a workflow's inputs.
+
+    :raises HintErrors: if a file, the workflow or a hint has mistakes, or the output cannot be written
+    """
     output = output_of(arguments)
     streamflow_file: Path = arguments.streamflow_file
     plan = plan_workflow(streamflow_file, arguments.workflow)
@@ -115,6 +118,6 @@ def _lines(found: Sequence[tuple[ProvenInput, Proof]]) -> Iterator[str]:
         if entry.first is not None:
             yield f"    first: {entry.first}"
         yield f"    extents: {json.dumps(entry.extents)}"
-        # In quotes: digits alone would be a number.
+        # In quotes, because digits alone would be a number.
         yield f'    tool: "{entry.tool}"'
         yield f'    options: "{entry.options}"'

@@ -1,4 +1,4 @@
-"""`streamflow-io logs`: what the jobs of a run have said, and how their commands ended."""
+"""`streamflow-io logs`: the output of the jobs of a run, and how their commands ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streamflow_io.wording import counted, last_lines, size_text
 
 from .console import say, table
 
-# Up to this many jobs are shown whole; of more, the jobs that failed.
+# Up to this many jobs are shown whole. Of more jobs, those that failed are shown.
 _SHOWN = 10
 
 
@@ -31,9 +31,9 @@ class JobLog:
     """The facts of a job.
 
     :ivar status: how the job ended. None: no end was recorded
-    :ivar commands: one for each attempt
+    :ivar commands: the commands, one for each attempt
     :ivar read: byte streams that the job has read
-    :ivar written: byte streams that other jobs have read of it
+    :ivar written: byte streams that other jobs have read from the job
     """
 
     job: str
@@ -54,10 +54,11 @@ class JobLog:
 
 @dataclass(frozen=True)
 class Logs:
-    """
-    :ivar directory: of the run
-    :ivar jobs: those that were asked for, in the order in which they were submitted
-    :ivar is_list: only how they ended
+    """The result of the command.
+
+    :ivar directory: the directory of the run
+    :ivar jobs: the chosen jobs, in the order in which they were submitted
+    :ivar is_list: show only how the jobs ended
     """
 
     run: str
@@ -155,7 +156,7 @@ class Logs:
 
 
 def _text(directory: Path, command: CommandRecord) -> str | list[str] | None:
-    """The output of a command: all of it, or its beginning and its end. None: the output is not kept."""
+    """Return the output of a command: all of it, or its beginning and its end. None: the output is not kept."""
     if command.file is None:
         return None if command.bytes else ""
     try:
@@ -185,7 +186,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Logs:
-    """:raises HintErrors: if there is no such run, step or job"""
+    """Show the logs of jobs.
+
+    :raises HintErrors: if there is no such run, step or job
+    """
     file = find_run(arguments.run)
     jobs = _read(file)
     if len(arguments.job) > 2:
@@ -215,7 +219,10 @@ def _read(file: Path) -> list[JobLog]:
 
 
 def _chosen(run: str, jobs: Sequence[JobLog], words: Sequence[str]) -> list[JobLog]:
-    """:raises HintErrors: if there is none"""
+    """Return the jobs that the words of the command line choose.
+
+    :raises HintErrors: if there is no such job
+    """
     step = "/" + words[0].strip("/")
     found = [job for job in jobs if job.step == step]
     if len(words) == 1 and not found:

@@ -18,7 +18,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def output_of(arguments: argparse.Namespace) -> Path | None:
-    """The file to write. None: the result is printed.
+    """Return the file to write. None: the result is printed.
 
     :raises HintErrors: if the file exists, and is not to be overwritten
     """
@@ -31,7 +31,7 @@ def output_of(arguments: argparse.Namespace) -> Path | None:
 def write_output(path: Path, text: str) -> None:
     """Write all of a file or nothing.
 
-    :raises HintErrors: if it cannot be written
+    :raises HintErrors: if the file cannot be written
     """
     try:
         write_atomically(path, text)

@@ -1,4 +1,4 @@
-"""`streamflow-io partition`: where declared splits of a StreamFlow file cut, and whether that is what they write."""
+"""`streamflow-io partition`: the cuts of declared splits of a StreamFlow file, and whether the program cuts there."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ _MOST_ROWS = 200
 
 
 class _UnknownError(Exception):
-    """Why nothing can be said of a split."""
+    """No cuts can be shown for a split. The message says why."""
 
 
 @dataclass(frozen=True)
 class ShownSplit:
-    """What was found out of one job that splits.
+    """The findings about one job that splits.
 
-    :ivar job: its name
+    :ivar job: the name of the job
     :ivar real: why its files cannot be parts in a run, if so
-    :ivar parts: as `sfio-node cut` says them
-    :ivar outcome: of a comparison, if it was asked for
+    :ivar parts: the parts that `sfio-node cut` reports
+    :ivar outcome: the outcome of a comparison, if one was requested
     :ivar problem: why something is not known
     """
 
@@ -105,7 +105,7 @@ class ShownSplit:
 
 @dataclass(frozen=True)
 class ShownSplits:
-    """The result."""
+    """The result of the command."""
 
     splits: Sequence[ShownSplit]
 
@@ -135,7 +135,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ShownSplits:
-    """:raises HintErrors: if the file, a workflow or a hint has mistakes, or has no declared split"""
+    """Show, and perhaps compare, the declared splits of a workflow.
+
+    :raises HintErrors: if the file, a workflow or a hint has mistakes, or has no declared split
+    """
     path = Path(arguments.streamflow_file)
     plan = plan_workflow(path, arguments.workflow)
     splits = list(known_splits(plan, arguments.step))
@@ -203,7 +206,10 @@ class _Command:
 
 
 def _known(split: KnownSplit) -> tuple[str, str]:
-    """The file that is split, and the rule for `sfio-node cut`."""
+    """Return the file that is split, and the rule for `sfio-node cut`.
+
+    :raises _UnknownError: if one of the two is not known before a run
+    """
     of, rule = split.partition.of, split.declaration.rule
     for name in (of, rule.parts):
         if isinstance(name, str) and name in split.unknown:
@@ -226,7 +232,10 @@ def _cut(path: str, rule: str, *options: str) -> tuple[str, int]:
 
 
 def _outcome(said: str, code: int) -> Compared | None:
-    """The outcome if there is a difference of bytes, or nothing is known."""
+    """Return the outcome if bytes differ.
+
+    :raises _UnknownError: if `sfio-node cut` could not compare
+    """
     if code not in (SAME, DIFFERENT):
         raise _UnknownError(said)
     return Compared(0, said) if code == DIFFERENT else None

@@ -1,4 +1,4 @@
-"""`streamflow-io plan`: what will be done with the hints of a StreamFlow file. Nothing is run."""
+"""`streamflow-io plan`: the effects of the hints of a StreamFlow file. Nothing is run."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class WorkflowPlans:
     :ivar warnings: hints that may not have the effect that their author meant, by workflow
     :ivar forecasts: what the runtime that a feature brings would do, by `runtime` and workflow
     :ivar shared: the present users of each wanted storage that other runs use, too, by its name
-    :ivar locked: the program that holds StreamFlow's database now. None: none does
+    :ivar locked: the program that holds StreamFlow's database now. None: no program does
     """
 
     inactive: str | None
@@ -152,7 +152,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> WorkflowPlans:
-    """:raises HintErrors: if the file, a workflow or a hint has mistakes"""
+    """Plan the workflows of a StreamFlow file.
+
+    :raises HintErrors: if the file, a workflow or a hint has mistakes
+    """
     return plan_file(Path(arguments.streamflow_file))
 
 
@@ -186,10 +189,10 @@ def plan_file(path: Path) -> WorkflowPlans:
 
 
 def plan_workflow(streamflow_file: Path, name: str | None) -> Plan:
-    """The plan of one workflow of a StreamFlow file.
+    """Return the plan of one workflow of a StreamFlow file.
 
-    :param name: which; None: the only one
-    :raises HintErrors: if there are mistakes in it, or if it has not this one workflow
+    :param name: the name of the workflow. None: the only one
+    :raises HintErrors: if there are mistakes in the file, or it has no such workflow
     """
     plans = plan_file(streamflow_file).plans
     if name is None and len(plans) == 1:
@@ -238,7 +241,7 @@ def _show_forecast(console: Console, forecast: RuntimeForecast) -> None:
 def _shared(
     scheduler: SchedulerConfig | None, document: Mapping[str, Any], plans: Iterable[Plan]
 ) -> dict[str, SharedStatus]:
-    """The present users of the storages that steps want bandwidth of."""
+    """Return the present users of the storages whose bandwidth steps request."""
     steps = (step for plan in plans if plan.storages is not None for step in plan.storages.steps)
     used = {step.storage for step in steps if step.storage_bw is not None}
     if scheduler is None or not used:
@@ -248,9 +251,9 @@ def _shared(
 
 
 async def _plans(config: dict[str, Any], path: Path, active: bool) -> dict[str, tuple[Plan, tuple[str, ...]]]:
-    """The plans of all workflows, each with what to warn of.
+    """Return the plans of all workflows, each with its warnings.
 
-    :param config: what the StreamFlow file says
+    :param config: the content of the StreamFlow file
     """
     if not active:
         config["scheduling"] = {**config.get("scheduling", {}), "scheduler": {"type": "io-aware", "config": {}}}
@@ -270,20 +273,20 @@ def _plan(workflow: WorkflowConfig, context: Any, path: Path) -> tuple[Plan, tup
         raise
     except (TooMuchError, UnreadableError) as error:
         raise HintErrors.one(file, "CWL", str(error), "a workflow that can be read") from None
-    except Exception as error:  # Whatever cwl_utils and StreamFlow raise for what they cannot use.
+    except Exception as error:  # cwl_utils and StreamFlow have no common exception for documents that they cannot use
         raise HintErrors([_refusal(error, file, inputs_path)]) from None
 
 
 def _refusal(error: Exception, file: str, inputs_path: str | None) -> HintError:
-    """What is wrong with a workflow: cwltool knows it better than what cwl_utils or StreamFlow stumble on.
+    """Return what is wrong with a workflow. cwltool's messages are better than the errors of cwl_utils and StreamFlow.
 
-    :raises Exception: the error itself, if it is our own
+    :raises Exception: the error itself, if StreamFlow-IO caused it
     """
-    # Imported for the few that need it: cwltool takes long.
+    # cwltool takes long to import, and few calls need it.
     from .cwltool_validation import run_cwltool
 
     valid, messages = True, tuple[str, ...]()
-    if not isinstance(error, OSError | GraphTargetMissingException) and "://" not in file:  # It knows no more of these.
+    if not isinstance(error, OSError | GraphTargetMissingException) and "://" not in file:  # cwltool adds nothing here
         valid, messages = run_cwltool(file, inputs_path, with_our_schema=False)
     if valid and is_ours(error):
         raise error
@@ -317,7 +320,7 @@ def _translated(
         cwl_inputs_path=inputs_path,
         workflow_config=workflow,
     )
-    scripts = missing_engine(definition)  # Before StreamFlow changes the document.
+    scripts = missing_engine(definition)  # before StreamFlow changes the document
     plan = translator.plan(in_detail=True)
     return plan, (*_warnings(plan, scripts), *_ranges(plan, file, inputs_path))
 
@@ -325,7 +328,7 @@ def _translated(
 def _ranges(plan: Plan, file: str, inputs_path: str | None) -> list[str]:
     if not any(step.sessions for step in plan.annotations.values()):
         return []
-    # Anew: StreamFlow has changed the document.
+    # Load the document again, because StreamFlow has changed it.
     return list(map(str, wrong_ranges(plan.annotations, KnownValues(_load(file), inputs_path))))
 
 
@@ -340,7 +343,7 @@ def _warnings(plan: Plan, scripts: list[HintError]) -> tuple[str, ...]:
         for route in plan.graph.routes
         if route.consumer is not None
         and {route.output.step, route.consumer.step} <= plan.annotations.keys()
-        # Without hints something may stream all the same: then another table says so.
+        # Files may stream without hints, too. Then another table shows them.
         and route not in streams
         and not (plan.proofs.is_auto and route.consumer.step in plan.proofs.candidates)
     ]
@@ -407,7 +410,7 @@ _FIND_OUT = (
 
 
 def _candidates(possible: Iterable[PossibleRoute]) -> Table:
-    """The routes that could be delivered early, if their tools allow it."""
+    """Return the table of routes that could be delivered early, if their tools allow it."""
     rows = []
     for one in possible:
         ways = ((_DELIVERY[Delivery.STREAM], one.not_streamed), (_DELIVERY[Delivery.COMMIT], one.not_at_commit))

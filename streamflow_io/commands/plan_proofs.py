@@ -24,9 +24,9 @@ _UNKNOWN = "not yet tried: its job runs once more on an idle core when it has su
 _UNREADABLE = "what earlier runs have proven cannot be read"
 _LEFT = "its name, or whether it is there, decides something else"
 _REFUSED = "it was tried, and does not stream"
-# For reasons that have none of their own.
+# Codes for states whose reasons may have none.
 _CODES = {"refused": Code.NOT_PROVEN, "unknown": Code.NOT_TRIED, "impossible": Code.VALUE_COMPUTED}
-# What is not looked at by what is proven.
+# The texts for routes that proofs do not concern.
 _SAID = {
     "hinted": "hints say how; the table of edges has it",
     "by element": "each element goes on when its job has ended",
@@ -60,12 +60,12 @@ class Prospect:
 
 
 def prospects(plan: Plan) -> list[Prospect]:
-    """The prospects of all routes of a workflow with `streaming: auto`."""
+    """Return the prospects of all routes of a workflow with `streaming: auto`."""
     return [_with_code(_prospect(plan, one)) for one in plan.graph.possible] if plan.proofs.is_auto else []
 
 
 def _with_code(found: Prospect) -> Prospect:
-    """A prospect with its reason and code, if the route does not stream."""
+    """Return a prospect with its reason and code, if the route does not stream."""
     if (code := _CODES.get(found.state)) is None:
         return found
     return replace(found, reason=coded(found.reason or _REFUSED, code))
@@ -114,14 +114,14 @@ def _is_between(edge: StreamEdge, of: str, to: str) -> bool:
 
 
 def _proofs(plan: Plan, name: str, kind: Literal["reads", "writes", "declared"]) -> Iterator[Proof]:
-    """The proofs about an input, or that an output is not written front to back."""
+    """Yield the proofs about an input, or about an output that is not written front to back."""
     step, _, port = name.rpartition("/")
     key = plan.proofs.contents.get(step or "/"), kind, port
     return (proof for proof in plan.proofs.known or () if (proof.key.tool, proof.key.kind, proof.key.port) == key)
 
 
 def declared(plan: Plan, edge: StreamEdge) -> str | None:
-    """The proof about an input that is declared `streamable`. None: the input is not declared."""
+    """Return the proof about an input that is declared `streamable`, as text. None: the input is not declared."""
     to = edge.route.consumer
     if to is not None and to.refuted is not None:
         return "refuted"

@@ -1,4 +1,4 @@
-"""`streamflow-io report`: what runs measured, and what decided how long they took."""
+"""`streamflow-io report`: the measurements of runs, and the causes of their duration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from streamflow_io.wording import counted, size_text
 from .console import say, table
 from .output import write_output
 
-#: What can be written, and into which file, if none is named.
+#: The formats of a report, with the default file of each.
 FORMATS = {
     "html": "io-report.html",
     "csv": "io-report.csv",
@@ -44,8 +44,8 @@ _NUMBERS = ("jobs", "failed", "mean\ntime (s)", "mean\nwait (s)")
 class Report:
     """The results of runs.
 
-    :ivar advice: for each run its next steps
-    :ivar comparisons: of each run with the first
+    :ivar advice: the next steps for each run
+    :ivar comparisons: the comparison of each other run with the first
     :ivar file: the file that was written. None: only numbers were asked for
     """
 
@@ -105,7 +105,7 @@ class Report:
 
 
 def _show_steps(console: Console, steps: Sequence[StepResult]) -> None:
-    """A table that fits 80 columns: what no step has is left out."""
+    """Print a table that fits 80 columns, without columns that are empty in all steps."""
     rows = [
         (
             f"{step.step} (I/O)" if step.io_task else step.step,
@@ -126,7 +126,7 @@ def _show_steps(console: Console, steps: Sequence[StepResult]) -> None:
 
 
 def _edge_text(edge: EdgeResult) -> str:
-    """The facts of an edge in a line: a terminal has no room for their table."""
+    """Return the facts of an edge in a line: a terminal has no room for their table."""
     way, delivered, streams, _, before_end, waited, _ = edge_row(edge)
     told = [delivered]
     if streams:
@@ -175,7 +175,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    """:raises HintErrors: if there is no such run, or the report cannot be written"""
+    """Write or print the results of runs.
+
+    :raises HintErrors: if there is no such run, or the report cannot be written
+    """
     output = arguments.output
     if output is None and not (arguments.json and arguments.format == "html"):
         output = Path(FORMATS[arguments.format])

@@ -1,4 +1,4 @@
-"""Runs the tool of one step of a workflow, with cwltool: neither StreamFlow nor we have a part in what it writes."""
+"""Runs the tool of one step of a workflow with cwltool, without StreamFlow and StreamFlow-IO."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any
 
 from streamflow_io.hints.cwl import file_of
 
-# `-m cwltool` ends with 0 whatever happens.
+# `-m cwltool` always ends with exit code 0.
 _CWLTOOL = "import sys; from cwltool.main import main; sys.exit(main())"
 
 
 class ToolError(Exception):
-    """Why the tool could not be run, or has failed."""
+    """The tool could not be run, or has failed. The message says why."""
 
 
 def run_tool(document: str, step: str, inputs: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     """Run a tool to its end.
 
     :param document: the URI of the workflow
-    :param step: its path; not of a workflow in it
-    :param inputs: of the tool, as in CWL
-    :param directory: where its outputs are put; the directory above it exists
-    :return: its outputs, as in CWL
-    :raises ToolError: if there are none
+    :param step: the path of the step, which must not be in a subworkflow
+    :param inputs: the inputs of the tool, as in CWL
+    :param directory: receives the outputs; the directory above it must exist
+    :return: the outputs of the tool, as in CWL
+    :raises ToolError: if the tool has no outputs
     """
     name = step.strip("/")
     if "/" in name:

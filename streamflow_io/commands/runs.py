@@ -15,14 +15,14 @@ from streamflow_io.report.page import number
 from .console import PlainResult, table
 
 _SHOWN = 20
-# A longer name of a run leaves no column of a terminal for the workflow, which then stands below it.
+# A longer name of a run leaves no room for a column with the workflow, which then stands below the name.
 _SHORT = 16
-# Columns of both together.
+# The least columns for the name and the workflow together.
 _LEAST = 30
 
 
 def answer(runs: Sequence[RunSummary], more: bool) -> PlainResult:
-    """The table of runs.
+    """Return the table of runs.
 
     :param more: whether there are older runs, which are not shown
     """

@@ -1,4 +1,4 @@
-"""Parts that jobs are to select of a file, and that there are not, as far as that is known before the run."""
+"""Warnings about parts of files that jobs are to select, and that do not exist, as far as known before the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .known_values import KnownValues
 
 
 def wrong_ranges(steps: Mapping[str, StepAnnotations], values: KnownValues) -> list[HintError]:
-    """Warnings about ranges. A wrong range is no error: the tool gets it as it is, only nothing is read ahead.
+    """Return warnings about ranges. A wrong range is no error: the tool gets it as it is, and nothing is read ahead.
 
     :return: the first warning for each rule
     """

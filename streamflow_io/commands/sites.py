@@ -1,4 +1,4 @@
-"""Where steps run, for people and for programs."""
+"""The sites where steps run, for people and for programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EARLY = {
 
 
 def site_to_json(site: Site) -> dict[str, Any]:
-    """Where a step runs, for programs."""
+    """Return the site of a step, for programs."""
     return {
         "site": None if site.kind is None else site.kind.value,
         "deployments": list(dict.fromkeys(deployment.label for deployment in site.deployments)),
@@ -30,7 +30,7 @@ def site_to_json(site: Site) -> dict[str, Any]:
 
 
 def sites_table(steps: Mapping[str, Step]) -> Table:
-    """A row for all that run at one site; the containers of all DockerRequirements on a host are one."""
+    """Return a table with a row for each site. The containers of all DockerRequirements on a host count as one site."""
     rows = []
     for paths in grouped(steps, lambda path: _key(steps[path].site)).values():
         sites = tuple(dict.fromkeys(steps[path].site for path in paths))

@@ -79,7 +79,7 @@ class Probe:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `storage`."""
+    """Add the arguments of `storage`."""
     text = f"measure the bandwidth of a directory with {', '.join(map(str, LEVELS))} writers; nothing is left in it"
     commands = parser.add_subparsers(dest="storage_command", required=True, metavar="COMMAND")
     probe = commands.add_parser("probe", help=text, description=text)
@@ -105,10 +105,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> CommandResult:
-    """`storage`: see the module.
+    """Measure a storage, or share it, or show its users.
 
     :raises HintErrors: if the storage cannot be measured, or shared
-    :raises SystemExit: 128 + the number of a signal that ended it
+    :raises SystemExit: 128 + the number of a signal that ended the command
     """
     commands: dict[str, Callable[[argparse.Namespace], CommandResult]] = {
         "probe": _probe,
@@ -135,7 +135,7 @@ def _probe(arguments: argparse.Namespace) -> Probe:
 
 
 def entry_yaml(entry: StorageConfig) -> str:
-    """An entry as it is written in a StreamFlow file, in one line below `storages`."""
+    """Return an entry as it is written in a StreamFlow file, in one line below `storages`."""
     fields = ", ".join(f"{key}: {scalar(value)}" for key, value in entry_fields(entry).items())
     return f"storages:\n  - {{{fields}}}\n"
 

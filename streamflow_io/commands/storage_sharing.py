@@ -1,4 +1,4 @@
-"""`streamflow-io storage share`: make a directory by which the runs of several users share a storage."""
+"""`streamflow-io storage share`: makes a directory by which the runs of several users share a storage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHARE = "make a directory by which the runs of several users share the bandwidt
 
 @dataclass(frozen=True)
 class Shared:
-    """A directory that was made."""
+    """A shared directory that the command has made."""
 
     path: Path
     ledger: LedgerFile
@@ -49,9 +49,9 @@ class Shared:
 
 
 class ShareOptions:
-    """Options of `storage share` that are for the turns of bursts. A feature extends this class.
+    """Options of `storage share` for the turns of bursts. A feature extends this class.
 
-    :cvar directories: beside that of the entries, for files of the runs
+    :cvar directories: further directories in the shared one, for files of the runs
     """
 
     directories: tuple[str, ...] = ()
@@ -60,16 +60,16 @@ class ShareOptions:
         """Add the options to a parser."""
 
     def fields(self, path: Path, arguments: argparse.Namespace) -> Mapping[str, object]:
-        """The fields of `ledger.json` that the options ask for.
+        """Return the fields of `ledger.json` that the options ask for.
 
-        :param path: of the directory that is made
+        :param path: the path of the directory that is made
         :raises HintErrors: if an option is wrong
         """
         return {}
 
 
 def add_share(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Its arguments."""
+    """Add the arguments of `storage share`."""
     share = commands.add_parser("share", help=_SHARE, description=_SHARE)
     share.add_argument("directory", metavar="DIR", type=Path, help="which is made; on a file system that all see")
     share.add_argument("--path", metavar="PATH", help="where the storage is, for people (default: where DIR is)")
@@ -81,9 +81,9 @@ def add_share(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def share(arguments: argparse.Namespace) -> Shared:
-    """`storage share`.
+    """Make a directory by which runs share a storage.
 
-    :raises HintErrors: if it cannot be made
+    :raises HintErrors: if the directory cannot be made
     """
     path = Path(os.path.abspath(arguments.directory))
     if not path.parent.is_dir():

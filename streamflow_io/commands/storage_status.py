@@ -1,4 +1,4 @@
-"""`streamflow-io storage status`: who shares storages now."""
+"""`streamflow-io storage status`: the runs that share storages now."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from streamflow_io.storage.sharing.status import SharedStatus, Sharer, known_dir
 from .console import say, table
 
 _STATUS = "show which runs share a storage now: what each holds and waits for"
-# A clock that is off by more moves a run's turn by so much.
+# A clock that is wrong by more than this gets a warning: it shifts the turns of runs on its host.
 _SKEW_SECONDS = 1.0
 # A run that uses something writes its entry more often than this.
 _QUIET_SECONDS = 10.0
-# A storage that nobody uses is shown for so long after its last run.
+# A storage without runs is shown for this long after its last run.
 _RECENT_SECONDS = 3_600.0
 
 
 @dataclass(frozen=True)
 class Statuses:
-    """What is shared in some directories.
+    """The shared storages of some directories.
 
-    :ivar left_out: how many others there are, of which nothing is shown: no run uses them
-    :ivar now: when they were looked at, in seconds since the epoch
+    :ivar left_out: how many directories are not shown, because no run uses them
+    :ivar now: when the directories were looked at, in seconds since the epoch
     """
 
     found: Sequence[SharedStatus]
@@ -108,7 +108,7 @@ class Statuses:
 
 
 def add_status(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Its arguments."""
+    """Add the arguments of `storage status`."""
     status = commands.add_parser("status", help=_STATUS, description=_STATUS)
     status.add_argument(
         "directory", metavar="DIR", nargs="?", type=Path, help="one of `storage share` (default: those of your runs)"
@@ -120,7 +120,7 @@ def add_status(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def status(arguments: argparse.Namespace) -> Statuses:
-    """`storage status`."""
+    """Look at the shared directories."""
     now = time.time()
     if arguments.directory is not None:
         path = Path(os.path.abspath(arguments.directory))
@@ -132,13 +132,13 @@ def status(arguments: argparse.Namespace) -> Statuses:
 
 
 def _is_live(status: SharedStatus, now: float) -> bool:
-    """Whether a run uses it, or did so a while ago; or it is not as it should be."""
+    """Whether a run uses the storage, or did so a while ago, or the directory has a problem."""
     is_recent = status.used is not None and now - status.used < _RECENT_SECONDS
     return bool(status.sharers or status.unreadable or status.problem is not None or is_recent)
 
 
 def status_to_json(status: SharedStatus) -> dict[str, Any]:
-    """For programs; amounts in MB/s."""
+    """Return a status for programs; amounts in MB/s."""
     return {
         "directory": str(status.directory),
         "storage": status.storage,
@@ -155,7 +155,7 @@ def status_to_json(status: SharedStatus) -> dict[str, Any]:
 
 
 def sharers(status: SharedStatus) -> str:
-    """Who shares a storage, in a sentence."""
+    """Name the runs that share a storage, in a sentence."""
     who = "all runs of yours" if status.mine else f"all runs that name {status.directory}"
     if status.problem is not None:
         return f"{who}; who uses it now is not known: {status.problem}"
@@ -168,7 +168,7 @@ def _held(run: Sharer) -> str:
 
 
 def shown(amounts: Amounts) -> str:
-    """Amounts in MB/s, for people; empty: none."""
+    """Return amounts in MB/s, for people. Empty: no amounts."""
     return ", ".join(f"{amounts[way] / BYTES_PER_MEGABYTE:g} {way}" for way in ("write", "read") if way in amounts)
 
 
@@ -187,7 +187,7 @@ def _warnings(run: Sharer) -> list[str]:
 
 
 def _seconds(seconds: float) -> str:
-    """How long something takes; what somebody made up is no longer than all that there is."""
+    """Return a duration as text. Durations come from entries of others, so very large values are cut."""
     whole = round(max(0.0, min(seconds, 1e12)))
     if whole < 120:
         return f"{whole} s"
@@ -195,16 +195,16 @@ def _seconds(seconds: float) -> str:
 
 
 def _time(seconds: float, now: float) -> str:
-    """A time of today without its day."""
+    """Return a time as text; a time of today without its day."""
     try:
         found, today = (datetime.fromtimestamp(each).astimezone() for each in (seconds, now))
         if abs(found - today) < timedelta(hours=12) or found.date() == today.date():
             return found.strftime("%H:%M:%S")
         return found.strftime("%Y-%m-%d")
-    except (ValueError, OverflowError, OSError):  # somebody wrote what he liked
+    except (ValueError, OverflowError, OSError):  # entries of others may hold any number
         return f"{seconds:g}"
 
 
 def printable(text: str) -> str:
-    """A text of others, without what a terminal would obey."""
+    """Return a text of others without characters that control a terminal."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

@@ -1,4 +1,4 @@
-"""The StreamFlow file, as StreamFlow reads it; its mistakes one by one, each with its line. Edge."""
+"""Reads the StreamFlow file as StreamFlow does, and reports its mistakes one by one, each with its line."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from streamflow_io.hints.errors import HintError, HintErrors, field_name
 from streamflow_io.hints.yaml_files import plain, read_yaml, source_of
 from streamflow_io.wording import shortened
 
-# What is often written one level too high.
+# Fields that users often write one level too high.
 _LEVELS = {"scheduler": "scheduling: {scheduler: ...}", "policies": "scheduling: {policies: ...}"}
 
 
 @contextmanager
 def quiet_streamflow() -> Iterator[None]:
-    """StreamFlow with its extensions, which bring schemas of their own, and without its log."""
-    logger.disabled = True  # What a command shows tells what the log would.
+    """Load StreamFlow's extensions, which bring schemas of their own, and switch its log off."""
+    logger.disabled = True  # the output of the command says what the log would
     try:
         load_extensions()
         yield
@@ -38,9 +38,9 @@ def quiet_streamflow() -> Iterator[None]:
 
 
 def forgetful_context(config: Mapping[str, Any], path: Path) -> StreamFlowContext:
-    """The context of a StreamFlow file. Nothing is kept: the user's database is not touched.
+    """Return the context of a StreamFlow file. Nothing is kept: the user's database is not touched.
 
-    :param config: what is in the file
+    :param config: the content of the file
     """
     mend_containers_on_ssh_hosts()  # as under the scheduler `io-aware`
     database = {"type": "default", "config": {"connection": ":memory:"}}
@@ -48,7 +48,7 @@ def forgetful_context(config: Mapping[str, Any], path: Path) -> StreamFlowContex
 
 
 def read_streamflow_file(path: Path) -> dict[str, Any]:
-    """The content of a StreamFlow file; call within :func:`quiet_streamflow`.
+    """Return the content of a StreamFlow file. Call within :func:`quiet_streamflow`.
 
     :raises HintErrors: with all mistakes in the file; also if the file cannot be read or is no YAML
     """
@@ -58,14 +58,14 @@ def read_streamflow_file(path: Path) -> dict[str, Any]:
     validator = SfValidator()
     try:
         return dict(validator.validate_file(str(path)))
-    except ValueError as error:  # StreamFlow makes dates of what looks like one.
+    except ValueError as error:  # StreamFlow makes dates of texts that look like one
         message = f"a value cannot be read: {error}"
         raise HintErrors.one(
             path, "StreamFlow file", message, "a date that exists, or quotes around the value"
         ) from None
     except WorkflowDefinitionException as error:
         mistakes = list(_mistakes(path, document, validator))
-        # StreamFlow itself prints the whole schema for each.
+        # StreamFlow itself prints the whole schema for each mistake.
         message = str(error).partition("\n")[0]
         raise HintErrors(
             mistakes or [HintError(str(path), None, "StreamFlow file", message, "a valid StreamFlow file")]
@@ -87,7 +87,7 @@ def _mistakes(path: Path, document: Mapping[str, object], validator: SfValidator
 
 
 def _unknown(error: ValidationError) -> list[str]:
-    """The fields that an error says are unknown."""
+    """Return the fields that an error says are unknown."""
     if error.validator not in ("additionalProperties", "unevaluatedProperties"):
         return []
     return [key for key in error.instance if key not in error.schema.get("properties", {})]

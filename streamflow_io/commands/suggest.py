@@ -1,4 +1,4 @@
-"""`streamflow-io suggest`: hints that a finished run gives reasons for. Nothing is applied."""
+"""`streamflow-io suggest`: hints for which a finished run gives reasons. Nothing is applied."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .output import write_output
 
 
 def answer(run: str, found: Suggestions, file: Path | None) -> PlainResult:
-    """The proposals for a run.
+    """Return the proposals for a run.
 
-    :param file: the file to which the proposals were written. None: they were not written
+    :param file: the file to which the proposals were written. None: no file
     """
     facts = {
         "run": run,
@@ -87,7 +87,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> PlainResult:
-    """:raises HintErrors: if there is no such run, it was not observed, or the file cannot be written"""
+    """Propose hints from an observed run.
+
+    :raises HintErrors: if there is no such run, it was not observed, or the file cannot be written
+    """
     output: Path | None = arguments.output
     if output is not None and output.exists() and not arguments.force:
         raise HintErrors.one(output, "--output", "is there already", "another file, or --force to replace it")

@@ -1,4 +1,4 @@
-"""`streamflow-io trace`: the requests of a run as a trace of TMIO, for FTIO and others that read these."""
+"""`streamflow-io trace`: the requests of a run as a trace of TMIO, for FTIO and other programs that read it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> PlainResult:
-    """:raises HintErrors: if there is no such run, nothing was measured in it, or the trace cannot be written"""
+    """Write the requests of a run as a trace.
+
+    :raises HintErrors: if there is no such run, nothing was measured in it, or the trace cannot be written
+    """
     directory: Path = arguments.output
     _check_empty(directory)
     file = find_run(arguments.run)

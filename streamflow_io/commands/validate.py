@@ -1,4 +1,4 @@
-"""`streamflow-io validate`: cwltool's validation, with its extensions and our schema, and our rules. Nothing is run."""
+"""`streamflow-io validate`: checks by cwltool, its extensions, our schema and our rules. Nothing is run."""
 
 from __future__ import annotations
 
@@ -78,15 +78,16 @@ class Validation:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `validate`."""
+    """Add the arguments of `validate`."""
     parser.add_argument("workflow", metavar="WORKFLOW", help="a CWL file")
     parser.add_argument("job", metavar="JOB", nargs="?", help="a file with its inputs")
     parser.add_argument("--annotations", metavar="FILE", help="an annotations file")
 
 
 def run(arguments: argparse.Namespace) -> Validation:
-    """`validate`: see the module."""
-    # Schemas are hundreds of thousands of small objects, none of them garbage: a fifth of the time.
+    """Check a CWL workflow, its inputs and its hints."""
+    # Schemas are hundreds of thousands of small objects, and none is garbage. Collecting would take a fifth of the
+    # time.
     gc.disable()
     return validate(arguments.workflow, arguments.job, arguments.annotations)
 
@@ -104,15 +105,15 @@ def validate(workflow: str, job: str | None = None, annotations: str | None = No
         document = load(workflow)
         steps = resolve(document, annotations)
     except (TooMuchError, UnreadableError) as error:
-        # Others would try, and not end.
+        # Other programs would try to read the document, and not end.
         return Validation(workflow, False, (str(error),))
     except HintErrors as mistakes:
         if document is None:
             return Validation(workflow, False, (), mistakes.errors)
-        # Without the schema: it would tell some of them once more, with less of what is allowed.
+        # Without the schema, which would report some of these mistakes again, with less about what is allowed.
         cwl_valid, messages = run_cwltool(workflow, job, document.cwlVersion, with_our_schema=False)
         return Validation(workflow, cwl_valid, messages, mistakes.errors)
-    except Exception as error:  # Whatever cwl_utils raises for what it cannot read.
+    except Exception as error:  # cwl_utils has no common exception for documents that it cannot read
         if document is None and isinstance(error, OSError):
             return Validation(workflow, False, (f"{workflow}: {error.strerror}",))
         valid, messages = run_cwltool(workflow, job)
@@ -128,7 +129,7 @@ def validate(workflow: str, job: str | None = None, annotations: str | None = No
 
 
 def _edges(document: CWLObject, steps: Mapping[str, StepAnnotations]) -> Iterator[ToolEdge]:
-    """The inputs of tools that get the outputs of tools, also from and to within subworkflows."""
+    """Yield the inputs of tools that get the outputs of tools, also from and to within subworkflows."""
     if not any(step.streaming or step.streamable_inputs or step.streamable_outputs for step in steps.values()):
         return
     next_ports: dict[Port, list[Port]] = {}
@@ -148,7 +149,7 @@ def _edges(document: CWLObject, steps: Mapping[str, StepAnnotations]) -> Iterato
 
 
 def _connect(workflow: CWLObject, path: str, next_ports: dict[Port, list[Port]]) -> None:
-    """Note which ports of a workflow get what others have."""
+    """Record which ports of a workflow get the data of others."""
     ports: dict[str, Port] = {parameter.id: (path, "in", name_of(parameter)) for parameter in workflow.inputs}
     targets: list[tuple[str | list[str] | None, Port]] = []
     for step in workflow.steps:
@@ -164,7 +165,7 @@ def _connect(workflow: CWLObject, path: str, next_ports: dict[Port, list[Port]])
 
 
 def step_to_json(step: StepAnnotations) -> dict[str, Any]:
-    """The hints of a step, as in the CWL file, with the file, line and level of each."""
+    """Return the hints of a step, as in the CWL file, with the file, line and level of each."""
     found: dict[str, Any] = {}
     for hint in (step.io_task, step.storage_bandwidth):
         if hint is not None:

@@ -1,4 +1,4 @@
-"""`streamflow-io watch`: a run while it goes on."""
+"""`streamflow-io watch`: shows a run while it goes on."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Watched | PlainResult:
-    """:raises HintErrors: if there is no such run, or it cannot be read"""
+    """Show a run while it goes on, on a terminal, in lines, or in a browser.
+
+    :raises HintErrors: if there is no such run, or it cannot be read
+    """
     if arguments.port is not None and not arguments.web:
         raise HintErrors.one("streamflow-io watch", "--port", "there is no page without --web", "--web --port N")
     if arguments.port is not None and not 0 <= arguments.port < 1 << 16:
@@ -93,7 +96,7 @@ def run(arguments: argparse.Namespace) -> Watched | PlainResult:
 
 
 def _next_run() -> Path:
-    """The newest run that goes on. If none does, wait for one, which may end between two looks."""
+    """Return the newest run that goes on. If none does, wait for the next one, which may end between two looks."""
     began = time.time()
     with contextlib.suppress(HintErrors):
         return running_run()
@@ -106,7 +109,7 @@ def _next_run() -> Path:
 
 
 def follow(file: Path) -> FollowedRun:
-    """A run with all records that were written by now.
+    """Return a run with all records that were written by now.
 
     :raises HintErrors: if the records cannot be read
     """
@@ -119,9 +122,9 @@ def follow(file: Path) -> FollowedRun:
 
 
 class Newest:
-    """The run that a page shows: when it is over, the next one takes its place.
+    """The run that a page shows. When the run is over, the next one takes its place.
 
-    :param text: as RUN of the command; None: any run
+    :param text: as RUN of the command. None: any run
     :raises HintErrors: if there is no such run
     """
 
@@ -134,7 +137,7 @@ class Newest:
             self._name = re.sub(r"-[0-9]+$", "", self._following.live.label)
 
     def __call__(self) -> FollowedRun | None:
-        """The run, as far as its records were written by now. None: there is no run.
+        """Return the run with all records that were written by now. None: no run yet.
 
         :raises HintErrors: if the records cannot be read
         """

@@ -1,4 +1,4 @@
-"""`streamflow-io watch --web`: a run in a browser, for the user of this machine alone."""
+"""`streamflow-io watch --web`: shows a run in a browser, for the user of this machine alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streamflow_io.report.live_view import page_facts
 
 HOST = "127.0.0.1"
 _EACH = 0.5
-# A connection without news is kept alive, and one that is gone is found.
+# Silent connections are kept alive, and closed ones are found, by a line after this many seconds.
 _SILENCE = 15.0
 _PAGE = "watch_page.html"
 
@@ -30,7 +30,7 @@ _PAGE = "watch_page.html"
 class Shown:
     """The state that the page shows.
 
-    :ivar facts: of the run that is shown, as JSON
+    :ivar facts: the facts of the run, as JSON
     :ivar number: how often the facts have changed
     """
 
@@ -56,17 +56,17 @@ async def serve(
     """Serve the page until the task is cancelled.
 
     The address has a random word in it. Only this machine can reach the page, and no page of another site can show it.
+    Where there is no run, the page shows the facts `nobody`.
 
-    :param look: gives the run to show, with all records that were written; called again and again in a thread
+    :param look: returns the run to show, with all records that were written. Called again and again in a thread
     :param port: 0: any free port
-    :param nobody: the facts that are shown where there is no run
     :param ready: called with the address
     :raises OSError: if the port is not free
     """
     shown, word = Shown(json.dumps(nobody), 1), secrets.token_urlsafe(24)
     application = web.Application(middlewares=[_guard(word)])
     application.add_routes([web.get("/{word}/", _page), web.get("/{word}/events", _events(shown))])
-    # Whoever reaches the port could write into the terminal by requests that are none.
+    # aiohttp logs invalid requests, by which any process on this machine could write into the terminal.
     silent = logging.Logger(__name__, logging.CRITICAL + 1)
     runner = web.AppRunner(application, access_log=None, logger=silent, shutdown_timeout=0.5)
     await runner.setup()
@@ -83,7 +83,7 @@ async def serve(
 
 
 def _guard(word: str) -> Any:
-    """Refuses requests without the word, or with another name of this machine (DNS rebinding)."""
+    """Return a middleware that refuses requests without the word, or with another host name (DNS rebinding)."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Callable[[web.Request], Any]) -> web.StreamResponse:
@@ -112,7 +112,7 @@ async def _page(_: web.Request) -> web.Response:
 
 def _events(shown: Shown) -> Callable[[web.Request], Any]:
     async def events(request: web.Request) -> web.StreamResponse:
-        """Server-sent events: the state, whenever it has changed."""
+        """Send the state as server-sent events, whenever it has changed."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         await response.prepare(request)
         number = 0

@@ -1,2 +1,1 @@
-"""What StreamFlow calls: the plan of a workflow before its run, the rewiring, the scheduler, and the parts of a
-run put together."""
+"""The part that StreamFlow calls: the plan of a workflow before its run, the rewiring, the scheduler, and the run."""

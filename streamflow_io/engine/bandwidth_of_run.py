@@ -1,4 +1,4 @@
-"""The bandwidth of a run: which jobs may use a storage when, how fast they move, and what is measured of both."""
+"""The bandwidth of a run: which jobs may use a storage when, how fast they move data, and what is measured of both."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .services import Services
 
 
 class BandwidthOfRun:
-    """Makes the parts of a run that have to do with bandwidth, and lets them know each other.
+    """Makes the parts of a run that have to do with bandwidth, and connects them.
 
     :ivar remembered: the limits that earlier runs have learned
     :ivar limits: which jobs are held to their storageBW
-    :ivar streams: measures byte streams, and keeps them to what is required
+    :ivar streams: measures byte streams, and keeps them to the required bandwidth
     :ivar admission: keeps jobs back until their storage has room
     :ivar listeners: in the order in which they are told of jobs
     """

@@ -1,4 +1,4 @@
-"""The results of a workflow, where they are made from what a running job has committed."""
+"""The results of a workflow that are made from files which a running job has committed."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from streamflow_io.adapters.steps import StreamingExecuteStep
 
 
 class ConfirmedTransferStep(CWLTransferStep):  # type: ignore[misc]
-    """Puts a result where results are looked for, when all has ended well that it was made from.
+    """Puts a result at its final place when all jobs have succeeded from whose files it was made.
 
-    Before, a commit may turn out to be wrong; then the run fails, and so is what was made from it.
+    A commit may still turn out to be wrong before. Then the run fails, and the result is void.
 
-    :ivar early: for each step that delivers early what this result is made from, one of its ports
+    :ivar early: one port of each step whose early outputs this result is made from
     """
 
-    # One that is loaded from the database runs when its producers have ended.
+    # A step that is loaded from the database runs when its producers have ended.
     early: tuple[str, ...] = ()
     _confirmed: asyncio.Future[bool] | None = None
 
     @classmethod
     def like(cls, step: CWLTransferStep, early: Iterable[str]) -> Self:
-        """The same step, which waits.
+        """Return the same step, which waits.
 
         :param early: the names of the ports
         """
@@ -60,9 +60,9 @@ class ConfirmedTransferStep(CWLTransferStep):  # type: ignore[misc]
 
 
 def confirm_results(workflow: Workflow, readers: Mapping[str, Iterable[tuple[Step, str]]]) -> None:
-    """Let the results that are made from early deliveries of a rewired workflow wait until these are confirmed.
+    """Let the results that are made from early outputs of a rewired workflow wait until these outputs are confirmed.
 
-    :param readers: of each port, with the names under which they read it
+    :param readers: by port: the steps that read it, and the names of their input ports
     """
     awaited: dict[str, list[str]] = defaultdict(list)
     for step in workflow.steps.values():
@@ -77,7 +77,7 @@ def confirm_results(workflow: Workflow, readers: Mapping[str, Iterable[tuple[Ste
 
 
 def _reached(ports: Iterable[str], readers: Mapping[str, Iterable[tuple[Step, str]]]) -> set[str]:
-    """The names of the steps to which something goes that is on these ports, or is made from it."""
+    """The names of the steps that get tokens from these ports, directly or through other steps."""
     steps: set[str] = set()
     known = set(ports)
     waiting = list(known)

@@ -50,25 +50,25 @@ class Run:
     """Everything that lives as long as one run of one workflow.
 
     :ivar config: of the scheduler
-    :ivar jobs: those that have their input and have not ended
+    :ivar jobs: the jobs that have their input and have not ended
     :ivar streaming_jobs: the jobs that stream to others
     :ivar verdicts: which declared splits are trusted
-    :ivar reach: where there are node runtimes, and which jobs can read the streams of which
+    :ivar reach: where there are node runtimes, and which jobs can read each other's streams
     :ivar runner: gives the commands of jobs to the node runtimes
     :ivar recorder: records what jobs do
     :ivar gangs: lets the jobs of gangs meet
-    :ivar lent_cores: lends cores that running jobs do not use; None: that is not wanted
+    :ivar lent_cores: lends cores that running jobs do not use; None: no cores are lent
     :ivar bandwidth: which jobs may use a storage when, and how fast
-    :ivar proofs: what streams without a hint
+    :ivar proofs: which files stream without a hint
     :ivar part_ways: how the jobs that read parts of a file find it
-    :ivar sessions: reads ahead what many jobs read of one file
-    :ivar failure: what is said if the run fails
+    :ivar sessions: reads ahead the parts of one file that many jobs read
+    :ivar failure: the messages if the run fails
     """
 
     def __init__(self, scheduler: Scheduling, plan: Plan, start_here: StartRuntime | None = None) -> None:
         config = self.config = scheduler.config
         self._plan = plan
-        # Of a run that asks for nothing of ours only its failure is spoken of.
+        # A run that asks for nothing of the plugin has messages only about its failure.
         asks = config.observe or config.runtime == "off" or plan.proofs.candidates or any(plan.annotations.values())
         self._asks = bool(asks)
         self._coordination = CoordinationRecord(plan)
@@ -97,7 +97,7 @@ class Run:
             plan.workflow, plan.graph.steps, plan.graph.part_readers, context, runtimes, storages, allocations
         )
         readers = ReaderTaskMaker(self.bandwidth.admission)
-        # A node runtime that serves containers, too, is started where their first job runs.
+        # A node runtime that also serves containers is started when their first job runs.
         is_here = config.runtime == "embedded" and plan.service.unavailable is None and "" not in plan.graph.mixed_hosts
         self.sessions = ReadSessions(
             plan.workflow,
@@ -126,7 +126,7 @@ class Run:
             logger.warning("Nothing is observed in this run: `runtime: off`")
 
     async def close(self) -> None:
-        """Keep what was learned, end the telemetry and the node runtimes."""
+        """Keep what was learned, and end the telemetry and the node runtimes."""
         await self.proofs.end(self.failure.status == "completed")
         self.failure.closing()
         self.jobs.cancel_all(time.time())
@@ -144,27 +144,27 @@ class Run:
         await self._runtimes.close()
 
     def connector(self, job_name: str, inner: Connector) -> Connector:
-        """What the command of a job is to be run through."""
+        """Return the connector for the command of a job."""
         job = self.jobs.find(job_name)
         return self._logs.connector(job_name, inner if job is None else self.runner.connector(job, inner))
 
     def needs_no_core(self, job: JobState) -> bool:
-        """Whether a job may start where no core is free: an I/O task, or a job that reads from a job that runs."""
+        """Whether a job may start where no core is free: an I/O task, or a job that reads from a running job."""
         return job.is_io_task or (
             self.config.oversubscribe != "never" and any(map(self.streaming_jobs.is_running, job.sources))
         )
 
     async def submit(self, job: JobState) -> None:
-        """Wait until a job that has its input can be scheduled: an input that is not proven to stream is a file then.
+        """Wait until a job that has its input can be scheduled, and tell the listeners of the job.
 
-        The listeners are told of the job.
+        An input that is not proven to stream has become a file then.
         """
         if await self.proofs.awaited.ready(job.job):
             self.gangs.join(job)
         self.jobs.submitted(job, time.time())
 
     async def running(self, job_name: str) -> None:
-        """A job has all its input and is about to run its command."""
+        """Note that a job has all its input, and is about to run its command."""
         if (job := self.jobs.find(job_name)) is None:
             return
         self.jobs.running(job, time.time())
@@ -179,7 +179,7 @@ class Run:
             await self.runner.measure(job, what)
 
     def observe(self, step: CWLExecuteStep, job: Job) -> None:
-        """A job of a step that does not stream is about to run its command, and is to be observed."""
+        """Let a job of a step that does not stream be observed. Its command is about to run."""
         state = self.jobs.of(job)
         state.executes(step, job)
         self.runner.observe(state)
@@ -189,13 +189,13 @@ class Run:
         await Execution(self, step, job, connectors).run()
 
     def delivered(self, job: Job, token: Token) -> None:
-        """A job that streams has put a token on one of its output ports."""
+        """Note that a job that streams has put a token on one of its output ports."""
         if (state := self.jobs.find(job.name)) is not None:
             self.jobs.delivered(state, token)
 
     async def ended(self, job_name: str, status: Status) -> None:
-        """A job has ended, however: what it has held is for others."""
-        # Before anything is waited for: what StreamFlow has logged last is of this job.
+        """Note that a job has ended, however. Its resources are free then."""
+        # Before any wait: the last message that StreamFlow has logged is about this job.
         words = self._logs.ended(job_name)
         if status is Status.FAILED:
             status = self.failure.job_failed(job_name, words)
@@ -207,7 +207,7 @@ class Run:
             self.jobs.ended(job, status, time.time())
 
     def _may_share_cores(self, job: JobState) -> bool:
-        """Whether a job may take longer: no limit is learned from its time, nor is there one for it."""
+        """Whether a job may take longer: no limit is learned from its time, and it has no time limit."""
         step = self._plan.workflow.steps.get(job.step)
         command = step.command if isinstance(step, ExecuteStep) else None
         return not job.concerns_storage and not (isinstance(command, CWLCommand) and command.time_limit)
@@ -220,7 +220,7 @@ class Run:
         return self._directory / TELEMETRY_FILE
 
     def _record(self, record: Record) -> None:
-        # Not before there is something to tell: a workflow that is only planned is no run.
+        # Not before there is a record: a workflow that is only planned is no run.
         if not self._has_begun:
             self._has_begun = True
             for first in start_records(self._plan, self.config, time.time()):

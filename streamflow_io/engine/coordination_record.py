@@ -1,4 +1,4 @@
-"""The coordination configuration of a run, kept in its directory."""
+"""Writes the coordination configuration of a run into the directory of the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .plan import Plan
 
 
 class CoordinationRecord:
-    """Keeps the coordination configuration of a run, in CAPIO-CL 1.1: planned when it starts, as it was when it ends.
+    """Keeps the coordination configuration of a run, in CAPIO-CL 1.1: as planned, and at the end as it was.
 
     :param plan: of the run
     """
@@ -32,11 +32,11 @@ class CoordinationRecord:
         self._plan = plan
 
     def write_planned(self, directory: Path) -> None:
-        """Write what is planned. If that fails, the run goes on, with a warning."""
+        """Write the planned configuration. If that fails, the run goes on, with a warning."""
         self._write(directory, self._plan.jobs)
 
     def write_ran(self, directory: Path) -> None:
-        """Write it again, with the jobs that ran and the files that they made; of others, what was planned."""
+        """Write the configuration again, with the jobs that ran and their files. The rest is as planned."""
         workflow, outputs = self._plan.workflow, self._plan.graph.outputs
         jobs = {output.step: tuple(_jobs(workflow, output.step)) for output in outputs}
         tags = {step: tuple(get_tag([token]) for token in tokens) for step, tokens in jobs.items() if tokens}
@@ -67,7 +67,7 @@ def _jobs(workflow: Workflow, step: str) -> Iterator[JobToken]:
 
 
 def _paths(workflow: Workflow, output: Output, jobs: dict[str, Job]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Where an output was, by the tag of its job, relative to the job's output directory."""
+    """Yield the paths of an output, by the tag of its job, relative to the job's output directory."""
     path, port = output.whole
     for token in workflow.steps[path].get_output_port(port).token_list:
         if (job := jobs.get(token.tag)) is None:
@@ -84,6 +84,6 @@ def _relative(token: Token, directory: str | None) -> str | None:
     path = token.value.get("path") if isinstance(token.value, dict) else None
     if path is None or directory is None:
         return None
-    # A further attempt of a streaming job has the directory of the first, with a number.
+    # A later attempt of a streaming job has the directory of the first one, with a number.
     found = re.fullmatch(rf"{re.escape(directory)}(?:-\d+)?/(.+)", path)
     return None if found is None else found[1]

@@ -1,4 +1,4 @@
-"""Which splits are declared, and what is known of them from earlier runs."""
+"""The declared splits, and what earlier runs have found about them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def declared_rules(annotations: Mapping[str, StepAnnotations]) -> dict[tuple[str
 def declarations(
     workflow: Workflow, rules: Mapping[tuple[str, str], SessionRule], tools: Mapping[str, str]
 ) -> dict[tuple[str, str], Declaration]:
-    """The same, with what a verdict of them holds for.
+    """The declared rules, each with what a verdict about it depends on, by step and output.
 
     :param tools: the digests of the tools, by step
     """
@@ -51,7 +51,7 @@ def declarations(
 
 
 def with_checksum(routes: Iterable[InputRoute], declared: Declarations) -> frozenset[tuple[str, str]]:
-    """The inputs of which a verdict needs the checksum, as step and port."""
+    """The inputs whose checksum a verdict needs, as step and port."""
     rules = {(step, each.rule.of): each for (step, _), each in declared.items()}
     steps = {step for step, _ in declared}
     reached = {(route.consumer.step, route.consumer.port) for route in routes if route.consumer is not None}
@@ -61,7 +61,7 @@ def with_checksum(routes: Iterable[InputRoute], declared: Declarations) -> froze
 def known_keys(
     tokens: KnownTokens, workflow: Workflow, declared: Declarations
 ) -> dict[tuple[str, str], frozenset[VerdictKey]]:
-    """What verdicts of declared splits have to hold for, by step and output, where that is known before the run."""
+    """The keys of the verdicts that declared splits need, by step and output, where these are known before the run."""
     found = {}
     for (step, port), declaration in declared.items():
         tool = workflow.steps.get(step)
@@ -74,7 +74,7 @@ def known_keys(
                     raise NoRuleError
                 keys.add(verdict_key(declaration, inputs))
             except (NoRuleError, KeyError, TypeError):
-                # Other inputs, or files of which the checksums are not there yet.
+                # Other inputs, or files without known checksums.
                 break
         else:
             if keys:
@@ -87,9 +87,9 @@ def trials(
     verdicts: Iterable[Verdict],
     known: Mapping[tuple[str, str], frozenset[VerdictKey]] = MappingProxyType({}),
 ) -> dict[tuple[str, str], str]:
-    """Why declared splits are not trusted, by step and output; those that are not in it are, as far as is known.
+    """Why declared splits are not trusted, by step and output. Splits that are missing here are trusted so far.
 
-    :param known: what verdicts have to hold for; where nothing is said, one that holds for some inputs will do
+    :param known: the keys that need a verdict; if a split has no entry, one verdict with any inputs is enough
     """
     verdicts, found = list(verdicts), {}
     for key, declaration in declared.items():
@@ -111,7 +111,7 @@ def _refuted(verdict: Verdict) -> str:
 
 
 def _is_about(verdict: Verdict, declaration: Declaration) -> bool:
-    """Whether a verdict is about a declaration, with some inputs."""
+    """Whether a verdict is about a declaration, with any inputs."""
     told, known = told_of(declaration.rule), json.loads(verdict.key.rule)
     if isinstance(declaration.rule.parts, str):
         told["parts"] = known.get("parts")
@@ -119,7 +119,7 @@ def _is_about(verdict: Verdict, declaration: Declaration) -> bool:
 
 
 def _is_bound(step: Any, of: str) -> bool:
-    """Whether an expression of a tool looks at more of a file than where it is."""
+    """Whether an expression of a tool looks at more of a file than its path."""
     if not isinstance(step, CWLExecuteStep) or not isinstance(step.command, CWLCommand):
         return False
     texts = with_library(expressions([step.command, step.output_processors]), step.command)

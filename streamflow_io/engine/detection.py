@@ -1,7 +1,7 @@
-"""Whether a CWL document can have hints at all, told from its text: a run without them needs nothing else of ours.
+"""Finds out from its text whether a CWL document may have hints: a run without hints needs nothing else of the plugin.
 
-The models of hints alone take longer to import than a small workflow to translate. Of this package next to nothing is
-imported here, and `streamable` counts as a hint.
+To import the models of hints alone takes longer than to translate a small workflow. So this module imports next to
+nothing of this package. `streamable` counts as a hint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from streamflow_io.nested import parts
 
 # cwl_utils has a class per CWL version and no common base: its objects are read by attribute.
 CWLObject = Any
-# A part of all that is taken for a hint, or for a mistake in one; what brings in other files; letters in disguise.
+# A part of each hint, and of each likely mistake in one; directives that include other files; escaped letters.
 _TRACES = re.compile(
     r"sfio|streamflow-io|IOTask|StorageBandwidth|Streaming|ReadSession|streamable|\$import|\$mixin|\\[xuU]"
 )
@@ -29,12 +29,12 @@ _JOINED = re.compile(r"\\\r?\n[ \t]*")
 
 
 def can_have_hints(document: CWLObject) -> bool:
-    """Whether a process or anything that it runs may have a hint of ours, or a `streamable` parameter.
+    """Whether a process, or anything that it runs, may have a hint of the plugin or a `streamable` parameter.
 
     Reads the files that `run` names.
 
     :param document: as loaded by `cwl_utils.parser`
-    :return: false only if there is certainly none; true for whatever cannot be read
+    :return: false only if there is certainly no hint; true if a file cannot be read
     """
     fetcher = document.loadingOptions.fetcher
     file = str(document.loadingOptions.fileuri or "")
@@ -57,12 +57,12 @@ def can_have_hints(document: CWLObject) -> bool:
 
 
 def _has_traces(fetcher: Fetcher, file: str) -> bool:
-    # What is not on this machine is not fetched twice.
+    # A file from another machine is not fetched twice.
     return not file.startswith("file:") or _TRACES.search(_JOINED.sub("", fetcher.fetch_text(file))) is not None
 
 
 def _runs_of(process: CWLObject) -> Iterator[str]:
-    """What the steps of a process run that is written elsewhere."""
+    """Yield the processes in other files that the steps of a process run."""
     for step in getattr(process, "steps", ()):
         if isinstance(step.run, str):
             yield step.run
@@ -71,14 +71,14 @@ def _runs_of(process: CWLObject) -> Iterator[str]:
 
 
 def _runs_in(text: str) -> Iterator[str]:
-    """The same for all processes in a file; perhaps more.
+    """Yield the same for all processes in a file; perhaps more.
 
-    :raises YAMLError: if it is neither YAML nor JSON
+    :raises YAMLError: if the text is neither YAML nor JSON
     """
     if "run" not in text:
         return
     try:
-        document = json.loads(text)  # Packed workflows are large, and YAML is slow.
+        document = json.loads(text)  # packed workflows are large, and YAML is slow
     except ValueError:
         document = YAML(typ="safe").load(text)
     for node in parts(document):

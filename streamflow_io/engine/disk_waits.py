@@ -1,4 +1,4 @@
-"""Jobs that wait for free space on a disk. Plain StreamFlow would wait for ever, and say nothing."""
+"""Warns of jobs that wait for free space on a disk. Plain StreamFlow would wait for ever, and say nothing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from streamflow.log_handler import logger
 
 from streamflow_io.messages import Code, coded
 
-#: After which a job that waits is told of: others, which have reserved the space, may end.
+#: The seconds after which a waiting job is reported: before, other jobs that have reserved the space may end.
 PATIENCE_SECONDS = 10.0
 
 
 class DiskWaits:
-    """Tells, once for each step, of a job that waits for free space.
+    """Warns of jobs that wait for free space, once for each step.
 
     :param scheduled: the names of the jobs that have been scheduled
     """
@@ -29,10 +29,10 @@ class DiskWaits:
     def look(
         self, job_name: str, location: AvailableLocation, used: Hardware, asked: Hardware, where: Callable[[], str]
     ) -> None:
-        """A job cannot start at a location now.
+        """Note that a job cannot start at a location now.
 
-        :param used: what others have reserved there
-        :param where: the location, for people
+        :param used: what other jobs have reserved there
+        :param where: returns the location, for people
         """
         if (step := get_job_step_name(job_name)) in self._timers or location.hardware is None:
             return
@@ -42,7 +42,7 @@ class DiskWaits:
             self._timers[step] = loop.call_later(PATIENCE_SECONDS, self._tell, job_name, message)
 
     def close(self) -> None:
-        """Nothing is told any more."""
+        """Warn of nothing any more."""
         for timer in self._timers.values():
             timer.cancel()
 
@@ -55,7 +55,7 @@ class DiskWaits:
 
 
 def _lack(has: Hardware, used: Hardware, asked: Hardware) -> str | None:
-    """Of which disk there is too little left, if so."""
+    """The disk that has too little space left for a job, in words; None: all disks have enough."""
     there, reserved, wanted = map(_by_disk, (has, used, asked))
     for disk, size in wanted.items():
         if disk not in there:
@@ -71,7 +71,7 @@ def _lack(has: Hardware, used: Hardware, asked: Hardware) -> str | None:
 
 
 def _by_disk(hardware: Hardware) -> defaultdict[str, float]:
-    """MiB by mount point."""
+    """The sizes of disks by mount point, in MiB."""
     sizes: defaultdict[str, float] = defaultdict(float)
     for disk in hardware.storage.values():
         sizes[disk.mount_point] += disk.size

@@ -1,4 +1,4 @@
-"""The state of a run in its own terminal, below its log; or now and then in a line of the log."""
+"""Shows the state of a run in its own terminal, below the log; elsewhere now and then in a line of the log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN_EACH, _SAID_EACH = 1.0, 30.0
 
 
 class Shows(Protocol):
-    """Where the state of a run is shown."""
+    """The place where the state of a run is shown."""
 
     def show(self, view: RunView) -> None: ...
     def close(self) -> None: ...
@@ -34,7 +34,7 @@ class Shows(Protocol):
 class Display:
     """Shows a run while it goes on: on a terminal each second, elsewhere each 30 s in a line of the log.
 
-    It raises nothing, and the run does not wait for it.
+    The display raises nothing, and the run does not wait for it.
     """
 
     def __init__(self, label: str) -> None:
@@ -45,7 +45,7 @@ class Display:
         self._again()
 
     def told(self, record: Record | ProgressRecord) -> None:
-        """The next record."""
+        """Take in the next record."""
         self._live.told(record)
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class Display:
         self._shows.close()
 
     def _again(self) -> None:
-        with contextlib.suppress(RuntimeError):  # there is no loop: nothing runs
+        with contextlib.suppress(RuntimeError):  # without an event loop nothing runs
             self._timer = asyncio.get_running_loop().call_later(self._each, self._show)
 
     def _show(self) -> None:
@@ -68,11 +68,11 @@ class _Lines:
         logger.info(plain_line(view))
 
     def close(self) -> None:
-        """Nothing is left of it."""
+        """Do nothing: a line of the log stays."""
 
 
 class _Terminal:
-    """Shows it below the log, which goes on above it."""
+    """Shows the state below the log, which goes on above it."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)

@@ -1,4 +1,4 @@
-"""Rewiring of the translated workflow, so that inputs come before they are read for their checksum."""
+"""Rewires the translated workflow, so that jobs get inputs before these are read for their checksum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .rewire import replace_transfer
 
 
 def wire_early_inputs(plan: Plan) -> None:
-    """Change the workflow of a plan so that its early inputs come so."""
+    """Change the workflow of a plan so that jobs get its early inputs early."""
     workflow, readers = plan.workflow, readers_of(plan.workflow)
     for name in dict.fromkeys(route.input for route in plan.parts.early_inputs):
         old = workflow.steps[name]

@@ -1,4 +1,4 @@
-"""Rewiring of scatters that get the elements of a list one by one."""
+"""Rewires scatters that get the elements of a list one by one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def leaves_by_element(edge: StreamEdge) -> bool:
 class ElementWiring:
     """Lets scatters read the elements of their lists as they come.
 
-    :param readers: by the name of a port, the steps that read it and under which name; kept up to date
+    :param readers: by the name of a port: the steps that read it, with the names of their ports; kept up to date
     """
 
     def __init__(self, workflow: Workflow, readers: Readers) -> None:
@@ -45,7 +45,7 @@ class ElementWiring:
                     self._order_gathers(hop)
 
     def finish(self, edges: Iterable[StreamEdge]) -> None:
-        """Let nothing else wait for the lists: the ports of all lists are as they will be."""
+        """Let nothing else wait for the lists. To be called when the ports of all lists are final."""
         for hop in dict.fromkeys(_scatter_hop(edge) for edge in edges if edge.by_element):
             conditional = self._conditional(hop)
             self._begin_with_elements(hop, conditional)
@@ -53,7 +53,7 @@ class ElementWiring:
                 self._scatter_at_once(conditional, name, self._workflow.ports[port])
 
     def _sources(self, edge: StreamEdge) -> tuple[Port, Port | None]:
-        """The port with the elements, and that with their order if they come in another."""
+        """The port with the elements, and the port with their order; None: the order is that of the list."""
         output = edge.route.output
         ports = self._workflow.steps[output.step].get_output_ports()
         if leaves_by_element(edge):
@@ -90,7 +90,7 @@ class ElementWiring:
         return conditional
 
     def _begin_with_elements(self, hop: Hop, conditional: CWLEmptyScatterConditionalStep) -> None:
-        """What waits for a list only to know its tag waits no longer than for its first element."""
+        """Let steps that need only the tag of a list wait no longer than for its first element."""
         whole = conditional.get_input_port(hop.port)
         waiting = [
             (step, name)
@@ -111,9 +111,9 @@ class ElementWiring:
             self._readers[begins.get_output_port().name].append((step, name))
 
     def _scatter_at_once(self, conditional: CWLEmptyScatterConditionalStep, name: str, whole: Port) -> None:
-        """The list with which another is paired, whose elements come one by one, waits for no other list.
+        """Let a list that is paired with one that comes by element wait for no other list.
 
-        Where one of them turns out to be empty, nothing is paired.
+        If one of the lists turns out to be empty, nothing is paired.
         """
         readers = self._readers[conditional.output_ports[name]]
         scatter = next(step for step, _ in readers if isinstance(step, ScatterStep))

@@ -65,11 +65,11 @@ from .ports import Readers, readers_of
 
 COLLECTOR = "-collector-transformer"
 TOKEN_TRANSFORMER = "-token-transformer"
-# The one token of the inputs that nobody gives.
+# The one token of all inputs without a source.
 UNBOUND = "/__empty_unbound_inputs__"
 
 
-# What a reader does with a token, and the port on which it goes on; no port: it goes no further.
+# The hop that a reader makes, and the port on which the token goes on; None: the token goes no further.
 _Passed = tuple[Hop, Port | None]
 _HopOf = Callable[[Any, str, Readers], _Passed | None]
 
@@ -83,13 +83,13 @@ def io_graph(
 ) -> IOGraph:
     """The I/O graph of a translated workflow.
 
-    :param site_of: where the jobs of a step run that is bound so
-    :param all_obstacles: look for them also where no hint asks for anything
+    :param site_of: returns the site of a step with this binding
+    :param all_obstacles: whether to look for obstacles also where no hint asks for anything
     """
     tools = [step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)]
     steps = {tool.name: _step(tool, site_of) for tool in tools}
     hints = {tool.name: annotations.get(tool.name, StepAnnotations(tool.name)) for tool in tools}
-    # Obstacles of inputs are not looked for where nobody starts with his producer, reads parts, or reads front to back.
+    # Obstacles of inputs matter only if a step starts with its producer, reads parts, or reads front to back.
     all_parts = any(annotated.sessions or annotated.streamable_inputs for annotated in annotations.values())
     all_inputs = all_obstacles or any(
         rule.value.start == "producer"
@@ -121,7 +121,7 @@ def io_graph(
 
 
 def _has_field(output: Output, hops: Iterable[Hop]) -> bool:
-    """Whether an output goes this way: of a record that is taken apart on it, the field that is taken."""
+    """Whether an output goes this way. If a record is taken apart on the way, only the field that is taken goes on."""
     return all(hop.field is None or field_port(str(output.record), hop.field) == output.port for hop in hops)
 
 
@@ -131,15 +131,15 @@ def _input_routes(
     inputs: Mapping[tuple[str, str], Input],
     site_of: Callable[[BindingConfig], Site],
 ) -> Iterator[InputRoute]:
-    """How what a user gives reaches inputs, and the defaults of a document."""
+    """Yield the routes by which inputs of the workflow, and defaults of a document, reach inputs of steps."""
     readers = defaultdict(list, readers)
     for step in workflow.steps.values():
         if isinstance(step, transformer.DefaultTransformer):
-            # It has its default without an input port.
+            # A default needs no input port.
             name = getattr(step, "primary_port", next(iter(step.input_ports)))
             readers[step.default_port.name] = [*readers[step.default_port.name], (step, name)]
     for step in workflow.steps.values():
-        # Nobody gives anything to the inputs for which this stands.
+        # The inputs behind this step have no source.
         if isinstance(step, CWLInputInjectorStep) and not step.name.startswith(UNBOUND):
             site = site_of(_schedule_step(step.get_input_port("__job__")).binding_config)
             for hops, consumer in _follow(step.get_output_port(), readers, inputs):
@@ -203,7 +203,7 @@ def _outputs(tool: CWLExecuteStep, step: graph.Step, hints: StepAnnotations, all
 
 
 def _with_fields(tool: CWLExecuteStep) -> Iterator[tuple[str, str | None, CommandOutputProcessor]]:
-    """The outputs of a tool with their processors; instead of one that is a record its files, with its name."""
+    """Yield the outputs of a tool with their processors; for a record, each of its files with the record's name."""
     for port, processor in tool.output_processors.items():
         files = {
             name: field
@@ -248,10 +248,10 @@ def _input_obstacle(
     used: Callable[[], tuple[tuple[str, bool], ...]],
     known: Container[str] = SAFE_FIELDS,
 ) -> str | None:
-    """Why an input needs its whole file, if so.
+    """Why an input needs its whole file; None: no obstacle.
 
-    :param used: all expressions of the tool, and whether no more than a word of its command line is made of them
-    :param known: what is known without it
+    :param used: all expressions of the tool, each with whether it is only a word of the command line
+    :param known: the fields that are known without the file
     """
     shown = port_path(tool.name, name)
     if not isinstance(tool.command, CWLCommand):
@@ -284,7 +284,7 @@ def _input_obstacle(
 
 
 def _fixed_directory(tool: CWLExecuteStep) -> str | None:
-    """Why no job of a tool can be tried again in a directory of its own, if so."""
+    """Why no job of a tool can be tried again in a directory of its own; None: its jobs can."""
     if _schedule_step(tool.get_job_port()).output_directory is None:
         return None
     return coded(f"{tool.name} has a dockerOutputDirectory, which a job shares with its next attempt", Code.NOT_WATCHED)
@@ -299,9 +299,9 @@ def _follow(
     *,
     record: bool = False,
 ) -> Iterator[tuple[tuple[Hop, ...], Input | None]]:
-    """The hops that a token on a port takes, and the input that it reaches; none: a workflow output.
+    """Yield the hops of a token on a port, and the input that it reaches; None: an output of the workflow.
 
-    :param record: it is a record, of which fields may go their own ways
+    :param record: whether the token is a record, whose fields may take ways of their own
     """
     if port.name in seen:
         return
@@ -326,14 +326,14 @@ def _follow(
 
 
 def _consumer(reader: Step, name: str, inputs: Mapping[tuple[str, str], Input]) -> Input | None:
-    """The input of a tool that a step of StreamFlow stands for."""
+    """The input of a tool that a step of StreamFlow stands for; None: no such input."""
     if isinstance(reader, transformer.CWLTokenTransformer) and reader.port_name == name:
         return inputs.get((posixpath.dirname(reader.name), name))
     return None
 
 
 def _hop(reader: Step, name: str, readers: Readers) -> _Passed | None:
-    """What a reader does with a token, and where it goes from there. None: it needs no more than the tag."""
+    """The hop that a reader makes, and the port on which the token goes on. None: the reader needs only the tag."""
     for cls, hop_of in _HOPS.items():
         if isinstance(reader, cls):
             return hop_of(reader, name, readers)
@@ -345,7 +345,7 @@ def _passes(kind: HopKind) -> _HopOf:
 
 
 def _picks(reader: Step, name: str, _: Readers) -> _Passed:
-    # Which one is there is known when the step has begun, or was skipped; where one is not, another goes on.
+    # The first value is known when a step has begun or was skipped. If one value is missing, another goes on.
     return Hop(reader.name, name, HopKind.PICK_VALUE, fills=True), reader.get_output_port()
 
 
@@ -371,7 +371,7 @@ def _value_from(reader: transformer.ValueFromTransformer, name: str, _: Readers)
 def _default(reader: transformer.DefaultTransformer, name: str, _: Readers) -> _Passed | None:
     if getattr(reader, "primary_port", name) != name:
         return None
-    # Each optional input has one, also without a default.
+    # Each optional input has such a step, also without a default.
     fills = any(not step.name.startswith(UNBOUND) for step in reader.default_port.get_input_steps())
     return Hop(reader.name, name, HopKind.DEFAULT, fills=fills), reader.get_output_port()
 
@@ -415,7 +415,7 @@ def _combinator(reader: CombinatorStep, name: str, _: Readers) -> _Passed:
     return Hop(reader.name, name, HopKind.UNKNOWN), None
 
 
-# From a class of StreamFlow to what its steps do with a token; the first class that fits counts.
+# By class of StreamFlow's steps: their hop. The first class that fits counts.
 _HOPS: dict[type[Step], _HopOf] = {
     transformer.CWLTokenTransformer: _subworkflow,
     transformer.ValueFromTransformer: _value_from,

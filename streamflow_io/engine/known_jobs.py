@@ -1,4 +1,4 @@
-"""What is known of the jobs of a translated workflow before it runs: their tags, and where their outputs will be."""
+"""The jobs of a translated workflow that are known before it runs: their tags, and the paths of their outputs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _AT_RUN_TIME = re.compile(r"\b(?:path|location|dirname|size|checksum|contents|li
 
 
 def known_globs(step: CWLExecuteStep, processor: CWLCommandOutputProcessor | None) -> tuple[str, ...]:
-    """The globs of an output as far as they are no expressions, relative to the output directory of its job.
+    """The globs of an output, relative to the output directory of its job; `*` stands for an expression.
 
-    A name that StreamFlow makes up for a standard stream is another one in each run.
+    `*` also stands for the name that StreamFlow makes up for a standard stream, which differs between runs.
     """
     streams = [getattr(step.command, name, None) for name in ("stdout", "stderr")]
     return tuple(
@@ -43,9 +43,9 @@ def known_globs(step: CWLExecuteStep, processor: CWLCommandOutputProcessor | Non
 
 
 def known_jobs(tokens: KnownTokens, workflow: Workflow, outputs: Iterable[Output], evaluate_globs: bool) -> KnownJobs:
-    """What is known of the jobs of a workflow before it runs.
+    """The jobs of a workflow that are known before it runs.
 
-    :param evaluate_globs: also those that are expressions; with JavaScript a process is started for it
+    :param evaluate_globs: whether globs that are expressions are evaluated; for JavaScript a process is started
     """
     tags = {
         step.name: None if (found := tokens.tags_of(step)) is None or any(map(is_open, found)) else found
@@ -73,7 +73,7 @@ def _globs(processor: CWLCommandOutputProcessor | None) -> Sequence[str]:
 def _evaluated_globs(
     tokens: KnownTokens, step: CWLExecuteStep, processor: CWLCommandOutputProcessor, tag: str
 ) -> tuple[str, ...]:
-    """The globs of an output of one job, relative to its output directory; `*` where they are not known."""
+    """The globs of an output of one job, relative to its output directory; `*` stands for an unknown one."""
     found = [pattern for glob in _globs(processor) for pattern in _evaluated(tokens, step, processor, glob, tag)]
     return tuple(dict.fromkeys(relative_glob(pattern, _OUTPUT_DIRECTORY) for pattern in found))
 
@@ -92,13 +92,13 @@ def _evaluated(
         context = utils.build_context(inputs=inputs, output_directory=_OUTPUT_DIRECTORY)
         value = utils.eval_expression(glob, context, **library)
     except (UnknownValue, WorkflowException, JavascriptException, SubstitutionError):
-        # It uses what only the run tells, or what is missing here.
+        # The expression uses values that are known only at run time, or that are missing here.
         return _ANYWHERE
     values = value if isinstance(value, MutableSequence) else [value]
     return values if all(isinstance(v, str) for v in values) else _ANYWHERE
 
 
-# Parsing takes longer than all else of a plan; the jobs of a step have the same text, and often several outputs, too.
+# Parsing takes longer than the rest of a plan. The jobs of a step have the same text, often for several outputs.
 @lru_cache(maxsize=1024)
 def _inputs_used(glob: str, full_js: bool, library: tuple[str, ...]) -> frozenset[str]:
     return frozenset(utils.resolve_dependencies(glob, full_js=full_js, expression_lib=list(library)))
@@ -107,8 +107,8 @@ def _inputs_used(glob: str, full_js: bool, library: tuple[str, ...]) -> frozense
 def _inputs(tokens: KnownTokens, step: CWLExecuteStep, names: frozenset[str], glob: str, tag: str) -> dict[str, Token]:
     """The inputs that an expression uses.
 
-    :param names: theirs; none: perhaps all of them
-    :raises UnknownValue: if only the run tells what it wants to know of them
+    :param names: of these inputs; empty: perhaps all inputs of the step
+    :raises UnknownValue: if the expression uses something of them that is known only at run time
     """
     ports = {name: port for name, port in step.get_input_ports().items() if name != "__job__"}
     inputs = {}
@@ -123,7 +123,7 @@ def _inputs(tokens: KnownTokens, step: CWLExecuteStep, names: frozenset[str], gl
 
 
 def _named(value: Any) -> Any:
-    """A File or Directory with the parts of its name, which are the same wherever it is."""
+    """A File or Directory with the parts of its name, which are the same at every place."""
     if isinstance(value, list):
         return [_named(element) for element in value]
     if isinstance(value, dict) and value.get("class") in ("File", "Directory"):

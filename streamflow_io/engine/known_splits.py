@@ -1,4 +1,4 @@
-"""Declared splits of which the jobs are known before the run."""
+"""The jobs of declared splits that are known before the run."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _AT_RUN_TIME = "known at run time only"
 
 @dataclass(frozen=True)
 class KnownSplit:
-    """A job that splits, or all of its step of which nothing is known.
+    """A job that splits; or a step that splits, if nothing is known of its jobs.
 
     :ivar tag: of the job; None: the jobs are known at run time only
-    :ivar inputs: what is known of them, as in CWL; files have a `path`
+    :ivar inputs: the known inputs, as CWL objects; files have a `path`
     :ivar globs: where the output is found
-    :ivar unknown: by input, why it is not known
+    :ivar unknown: by input: why it is not known
     """
 
     partition: Partition
@@ -40,9 +40,9 @@ class KnownSplit:
 
 
 def known_splits(plan: Plan, step: str | None = None) -> Iterator[KnownSplit]:
-    """The jobs of all steps with declared cuts.
+    """Yield the jobs of all steps with declared cuts.
 
-    :param step: of this one alone
+    :param step: the only step to look at; None: all steps
     """
     tokens = KnownTokens()
     globs = {(output.step, output.port): output.globs for output in plan.graph.outputs}
@@ -61,7 +61,7 @@ def known_splits(plan: Plan, step: str | None = None) -> Iterator[KnownSplit]:
 
 
 def known_inputs(tokens: KnownTokens, tool: Step, tag: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """The inputs of a job as far as they are known, and by input why others are not."""
+    """The known inputs of a job, and by name of each other input why it is not known."""
     known, unknown = dict[str, Any](), dict[str, str]()
     for name, port in tool.get_input_ports().items():
         if name != "__job__":
@@ -73,9 +73,9 @@ def known_inputs(tokens: KnownTokens, tool: Step, tag: str) -> tuple[dict[str, A
 
 
 def with_checksums(value: Any) -> Any:
-    """Files with size and checksum, as StreamFlow has them at run time. Reads them all.
+    """A value whose files have size and checksum, as at run time. Reads all of these files.
 
-    :raises OSError: if one cannot be read
+    :raises OSError: if a file cannot be read
     """
     if isinstance(value, Mapping):
         value = {key: with_checksums(inner) for key, inner in value.items()}
@@ -92,9 +92,9 @@ def with_checksums(value: Any) -> Any:
 
 
 def with_paths(value: Any) -> Any:
-    """A value with a path for each file.
+    """A value whose files all have a path.
 
-    :raises UnknownValue: if one is nowhere on this machine
+    :raises UnknownValue: if a file is not on this machine
     """
     if isinstance(value, Mapping):
         value = {key: with_paths(inner) for key, inner in value.items()}

@@ -1,7 +1,7 @@
-"""What is known of the tokens of a translated workflow before it runs: their tags, and their values.
+"""The tags and values of tokens of a translated workflow that are known before it runs.
 
-Followed backwards through the steps of StreamFlow to the inputs of the workflow; what goes through a job, a loop or an
-expression is known only at run time.
+They are followed backwards through the steps of StreamFlow to the inputs of the workflow. The results of a job, a loop
+or an expression are known only at run time.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from streamflow.workflow.token import TerminationToken
 
 _ROOT = "0"
 
-# Tags of which only the length is known end with `.*`. None: not even that.
+# A tag whose last number is unknown ends with `.*`. None: even the number of levels is unknown.
 Tags = tuple[str, ...] | None
-# They hand on what they get, as it is.
+# The steps that hand on their tokens unchanged.
 _HandOn = CWLConditionalStep | CWLEmptyScatterConditionalStep | CWLTokenTransformer
 
 
@@ -50,13 +50,13 @@ class UnknownValue(Exception):  # noqa: N818 (it is no error)
 
 
 class KnownTokens:
-    """The tokens of a translated workflow, as far as they are known before it runs."""
+    """The tokens of a translated workflow that are known before it runs."""
 
     def __init__(self) -> None:
         self._tags: dict[str, Tags] = {}
 
     def tags_of(self, step: CWLExecuteStep) -> Tags:
-        """The tags of the jobs of a step; None: not known, and several."""
+        """The tags of the jobs of a step; None: unknown, and several."""
         schedule = next((s for s in step.get_job_port().get_input_steps() if isinstance(s, ScheduleStep)), None)
         if schedule is None:
             return None
@@ -64,7 +64,7 @@ class KnownTokens:
         return self._longest(inputs)
 
     def _longest(self, ports: Iterable[Port]) -> Tags:
-        """The tags of what needs a token of each of these ports: those that are scattered most."""
+        """The tags of a step that needs a token of each of these ports: the tags of the port that is scattered most."""
         longest: Tags = (_ROOT,)
         for port in ports:
             tags = self._port_tags(port)
@@ -78,7 +78,7 @@ class KnownTokens:
 
     def _port_tags(self, port: Port) -> Tags:
         if port.name not in self._tags:
-            self._tags[port.name] = None  # what leads back to itself is a loop
+            self._tags[port.name] = None  # a port that leads back to itself is in a loop
             writers = port.get_input_steps()
             self._tags[port.name] = self._step_tags(writers[0], port) if len(writers) == 1 else None
         return self._tags[port.name]
@@ -112,7 +112,7 @@ class KnownTokens:
         return None if tags is None else tuple(found)
 
     def _size(self, port: Port, tag: str) -> int | None:
-        """How many elements a list has."""
+        """The number of elements of a list; None: unknown."""
         try:
             value = self.value(port, tag)
         except UnknownValue:
@@ -125,7 +125,7 @@ class KnownTokens:
         return len(value) if isinstance(value, list) else 0 if value is None else None
 
     def _source(self, port: Port) -> Step | None:
-        """The step that writes to a port, past those that hand on what they get."""
+        """The step that writes to a port, behind steps that hand on their tokens; None: no single step writes."""
         while len(writers := port.get_input_steps()) == 1:
             if not isinstance(writers[0], _HandOn):
                 return writers[0]
@@ -152,9 +152,9 @@ class KnownTokens:
         return None
 
     def value(self, port: Port, tag: str) -> Any:
-        """What the token with a tag will be, as in the job of the workflow.
+        """The value of the token with this tag, as in the job of the workflow.
 
-        :raises UnknownValue: if only the run tells
+        :raises UnknownValue: if the value is known only at run time
         """
         writers = port.get_input_steps()
         if len(writers) != 1:
@@ -197,12 +197,12 @@ class KnownTokens:
         port = step.get_input_port(name)
         if (tags := self._port_tags(port)) is None:
             raise UnknownValue
-        # What is not scattered is the same for all.
+        # A value that is not scattered is the same for all jobs.
         return self.value(port, next((t for t in tags if t == tag or tag.startswith(f"{t}.")), tag))
 
 
 def is_open(tag: str) -> bool:
-    """Whether a tag stands for any number of them."""
+    """Whether a tag stands for any number of tags."""
     return "*" in tag
 
 
@@ -228,7 +228,7 @@ def _data_port(step: Step) -> Port:
 
 
 def _handed_on(step: Step, port: Port) -> Port:
-    """The port of which a step hands on the tokens, as they are, to one of its output ports."""
+    """The input port whose tokens a step hands on, unchanged, to one of its output ports."""
     name = step.port_name if isinstance(step, CWLTokenTransformer) else _output_name(step, port)
     return step.get_input_port(name)
 

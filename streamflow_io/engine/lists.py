@@ -1,4 +1,4 @@
-"""The steps whose work changes when outputs come early: lists and their elements, fields of records, defaults."""
+"""The steps that change when outputs come early: lists and their elements, fields of records, defaults."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ from streamflow_io.parts.reader_tasks import end, to_the_end
 
 
 class DefaultByTagTransformer(DefaultRetagTransformer):  # type: ignore[misc]
-    """Gives each job the input of its own tag, or its default, and ends when no more can come.
+    """Gives each job the input of its own tag, or its default, and ends when no more input can come.
 
-    StreamFlow pairs an input that has a default with the others of its step by their order, and ends with the others.
-    What is committed early comes in the order of commits; and if nobody waited for the end of the step that writes it,
-    the run would end before.
+    StreamFlow pairs an input that has a default with the other inputs of its step by their order, and ends with these.
+    Early commits come in the order of commits. And a run must not end before the step that writes the input has ended.
     """
 
     def __init__(self, name: str, workflow: CWLWorkflow, default_port: Port, primary_port: str) -> None:
@@ -48,7 +47,7 @@ class DefaultByTagTransformer(DefaultRetagTransformer):  # type: ignore[misc]
         await super().terminate(status)
 
     async def _primary(self, tag: str) -> Token | None:
-        """The token for a tag: its own, or one for all below it. None: there is none."""
+        """Return the token for a tag: its own, or one for all tags below; None: no such token comes."""
         while (found := next((t for t in self._came if tag == t or tag.startswith(f"{t}.")), None)) is None:
             if self._end is not None:
                 return None
@@ -64,35 +63,35 @@ class DefaultByTagTransformer(DefaultRetagTransformer):  # type: ignore[misc]
             self._came[token.tag] = token
 
 
-# What a transformer takes, and what it makes.
+# The tokens that a transformer takes, and those that it makes.
 _Inputs = MutableMapping[str, Token]
 _Outputs = MutableMapping[str, "Token | MutableSequence[Token]"]
 
 
 class RecordTransformer(ManyToOneTransformer):  # type: ignore[misc]
-    """Makes a record of its fields, each of which has a port of its own, when all of them are there."""
+    """Makes a record when all of its fields are there. Each field comes on a port of its own."""
 
     async def transform(self, inputs: _Inputs) -> _Outputs:
         tag = get_tag(inputs.values())
         if all(token.value is None for token in inputs.values()):
-            # The step was skipped: each field of one that runs is there.
+            # The step was skipped: a step that runs gives each field.
             return {self.get_output_name(): Token(None, tag=tag, recoverable=True)}
         fields = {name: inputs[name].update(inputs[name].value) for name in self.input_ports}
         return {self.get_output_name(): ObjectToken(fields, tag=tag)}
 
 
 class FieldTransformer(ValueFromTransformer):  # type: ignore[misc]
-    """A `valueFrom` that takes a field of a record, where that field comes instead of the record."""
+    """A `valueFrom` that takes a field of a record, and gets that field alone instead of the record."""
 
     async def transform(self, inputs: _Inputs) -> _Outputs:
         (field,) = inputs.values()
         if field.value is None:
-            # The step was skipped, and so there is no record.
+            # The step was skipped, so there is no record.
             return cast(_Outputs, await super().transform(inputs))
         return {self.get_output_name(): field.update(field.value)}
 
 
-# What a scatter can have besides the port of its list.
+# The ports that a scatter can have besides the port of its list.
 ELEMENTS = "__elements__"
 WHOLE = "__whole__"
 ORDER = "__order__"
@@ -101,7 +100,7 @@ _BESIDES = (ELEMENTS, WHOLE, ORDER)
 
 class _ListStep(BaseStep):  # type: ignore[misc]
     async def _next(self, name: str) -> Token:
-        """The next token of an input port."""
+        """Return the next token of an input port."""
         return await self.get_input_port(name).get(posixpath.join(self.name, name))
 
     async def _put(self, port: Port, token: Token, *made_of: Token) -> None:
@@ -112,10 +111,11 @@ class _ListStep(BaseStep):  # type: ignore[misc]
 class StreamingScatterStep(_ListStep, ScatterStep):  # type: ignore[misc]
     """A scatter that gets elements of its list before the list.
 
-    An element has the tag of the list and a number of its own, under which it is scattered, once. The port
-    :data:`ELEMENTS` has elements; :data:`WHOLE` has the list itself, before it is known whether another list of the
-    same scatter is empty; :data:`ORDER` has the numbers of the elements of each list, in its order
-    (:class:`ScatterSize`; a plain number where they are in order already). Without it the tags in the list tell them.
+    An element has the tag of the list and a number of its own, under which it is scattered once. The port
+    :data:`ELEMENTS` has elements. :data:`WHOLE` has the list itself, before it is known whether another list of the
+    same scatter is empty. :data:`ORDER` has the numbers of the elements of each list, in the order of the list: a
+    :class:`ScatterSize`, or a plain number if they are in order already. Without that port the tags in the list have
+    the numbers.
     """
 
     def add_input_port(self, name: str, port: Port) -> None:
@@ -170,7 +170,7 @@ class StreamingScatterStep(_ListStep, ScatterStep):  # type: ignore[misc]
         await self._put(self.get_size_port(), size, token)
 
     async def _order(self, token: ListToken, orders: dict[str, Sequence[int]]) -> list[int]:
-        """The numbers of the elements of a list."""
+        """Return the numbers of the elements of a list, in the order of the list."""
         if WHOLE in self.input_ports:
             return list(range(len(token.value)))
         if ORDER not in self.input_ports:
@@ -190,7 +190,7 @@ class StreamingScatterStep(_ListStep, ScatterStep):  # type: ignore[misc]
 
 
 class OrderedGatherStep(_ListStep, GatherStep):  # type: ignore[misc]
-    """A gather that puts results in the order of the list that was scattered, and under the tags of that order."""
+    """A gather that puts results in the order of the list that was scattered, with the tags of that order."""
 
     async def _gather(self, key: str) -> None:
         size = self.size_map[key]
@@ -199,7 +199,7 @@ class OrderedGatherStep(_ListStep, GatherStep):  # type: ignore[misc]
             return
         places = {number: place for place, number in enumerate(size.order)}
         found = {places[_split(token.tag)[1]]: token for token in self.token_map[key]}
-        # Whoever goes on with the list may look at the tags, as `merge_flattened` does.
+        # Later steps may look at the tags, as `merge_flattened` does.
         in_order = [found[place].retag(f"{key}.{place}") for place in sorted(found)]
         await self._put(self.get_output_port(), ListToken(in_order, tag=key), size, *found.values())
 
@@ -228,6 +228,6 @@ class ListBeginsStep(_ListStep):
 
 
 def _split(tag: str) -> tuple[str, int]:
-    """The tag of a list, and the number of its element that has this tag."""
+    """The tag of a list, and the number of its element, from the tag of the element."""
     prefix, _, number = tag.rpartition(".")
     return prefix, int(number)

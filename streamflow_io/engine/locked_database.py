@@ -1,4 +1,4 @@
-"""What is said when another run holds StreamFlow's database."""
+"""The messages when another run holds StreamFlow's database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamflow.persistence.sqlite import DEFAULT_SQLITE_CONNECTION, IN_MEMORY_S
 
 from streamflow_io.loop_connection import is_locked, says_locked
 
-# Runs with our scheduler have it for moments.
+# Seconds. Runs with the plugin's scheduler hold the database only for moments.
 _LOCKED_SECONDS = 1.0
 WHAT_TO_DO = (
     "run one after the other, or add a database of its own to the StreamFlow file: "
@@ -21,7 +21,7 @@ WHAT_TO_DO = (
 
 
 class LockedDatabase(logging.Filter):
-    """Lets pass, of all that fails of a locked database, one message, in words and without a stack trace.
+    """Lets only one message about a locked database pass, in words and without a stack trace.
 
     Plain StreamFlow writes to its database in one transaction, from the first step of a run to its end.
     """
@@ -46,7 +46,7 @@ _FILTER = LockedDatabase()
 
 
 def explain_locked_database(config: Mapping[str, Any]) -> None:
-    """Say it in words if the database of a StreamFlow file is locked; also when the run has ended of it.
+    """Explain the error in words if the database of a StreamFlow file is locked, also after the end of the run.
 
     :param config: the StreamFlow file
     """
@@ -55,12 +55,12 @@ def explain_locked_database(config: Mapping[str, Any]) -> None:
 
 
 def say_locked() -> None:
-    """Say that the run waits for the database."""
+    """Log that the run waits for the database."""
     logger.warning(f"This run waits for StreamFlow's database. {held(_FILTER.connection)}")
 
 
 def held(connection: str) -> str:
-    """That a database is locked, by what, and what to do."""
+    """The message that a database is locked, by what, and what to do."""
     return (
         f"The database {connection} is locked by another program, as by a run of plain StreamFlow, which holds it to "
         f"its end: {WHAT_TO_DO}"
@@ -68,10 +68,10 @@ def held(connection: str) -> str:
 
 
 def locked_now(config: Mapping[str, Any], directory: Path) -> str | None:
-    """The database of a StreamFlow file, if another program holds it now; it is not made.
+    """The database of a StreamFlow file, if another program holds it now; None: no program does. Creates no database.
 
     :param config: the StreamFlow file; empty: StreamFlow's default
-    :param directory: that of the StreamFlow file
+    :param directory: of the StreamFlow file
     """
     connection = _connection(config)
     if config.get("database", {}).get("type", "default") != "default" or connection == IN_MEMORY_SQLITE_CONNECTION:

@@ -1,4 +1,4 @@
-"""What makes a whole file necessary before a step starts."""
+"""Reasons why a step needs a whole file before it starts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from streamflow_io.messages import Code, coded
 # A list has its length when all of its elements have names.
 _NAME_FIELDS = {"basename", "nameroot", "nameext", "class", "format", "length"}
 SAFE_FIELDS = _NAME_FIELDS | {"path", "location", "dirname"}
-# Of a part its size is known, too.
+# The size of a part is known, too.
 PART_FIELDS = SAFE_FIELDS | {"size"}
 _FIELD = r"""(?:\s*(?:\.\s*(\w+)|\[\s*["']([^"']+)["']\s*\]))?"""
-# Perhaps of an element; or it is asked whether it is there: what is not is known at the end only, and comes then.
+# The use may be of an element. Or it asks whether the value is null: a missing value is known, and comes, at the end
+# only.
 _OF_A_FILE = rf"(?:\s*\[\s*\d+\s*\])*{_FIELD}(\s*[!=]==?\s*null\b)?"
 _SELF = re.compile(rf"\bself\b{_OF_A_FILE}")
 _USES = re.compile(rf"\binputs\b{_FIELD}{_OF_A_FILE}")
@@ -39,9 +40,9 @@ _REFERENCE = re.compile(r"""\$\(\s*\w+(?:\.\w+|\[\s*(?:'[^']*'|"[^"]*"|\d+)\s*\]
 def output_obstacle(
     processor: CWLCommandOutputProcessor | None, kind: OutputKind, rules: Iterable[StreamingRule], name: str
 ) -> str | None:
-    """Why an output is known only when its job has ended, if so.
+    """Why an output is known only when its job has ended; None: no obstacle.
 
-    :param processor: the one that collects its files
+    :param processor: collects the files of the output
     :param name: the output, for people
     """
     if kind is OutputKind.OTHER or processor is None:
@@ -60,7 +61,9 @@ def output_obstacle(
 
 
 def record_obstacle(processor: CommandOutputProcessor, record: str) -> str | None:
-    """Why a record is known only when its job has ended, if so: it has something else than files, or not all come.
+    """Why a record is known only when its job has ended; None: no obstacle.
+
+    A field that is no File, or that may be missing, is such a reason.
 
     :param record: the output, for people
     """
@@ -76,7 +79,7 @@ def record_obstacle(processor: CommandOutputProcessor, record: str) -> str | Non
 def early_obstacle(
     processor: CWLCommandOutputProcessor, kind: OutputKind, command: CWLCommand, name: str
 ) -> str | None:
-    """Why nobody can have an output before its commit, if so."""
+    """Why no consumer can have an output before its commit; None: no obstacle."""
     if processor.secondary_files:
         return coded(f"{name} has secondaryFiles", Code.WHOLE_FILE)
     if processor.load_contents:
@@ -91,7 +94,7 @@ def early_obstacle(
 
 
 def parts_obstacle(processor: CWLCommandOutputProcessor | None, command: CWLCommand, name: str) -> str | None:
-    """Why the files of an output cannot be parts of another file, if so."""
+    """Why the files of an output cannot be parts of another file; None: no obstacle."""
     if processor is None:
         return f"{name} is no File[]"
     if processor.output_eval is not None:
@@ -102,9 +105,9 @@ def parts_obstacle(processor: CWLCommandOutputProcessor | None, command: CWLComm
 
 
 def _are_committed(processor: CWLCommandOutputProcessor, kind: OutputKind, rules: Iterable[StreamingRule]) -> bool:
-    """Whether it is known of the secondary files of each file when they are committed: by the rule of the file.
+    """Whether the secondary files of each file are known to be committed by the rule of the file.
 
-    A list that is complete by a number of files would count them.
+    In a list that is complete by a number of files, secondary files would be counted.
     """
     named = not any(is_expression(file.pattern) for file in processor.secondary_files)
     alone = kind is OutputKind.FILES and all(rule.committed.kind == "on_close" for rule in rules)
@@ -112,7 +115,7 @@ def _are_committed(processor: CWLCommandOutputProcessor, kind: OutputKind, rules
 
 
 def processor_obstacle(transformer: TokenProcessor | None, shown: str) -> str | None:
-    """Why an input that a processor handles needs the whole file, if so.
+    """Why an input with this processor needs the whole file; None: no obstacle.
 
     :param shown: the input, for people
     """
@@ -138,17 +141,17 @@ def _types(processor: CWLTokenProcessor) -> list[str]:
 
 
 def with_inner(value: Any) -> Iterator[Any]:
-    """A processor and those in it."""
+    """Yield a processor, and all processors in it."""
     yield value
     inners = getattr(value, "processors", ())
-    # Those of a record by its fields.
+    # A record has its processors by field.
     for inner in (getattr(value, "processor", None), *(inners.values() if isinstance(inners, Mapping) else inners)):
         if inner is not None and not isinstance(inner, str):
             yield from with_inner(inner)
 
 
 def expressions(value: Any, seen: set[int] | None = None) -> Iterator[str]:
-    """All CWL expressions in an object of StreamFlow or cwl_utils, but for those of the JavaScript library."""
+    """Yield all CWL expressions in an object of StreamFlow or cwl_utils, without those of the JavaScript library."""
     seen = set() if seen is None else seen
     if isinstance(value, str):
         if "$(" in value or "${" in value:
@@ -172,25 +175,25 @@ def expressions(value: Any, seen: set[int] | None = None) -> Iterator[str]:
 
 
 def whole_file_use(expression: str, name: str, known: Container[str] = SAFE_FIELDS) -> str | None:
-    """The part of an expression that needs more of an input than is known: where it is and what its name is."""
+    """The part of an expression that needs more of an input than the known fields; None: no such part."""
     return _use_beyond(known, expression, name)
 
 
 def whole_self_use(expression: str, known: Container[str] = SAFE_FIELDS) -> bool:
-    """Whether an expression needs more of its own input than is known: where it is and what its name is."""
+    """Whether an expression needs more of its own input than the known fields."""
     return _self_use_beyond(known, expression)
 
 
 def record_names(transformer: TokenProcessor | None) -> frozenset[str]:
-    """The fields of an input that is a record; none: it is none."""
+    """The names of the fields of a record input; empty for any other input."""
     records = (each for each in with_inner(transformer) if isinstance(each, ObjectTokenProcessor))
     return frozenset(name for record in records for name in record.processors)
 
 
 def without_fields(value: str, expression: str, fields: Iterable[str]) -> str:
-    """An expression as if a record were each of its fields.
+    """An expression in which each field of a record is replaced by the record.
 
-    :param value: what is the record, as `self` or `inputs.NAME`
+    :param value: the record, as `self` or `inputs.NAME`
     """
     names = "|".join(map(re.escape, fields))
     if not names:
@@ -204,7 +207,7 @@ def without_fields(value: str, expression: str, fields: Iterable[str]) -> str:
 
 
 def is_word_of(value: str, expression: str, fields: Iterable[str]) -> bool:
-    """Whether an expression is no more than a reference to an input, or to a field of it: in a command line its path.
+    """Whether an expression is only a reference to an input, or to a field of it: in a command line this is a path.
 
     :param value: the input, as for :func:`without_fields`
     """
@@ -214,7 +217,7 @@ def is_word_of(value: str, expression: str, fields: Iterable[str]) -> bool:
 
 
 def words_of(command: CWLCommand) -> dict[int, str]:
-    """The expressions that are words of a command line, by the identity of what makes these."""
+    """The expressions that are words of a command line, by the identity of their bindings."""
     bindings = (binding for processor in command.processors for binding in with_inner(processor))
     return {
         id(binding): binding.expression
@@ -226,16 +229,16 @@ def words_of(command: CWLCommand) -> dict[int, str]:
 
 
 def own_expressions(command: CWLCommand, name: str) -> list[str]:
-    """The expressions by which an input, or a field of it, is put into the command line."""
+    """The expressions that put an input, or a field of it, into the command line."""
     own = (processor for processor in command.processors if getattr(processor, "name", None) == name)
     inner = (getattr(binding, "expression", None) for processor in own for binding in with_inner(processor))
     return [expression for expression in inner if isinstance(expression, str)]
 
 
 def uses_only_name(transformer: ValueFromTransformer, port: str) -> bool:
-    """Whether a `valueFrom` needs no more of an input than name and format: then its value is that of the final file.
+    """Whether a `valueFrom` needs only name and format of an input: then its value is the same for the final file.
 
-    Where the file is does not count as its name: that differs from attempt to attempt.
+    The path of the file does not count as its name: it differs between attempts.
 
     :param port: the port of the transformer at which the input arrives
     """
@@ -247,7 +250,7 @@ def uses_only_name(transformer: ValueFromTransformer, port: str) -> bool:
 
 
 def taken_field(reader: Step, port: str) -> str | None:
-    """The field of a record of which a `valueFrom` makes a value, and does nothing else. None: it does more.
+    """The field of a record that a `valueFrom` takes; None: the `valueFrom` does something else, or more.
 
     :param port: the port of the reader at which the record arrives
     """
@@ -260,10 +263,10 @@ def taken_field(reader: Step, port: str) -> str | None:
 
 
 def looks_at_file(texts: Iterable[str], own: Iterable[str], name: str) -> bool:
-    """Whether expressions may look at more of an input than where it is.
+    """Whether expressions may look at more of an input than its path.
 
-    :param texts: of a tool
-    :param own: those of its own binding, where it is `self`
+    :param texts: the expressions of a tool
+    :param own: the expressions in the input's own binding, where the input is `self`
     """
     path = re.compile(rf"\$\(\s*(?:inputs\s*\.\s*{re.escape(name)}|self)\s*\.\s*path\s*\)")
     known = {"class"}
@@ -273,9 +276,9 @@ def looks_at_file(texts: Iterable[str], own: Iterable[str], name: str) -> bool:
 
 
 def with_library(texts: Iterable[str], user: CWLCommand | CWLConditionalStep | ValueFromTransformer) -> tuple[str, ...]:
-    """Expressions, and the JavaScript that their functions come from: these can use inputs that they are not given.
+    """Expressions, with the JavaScript library if they may call a function, which can use other inputs.
 
-    A plain reference to a parameter calls none.
+    A plain reference to a parameter calls no function.
     """
     texts = tuple(texts)
     calls = user.full_js and any(_EXPRESSION.search(_REFERENCE.sub("", text)) for text in texts)

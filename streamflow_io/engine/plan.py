@@ -1,4 +1,4 @@
-"""What will be done with a workflow: all that is decided before its run."""
+"""The plan of a workflow: all that is decided before its run."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from streamflow_io.records.learned.verdicts import Verdict
 from streamflow_io.storage.admission.gang_placement import gang_cores
 from streamflow_io.storage.admission.storages import StepStorages
 
-#: Why the real split runs the first time.
+#: The reason why the real split runs the first time.
 NOT_VERIFIED = "not verified yet: the first run compares what its program writes"
 
 
 @dataclass(frozen=True)
 class GraphPlan:
-    """How the files of a workflow go from step to step.
+    """The ways of the files of a workflow from step to step.
 
     :ivar steps: all tools, by step path
     :ivar edges: all stream edges, also those that fell back
     :ivar delivered: the edges of files and of names, as they are served
-    :ivar later: how the workflow is wired for what may be proven in its run; None: nothing may be proven
+    :ivar later: the wiring for streams that may be proven in the run; None: no proof can lead to one
     :ivar gangs: steps that run at the same time
     :ivar apart: the gangs whose steps do not all run at the same time, by their number, and why
     :ivar outputs: of all tools
     :ivar routes: how outputs reach inputs and workflow outputs
-    :ivar names: how the names of files do, as part of other values, where no file arrives
+    :ivar names: how the names of files reach other values, where no file arrives
     :ivar possible: how outputs could be delivered, if the run is observed, or if a plan without hints is shown
     """
 
@@ -59,7 +59,7 @@ class GraphPlan:
 
     @property
     def mixed_hosts(self) -> frozenset[str]:
-        """Deployments where jobs in containers read early of jobs beside them, or these of those; "": this node."""
+        """Hosts where jobs in containers and jobs beside them read early of each other; "": the driver's node."""
         gangs = (step for gang in self.gangs for step in gang.steps)
         places = {deployment for step in gangs for deployment in self.steps[step].site.deployments}
         names = {place: "" if place.node == LOCAL else place.node.name for place in places if place.node is not None}
@@ -68,12 +68,12 @@ class GraphPlan:
 
     @property
     def wiring(self) -> Wiring:
-        """How the workflow is wired."""
+        """The wiring of the workflow."""
         return self.later or Wiring(self.routes, self.names, self.delivered)
 
     @property
     def stricter(self) -> dict[str, str]:
-        """Outputs that are delivered to some earlier than the coordination configuration says, and why."""
+        """Outputs that some consumers get earlier than the coordination configuration says, and why."""
         return stricter_than_served(self.routes, self.edges)
 
     def part_readers(self, step: str, port: str) -> list[Input]:
@@ -85,13 +85,13 @@ class GraphPlan:
 
 @dataclass(frozen=True)
 class PartsPlan:
-    """What is made of splits, and of files that many jobs read.
+    """The plan for splits, and for files that many jobs read.
 
-    :ivar partitions: what is made of each rule of a read session
-    :ivar early_inputs: how those inputs of the workflow reach their jobs that come before they are read for a checksum
-    :ivar read_first: other files of read sessions that are known before the run, with a step that reads them
+    :ivar partitions: the rules of read sessions, each with its outcome
+    :ivar early_inputs: the routes of workflow inputs that jobs get before they are read for a checksum
+    :ivar read_first: other files of read sessions that are known before the run, each with a step that reads it
     :ivar declared: where splits are declared to cut, by step and output
-    :ivar verdicts: of declared splits, as they are remembered
+    :ivar verdicts: the remembered verdicts about declared splits
     """
 
     partitions: tuple[Partition, ...] = ()
@@ -102,26 +102,26 @@ class PartsPlan:
 
     @property
     def read_early(self) -> frozenset[tuple[str, str]]:
-        """The inputs that come before they are read for their checksum, as step and port."""
+        """The inputs, as step and port, that jobs get before they are read for their checksum."""
         readers = (route.consumer for route in self.early_inputs)
         return frozenset((reader.step, reader.port) for reader in readers if reader is not None)
 
     @property
     def virtual(self) -> frozenset[str]:
-        """The outputs that nobody writes, by name: their files are parts of another."""
+        """The outputs, by name, that no job writes: their files are parts of another file."""
         return frozenset(partition.name for partition in self.partitions if partition.is_virtual)
 
 
 @dataclass(frozen=True)
 class ProofsPlan:
-    """What may stream without a hint.
+    """The streams that no hint asks for.
 
-    :ivar candidates: steps that may stream without a hint, if that is wanted, and steps with inputs that stream because
-        they are declared `streamable`, by step path
-    :ivar known: the proofs that are remembered; None: the proofs cannot be read
-    :ivar proven: the outputs that are streamed by these proofs, by name
-    :ivar contents: digests of all that is known of tools before they run, by step path, where these may stream so
-    :ivar is_auto: whether what is proven is to stream without a hint
+    :ivar candidates: by path: steps that may stream without a hint, and steps with inputs that are declared
+        `streamable` and stream
+    :ivar known: the remembered proofs; None: the proofs cannot be read
+    :ivar proven: the outputs that stream because of these proofs, by name
+    :ivar contents: digests of all that is known of such tools before they run, by step path
+    :ivar is_auto: whether proven streams are used without a hint
     """
 
     candidates: Mapping[str, Candidate] = field(default_factory=dict)
@@ -133,11 +133,11 @@ class ProofsPlan:
 
 @dataclass(frozen=True)
 class Service:
-    """How files are delivered in a run.
+    """The way in which files are delivered in a run.
 
     :ivar streams: whether files are delivered early
-    :ivar unavailable: why they are not, though some are to be; None: they are, or none is to be
-    :ivar runtime_edges: with a node runtime of a feature, what the record of each early edge says of the runtime
+    :ivar unavailable: why no file is delivered early, though some edge asks for it; None: no obstacle
+    :ivar runtime_edges: with a node runtime of a feature: what the record of each early edge says of the runtime
     """
 
     streams: bool = False
@@ -147,7 +147,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be done with a workflow.
+    """The plan of a workflow.
 
     :ivar workflow: as StreamFlow translates it; rewired when the plan is applied
     :ivar file: the CWL file
@@ -155,11 +155,11 @@ class Plan:
     :ivar tools: the digests of the tools whose limits are learned, by step path
     :ivar graph: how files go from step to step
     :ivar service: how files are delivered in this run
-    :ivar parts: what is made of splits, and of files that many jobs read
-    :ivar proofs: what may stream without a hint
-    :ivar jobs: what is known of the jobs before the run
+    :ivar parts: the plan for splits, and for files that many jobs read
+    :ivar proofs: the streams that no hint asks for
+    :ivar jobs: the jobs that are known before the run
     :ivar storages: the steps that say something about storage, and the storage of each; None: no step does
-    :ivar impossible: steps of which no job can start, and why
+    :ivar impossible: steps whose jobs cannot start, and why
     """
 
     workflow: Workflow
@@ -176,7 +176,7 @@ class Plan:
 
     @property
     def warnings(self) -> Iterator[str]:
-        """What is to be said before the run."""
+        """Yield the warnings before the run."""
         if self.storages is not None:
             yield from self.storages.warnings
         for path, why in self.impossible.items():
@@ -195,7 +195,7 @@ class Plan:
 
     @property
     def gang_cores(self) -> dict[str, float]:
-        """The cores of the whole gang of each step that is of one, as far as gangs run."""
+        """The cores of the whole gang, by each step of a gang; empty if nothing streams."""
         return gang_cores(self.graph.gangs, self.graph.steps) if self.service.streams else {}
 
     @cached_property
@@ -204,7 +204,7 @@ class Plan:
         return self.configure(self.jobs)
 
     def configure(self, jobs: KnownJobs) -> Configuration:
-        """The coordination configuration, with what is known of the jobs. What nobody writes is not in it."""
+        """The coordination configuration, with these known jobs. It has no parts: no job writes them."""
         graph, virtual = self.graph, self.parts.virtual
         outputs = [output for output in graph.outputs if output.name not in virtual]
         routes = [route for route in graph.routes if route.output.name not in virtual]

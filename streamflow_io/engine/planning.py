@@ -1,4 +1,4 @@
-"""What will be done with a workflow, decided before it runs. Nothing is changed, started or said."""
+"""Decides what will be done with a workflow before it runs. Changes and starts nothing."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ from .scheduler import IOAwareScheduler
 from .storage_checks import find_storages
 from .tool_contents import networked, tool_contents
 
-# Jobs of a step that are looked at: nearly always all of them read the same file.
+# The most jobs of a step that are looked at: nearly always all of them read the same file.
 _JOBS = 16
 
 
 def known_files(tokens: KnownTokens, workflow: Workflow, partitions: Iterable[Partition]) -> dict[str, str]:
-    """The files that are read in parts and not made by the workflow, with a step that reads them."""
+    """The files that are read in parts and not made by the workflow, each with a step that reads it."""
     found = dict[str, str]()
     for partition in partitions:
         step = workflow.steps.get(partition.step)
@@ -96,8 +96,8 @@ def make_plan(
     :param name: of the workflow in the StreamFlow file
     :param scheduler: its config, and the StreamFlow file
     :param translate: translates the document, and may change it
-    :param in_detail: also what a run does without: globs that are expressions (with JavaScript a process is started for
-        it), and, where there are no hints, what could be delivered early
+    :param in_detail: whether to plan more than a run needs. Globs that are expressions are evaluated; for JavaScript a
+        process is started. Without hints, the plan also has what could be delivered early
     :raises InvalidHintsException: if a hint is wrong, or a storage too slow for it
     """
     config = scheduler.config
@@ -181,7 +181,10 @@ def _sites(scheduler: IOAwareScheduler) -> Sites:
 
 
 def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> tuple[Walk, dict[str, StepAnnotations]]:
-    """Its steps, and what holds for them."""
+    """The steps of a document, and the hints that hold for them.
+
+    :raises InvalidHintsException: if a hint is wrong
+    """
     config, streamflow_config = scheduler.config, scheduler.context.config
     streamflow_file, workflows = streamflow_config["path"], streamflow_config.get("workflows", {})
     try:
@@ -196,13 +199,13 @@ def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> tuple
         if errors := check_storages(annotations, config.storages):
             raise HintErrors(errors)
     except HintErrors as error:
-        # Not `from error`: StreamFlow prints all that an exception comes from.
+        # Not `from error`: StreamFlow prints the causes of an exception, too.
         raise InvalidHintsException(error) from None
     return walk, annotations
 
 
 def _verdicts(scheduler: IOAwareScheduler) -> tuple[Verdict, ...]:
-    """What is known of declared splits; nothing if it cannot be read."""
+    """Return the remembered verdicts about declared splits; none if these cannot be read, with a warning."""
     try:
         return known_entries(learned_path(scheduler.config, Path(scheduler.context.config["path"])), Verdict)
     except LearnedStoreError as error:
@@ -231,7 +234,7 @@ def _partitions(
 
 
 def _shared(config: SchedulerConfig) -> set[str | None]:
-    # The default of `scope` says nothing of who sees what is there.
+    # The default of `scope` does not say which nodes see the storage.
     told = (storage for storage in config.storages if "scope" in storage.model_fields_set)
     return {storage.deployment for storage in told if storage.scope == "shared"}
 
@@ -253,7 +256,7 @@ def _storages(
 
 
 def unavailable_here() -> str | None:
-    """Why the node runtime cannot work here, if so."""
+    """Why the node runtime cannot work on this node; None: no obstacle."""
     try:
         EmbeddedRuntime.check_this_node()
     except NodeRuntimeError as error:

@@ -1,4 +1,4 @@
-"""Who reads the ports of a translated workflow."""
+"""The readers of the ports of a translated workflow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from streamflow.core.workflow import Step, Workflow
 
-# By the name of a port, the steps that read it and under which name; what is not in it is read by none.
+# By the name of a port: the steps that read it, each with the name of its input port. A missing port has no readers.
 Readers = dict[str, list[tuple[Step, str]]]
 S = TypeVar("S", bound=Step)
 
@@ -22,7 +22,7 @@ def readers_of(workflow: Workflow) -> Readers:
 
 
 def replace_step(readers: Readers, old: S, new: S) -> None:
-    """Put a step where another was: with its name, and with its ports."""
+    """Put a step in the place of another, with the name and the ports of that one."""
     new.input_ports = dict(old.input_ports)
     new.output_ports = dict(old.output_ports)
     new.workflow.steps[old.name] = new

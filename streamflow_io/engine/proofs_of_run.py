@@ -1,4 +1,4 @@
-"""The streams of a run that no hint asks for: what is proven, what is tried, and what waits for a proof."""
+"""The streams of a run that no hint asks for: proven ones, trials, and streams that wait for a proof."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .services import Services
 class ProofsOfRun:
     """Makes the parts of a run that let files stream without a hint.
 
-    :ivar proofs: what streams without a hint
-    :ivar streams: which inputs of jobs do
+    :ivar proofs: the proofs of this run and earlier ones
+    :ivar streams: which inputs of jobs stream because of proofs
     :ivar short_jobs: which jobs are too short for streams
-    :ivar awaited: which outputs stream as soon as that is proven
-    :ivar rehearsals: proves on idle cores what streams; None: that is not wanted
+    :ivar awaited: which outputs stream as soon as a proof allows it
+    :ivar rehearsals: tries streams on idle cores; None: no trials are wanted
     :ivar listeners: in the order in which they are told of jobs
     """
 
@@ -65,7 +65,7 @@ class ProofsOfRun:
         )
 
     async def end(self, is_well: bool) -> None:
-        """End what runs to prove something. No job of the workflow runs any more.
+        """End all trials. No job of the workflow runs any more.
 
         :param is_well: whether the run has succeeded
         """

@@ -1,4 +1,4 @@
-"""The RO-Crate of a run in which inputs were streamed: the crate of plain StreamFlow, and what was streamed."""
+"""The RO-Crate of a run with streamed inputs: the crate of plain StreamFlow, and which inputs were streamed."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_tokens
 from .scheduler import IOAwareScheduler
 
 _DISTRIBUTION = "streamflow-io"
-# The workflow of the list or record that is looked into.
+# The workflow of the list or record whose elements are looked at.
 _read_in: ContextVar[Workflow | None] = ContextVar("read_in", default=None)
 
 
 class StreamedRunCrate(CWLRunCrateProvenanceManager):  # type: ignore[misc]
-    """Writes the crate of runs; an input that was streamed is the file that its producer has written.
+    """Writes the crate of runs; a streamed input is the file that its producer has written.
 
-    The crate has the entities and links that plain StreamFlow writes. It names this plugin as an add-on of StreamFlow,
-    and lists the streamed inputs of each run, as an `additionalProperty` of the run's action.
+    The crate has the entities and links that plain StreamFlow writes. It names this plugin as an add-on of StreamFlow.
+    It lists the streamed inputs of each run, as an `additionalProperty` of the run's action.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class StreamedRunCrate(CWLRunCrateProvenanceManager):  # type: ignore[misc]
         if workflow is None and next(stream_tokens(token), None) is not None:
             if (workflow := await self._workflow_of(token)) is None:
                 return None
-            # What is in a list or a record has no port of its own.
+            # An element of a list or a record has no port of its own.
             _read_in.set(workflow)
         if isinstance(token, StreamToken) and workflow is not None:
             self._name_the_plugin()
@@ -91,7 +91,7 @@ class StreamedRunCrate(CWLRunCrateProvenanceManager):  # type: ignore[misc]
         return next((each for each in self.workflows if each.persistent_id == port["workflow"]), None)
 
     async def _final(self, workflow: Workflow, source: StreamSource) -> Token | None:
-        """The file that a job has written in the end. None: the job has not succeeded."""
+        """Return the token of the final file of a job; None: the job has not succeeded."""
         step = workflow.steps[get_job_step_name(source.job)]
         record = next((output.record for output in step.early_outputs if output.port == source.port), None)
         port = step.get_output_port(record or source.port)

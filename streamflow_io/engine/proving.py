@@ -1,4 +1,4 @@
-"""What is proven of the steps of a workflow, so that they stream without a hint."""
+"""The proofs about the steps of a workflow, by which these stream without a hint."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _TIMED = "the time of its jobs counts, and they do not run twice"
 
 
 def known_to(path: Path, annotations: Mapping[str, StepAnnotations]) -> tuple[Proof, ...] | None:
-    """What earlier runs have proven, and what the annotations file says that others have; what is known better wins.
+    """Return the proofs of earlier runs, and those in the annotations file. Of two, the better one counts.
 
-    :return: None: what earlier runs have proven cannot be read, and this is said
+    :return: None: the proofs of earlier runs cannot be read; a warning was logged
     """
     if (remembered := _remembered(path)) is None:
         return None
@@ -56,7 +56,7 @@ def _remembered(path: Path) -> tuple[Proof, ...] | None:
 def steps_kept_out(workflow: Workflow, annotations: Mapping[str, StepAnnotations]) -> frozenset[str]:
     """The steps of a translated workflow that neither read nor write streams without a hint.
 
-    The time of their jobs counts: it would be another one if these waited for the bytes of others.
+    The time of their jobs counts, and it would be longer if these jobs waited for the bytes of others.
     """
     timed = {
         step.name
@@ -77,7 +77,7 @@ def find_candidates(
 
     :param graph: with all obstacles
     :param tools: the digests of all that is known of the tools, by step path
-    :param programs: what they name, by step path
+    :param programs: the words of the tools that may name programs, with their stamps, by step path
     :param networked: the steps that may use the network
     """
     return {
@@ -89,9 +89,9 @@ def find_candidates(
 def refuted_inputs(
     steps: Iterable[str], tools: Mapping[str, str], proofs: Collection[Proof]
 ) -> dict[tuple[str, str], str]:
-    """Why inputs are not read as they are declared, by step and port; where that is so with all options that are known.
+    """Why inputs are not read as they are declared, by step and port; only if that is so with all options known.
 
-    :param steps: the paths of those with declared inputs
+    :param steps: the paths of the steps with declared inputs
     :param tools: the digests of all that is known of the tools, by step path
     """
     refused: dict[tuple[str, str], str] = {}
@@ -123,7 +123,7 @@ def with_declared(
     programs: Mapping[str, tuple[tuple[str, Stamp], ...]],
     networked: Collection[str],
 ) -> dict[str, Candidate]:
-    """The steps that may read streams, with those that do so because their inputs are declared `streamable`.
+    """The steps that may read streams, together with those whose inputs are declared `streamable`, and stream.
 
     :param hinted: the graph without what is proven
     :param edges: how files are delivered
@@ -145,12 +145,12 @@ def with_declared(
 
 @dataclass(frozen=True)
 class Proving:
-    """A graph, and what is known of its steps.
+    """A graph, and the proofs about its steps.
 
     :ivar graph: with all obstacles
     :ivar candidates: the steps that may read streams without a hint, by path
     :ivar tools: the digests of all that is known of the tools, by step path
-    :ivar proofs: what is known
+    :ivar proofs: all known proofs
     :ivar kept_out: the steps that neither read nor write such streams
     """
 
@@ -161,18 +161,18 @@ class Proving:
     kept_out: Collection[str] = ()
 
     def now(self) -> Proved:
-        """The graph with what is proven.
+        """The graph with the proven streams.
 
-        An input that hints declare `streamable` needs no proof. One that is proven with some options counts: whether
-        that holds for a job is seen when it starts.
+        An input that hints declare `streamable` needs no proof. A proof with any options counts here: whether the proof
+        holds for a job is decided when the job starts.
         """
         return with_proofs(self.graph, self._proven, self._refused, self.kept_out)
 
     def later(self, now: Proved, repeated: Collection[str], virtual: Collection[str]) -> Wiring | None:
-        """How the workflow is wired so that what is proven in its run streams in it; None: nothing will.
+        """The wiring with which streams can begin that are proven in this run; None: no such stream is possible.
 
         :param repeated: the steps that may have many jobs
-        :param virtual: the outputs that nobody writes, by name
+        :param virtual: the outputs that are parts of other files, by name
         """
         known = {(proof.key.tool, proof.key.port) for proof in self.proofs if proof.key.kind == "reads"}
         settled = {(step, port) for step, port in self._inputs if (self.candidates[step].tool, port) in known}
@@ -210,7 +210,7 @@ def _is_read(proof: Proof) -> bool:
 
 
 def repeated_steps(workflow: Workflow) -> frozenset[str]:
-    """The tools of a translated workflow that may have many jobs: they are scattered, or in what is."""
+    """The tools of a translated workflow that may have many jobs: they are scattered, or inside a scatter."""
     scattered = {posixpath.dirname(step.name) for step in workflow.steps.values() if isinstance(step, ScatterStep)}
 
     def is_repeated(path: str) -> bool:

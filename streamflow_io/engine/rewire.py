@@ -1,7 +1,7 @@
-"""Rewiring of the translated workflow, so that files are delivered as the stream edges say.
+"""Rewires the translated workflow, so that files are delivered as the stream edges say.
 
-The regular output ports and the collection of workflow outputs are left as they are. A step of StreamFlow is replaced
-by one of ours of the same name, with the same ports; additional ports carry what comes early.
+The regular output ports and the collection of workflow outputs stay as they are. A step of StreamFlow is replaced by
+one of the plugin with the same name and ports. Additional ports carry early tokens.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def rewire(plan: Plan) -> None:
 
 
 def observe_jobs(workflow: Workflow) -> None:
-    """Let all tools of a translated workflow, rewired or not, be observed by the run."""
+    """Let the run observe all tools of a translated workflow, rewired or not."""
     for name, old in list(workflow.steps.items()):
         if type(old) is CWLExecuteStep and isinstance(old.command, CWLCommand):
             new = workflow.steps[name] = _same_tool(ObservedExecuteStep, old)
@@ -68,7 +68,7 @@ def _same_tool(cls: type[T], old: CWLExecuteStep) -> T:
 
 
 def replace_transfer(workflow: Workflow, readers: Readers, name: str) -> None:
-    """Let our step of that name hand an input of a job on."""
+    """Replace the transfer step of this name, for an input of a job, by the plugin's."""
     old = workflow.steps[name]
     assert isinstance(old, CWLTransferStep)
     if not isinstance(old, StreamingTransferStep):
@@ -160,7 +160,7 @@ class _Rewiring:
             self._wire(regular, early, routes, 0)
 
     def _record(self, step: Step, port: str, delivery: Delivery) -> Port:
-        """Where a record comes as soon as all of its fields have come."""
+        """Make a port on which a record comes as soon as all of its fields have come."""
         record = self._workflow.create_step(
             cls=RecordTransformer, name=posixpath.join(step.name, early_port(delivery, port))
         )
@@ -171,7 +171,7 @@ class _Rewiring:
         return record.get_output_port()
 
     def _take_fields(self, regular: Port, routes: Sequence[Route]) -> None:
-        """What takes a field of a record gets the field alone now, if it gets it early."""
+        """Let steps that take a field of a record accept the field alone, if the field comes early."""
         for hop in dict.fromkeys(route.hops[0] for route in routes if route.output.record is not None):
             old = self._workflow.steps[hop.step]
             if old.input_ports[hop.port] != regular.name and not isinstance(old, FieldTransformer):
@@ -187,11 +187,11 @@ class _Rewiring:
                 replace_step(self._readers, old, new)
 
     def _wire(self, port: Port, early: Mapping[Delivery, Port], routes: Sequence[Route], depth: int) -> None:
-        """Let the readers of a port read what is early instead, as far as all behind them can.
+        """Let the readers of a port read an early port instead, if all consumers behind a reader can.
 
-        :param early: the ports with the same, as it is delivered early
+        :param early: the ports with the same output, as it is delivered early
         :param routes: the routes through this port
-        :param depth: how many hops they have behind them here
+        :param depth: the number of hops of the routes that lie before this port
         """
         through: dict[tuple[str, str], list[Route]] = defaultdict(list)
         for route in routes:
@@ -209,11 +209,11 @@ class _Rewiring:
                 self._move(step, name, port, early[delivery])
 
     def _reader(self, route: Route, depth: int) -> tuple[str, str] | None:
-        """The step that reads what has passed so many hops, and the name of its port; None: the workflow's output."""
+        """The step that reads a route's token after this many hops, and its port; None: a workflow output."""
         if depth < len(route.hops):
             hop = route.hops[depth]
             if hop.kind is HopKind.SCATTER:
-                # It is reached through the step that looks whether its list is empty.
+                # A scatter is reached through the step that looks whether its list is empty.
                 return _owner(hop.step) + EMPTY_SCATTER, hop.port
             return hop.step, hop.port
         if route.consumer is None:
@@ -223,7 +223,7 @@ class _Rewiring:
     def _choose(
         self, reader: tuple[str, str], early: Mapping[Delivery, Port], behind: Sequence[Route], depth: int
     ) -> Delivery | None:
-        """How a reader gets its token: early if all behind it can have it so. None: as with plain StreamFlow."""
+        """How a reader gets its token: early if all consumers behind the reader can. None: plain StreamFlow's way."""
         deliveries = {self._list_delivery(route) for route in behind if route.consumer is not None}
         joining = [delivery for delivery in early if delivery.joins and delivery in deliveries]
         if len(deliveries) == len(joining) == 1 and all(route.consumer is not None for route in behind):
@@ -240,7 +240,7 @@ class _Rewiring:
         if edge is None:
             return Delivery.TERMINATION
         if not edge.by_element:
-            # A list of parts is on the regular port: nobody writes its files.
+            # A list of parts is on the regular port: no job writes its files.
             return Delivery.TERMINATION if edge.delivery is Delivery.PART else edge.delivery
         # The list of a step that delivers elements comes with their order.
         return Delivery.COMMIT if leaves_by_element(edge) else Delivery.TERMINATION
@@ -248,7 +248,7 @@ class _Rewiring:
     def _clone_gather(
         self, gather: GatherStep, delivery: Delivery, early: Port, behind: Sequence[Route], depth: int
     ) -> None:
-        """A gather whose list is delivered in several ways: a second one beside it gathers what is early."""
+        """Put a second gather, for early tokens, beside a gather whose list is delivered in several ways."""
         name = next(name for name in gather.input_ports if name != "__size__")
         clone = self._workflow.create_step(
             cls=type(gather),
@@ -259,13 +259,13 @@ class _Rewiring:
         clone.add_input_port(name, early)
         clone.add_output_port(next(iter(gather.output_ports)), self._workflow.create_port())
         self._skip_also(gather.get_output_port(), clone.name, clone.get_output_port())
-        # Others behind it, which take what the gather itself makes, may share what comes next.
+        # Readers behind the gather itself may share later hops with those behind the clone.
         self._wire(gather.get_output_port(), {delivery: clone.get_output_port()}, behind, depth + 1)
 
     def _skip_also(self, regular: Port, name: str, early: Port) -> None:
-        """What puts a result on a port where no job runs, as for an empty list, or by `when`, puts it on another, too.
+        """Let steps that put a result on a port without a job (empty list, `when`) put it on another port, too.
 
-        :param name: of the other port, among those of the step that puts it
+        :param name: of the other port, among the ports of the step that puts the result
         """
         for step in self._workflow.steps.values():
             if isinstance(step, CWLBaseConditionalStep) and regular.name in step.skip_ports.values():
@@ -278,16 +278,16 @@ class _Rewiring:
 
 
 def _early_output(edges: Sequence[StreamEdge], of: str | None) -> EarlyOutput | None:
-    """What a step has to do for its edges; None if it delivers nothing early.
+    """How a step has to deliver the output of its edges; None: nothing of it early.
 
-    :param of: the input that its program may say its parts of
+    :param of: the input whose parts the program may report; None: the program reports none
     """
     output = edges[0].route.output
     elements = [edge for edge in edges if leaves_by_element(edge)]
     whole = [edge for edge in edges if edge not in elements]
     deliveries = {edge.delivery for edge in whole}
     if elements:
-        # The list itself, for what the scatter does when all of it is known.
+        # The list itself is for the scatter, which needs it when all of it is known.
         deliveries.add(Delivery.COMMIT)
     joining = [edge.route for edge in edges if edge.delivery.joins]
     early = EarlyOutput(
@@ -305,9 +305,9 @@ def _early_output(edges: Sequence[StreamEdge], of: str | None) -> EarlyOutput | 
 
 
 def _earliest(chosen: Mapping[tuple[str, str], Delivery | None], owner: str, port: str) -> Delivery | None:
-    """For a reader that only waits for the token to know its tag: the earliest that others of its step get.
+    """The delivery for a reader that needs only the tag of a token: the earliest that others of its step get.
 
-    :param port: under which it reads; some name the input with its step
+    :param port: the name of the port for the reader; some names have the step before the input
     """
     names = (port, posixpath.basename(port))
     alike = {delivery for (step, name), delivery in chosen.items() if _owner(step) == owner and name in names}
@@ -315,7 +315,7 @@ def _earliest(chosen: Mapping[tuple[str, str], Delivery | None], owner: str, por
 
 
 def _owner(name: str) -> str:
-    """The CWL step or process for which StreamFlow made a step of its own."""
+    """The CWL step or process for which StreamFlow has made a step of its own."""
     for suffix in ("-when", EMPTY_SCATTER, "-scatter-combinator", "-scatter-size-transformer"):
         if name.endswith(suffix):
             return name.removesuffix(suffix)
@@ -323,10 +323,10 @@ def _owner(name: str) -> str:
 
 
 def _pair_defaults_by_tag(workflow: Workflow, readers: Readers) -> None:
-    """Let no step of a workflow whose files are delivered early pair an input with others by their order."""
+    """Let no step of a workflow with early deliveries pair its inputs by their order."""
     writers: dict[str, Step] = {port: step for step in workflow.steps.values() for port in step.output_ports.values()}
     for old in [step for step in workflow.steps.values() if type(step) is DefaultRetagTransformer]:
         writer = writers.get(old.input_ports[old.primary_port])
-        # What nobody gives has one token for all. What is alone has no others to be paired with.
+        # An input without a source has one token for all jobs. A single input is not paired with others.
         if len(old.input_ports) > 1 and writer is not None and not writer.name.startswith(UNBOUND):
             replace_step(readers, old, DefaultByTagTransformer(old.name, workflow, old.default_port, old.primary_port))

@@ -1,6 +1,6 @@
-"""Whether there is any location with as much as a job asks for.
+"""Checks that some location has as much room as a job asks for.
 
-It looks at the jobs of runs without hints, too: what tells sites apart is imported when no location will do.
+Jobs of runs without hints are checked, too. So the code that names deployments is imported only if no location will do.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ async def check_room(
     requirement: HardwareRequirement | None,
     coreless: bool,
 ) -> None:
-    """Find out whether a job waits for what there is not: plain StreamFlow would wait for ever, and say nothing.
+    """Find a job that waits for room that no location has: plain StreamFlow would wait for ever, and say nothing.
 
     :param known: steps that need not be looked at again, each with and without cores
-    :param coreless: the job is admitted without cores
-    :raises WorkflowExecutionException: if no location will ever do. Where there may be others later, it is a warning
+    :param coreless: whether the job is admitted without cores
+    :raises WorkflowExecutionException: if no location will ever do. A warning is logged instead if others may come
+        later
     """
     step = get_job_step_name(job.name)
     if requirement is None or (step, coreless) in known:
@@ -68,7 +69,7 @@ def _name(location: AvailableLocation, target: Target) -> str:
 
 
 def _room(location: AvailableLocation) -> Room:
-    """What a location has. A job in a container takes its cores and memory of those of the host, too."""
+    """The room of a location. A job in a container also takes cores and memory of the container's host."""
     room = Room(None, None)
     inner: AvailableLocation | None = location
     while inner is not None:

@@ -1,4 +1,4 @@
-"""The telemetry of a run, and what is said of it when it ends."""
+"""The telemetry of a run, and the messages about it at its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RunTelemetry:
-    """Keeps the records of a run: in its file, and in memory what is said of it at its end.
+    """Keeps the records of a run in its file, and in memory those that the messages at its end need.
 
     :param locate: as of :class:`TelemetryWriter`
     :param is_shown: whether the run is shown while it goes on
@@ -40,7 +40,7 @@ class RunTelemetry:
             self._display.told(record)
         if isinstance(record, RunRecord):
             if self._is_shown:
-                # Nobody else needs what draws it.
+                # Only this run needs the modules that draw.
                 from .display import Display
 
                 self._display = Display(record.name)
@@ -54,15 +54,15 @@ class RunTelemetry:
         self._writer.write((name, content))
 
     def show(self, record: ProgressRecord) -> None:
-        """The state of the run is this one now. Raises nothing; returns at once."""
+        """Keep the present state of the run, and show it. Raises nothing; returns at once."""
         self._latest.write(record)
         if self._display is not None:
             self._display.told(record)
 
     def close(self, status: RunStatus) -> list[str]:
-        """End it, if it has begun; waits for the disk, but not for ever.
+        """End the telemetry, if it has begun. Waits for the disk, but not for ever.
 
-        :return: what there is to say of the run
+        :return: the messages about the run
         """
         if self._reader is None:
             return []

@@ -1,4 +1,4 @@
-"""Node runtimes that features bring: what each serves of a workflow."""
+"""The node runtimes of features: which edges of a workflow each of them serves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamflow_io.runtime.node_runtimes import StartRuntime
 
 @dataclass(frozen=True)
 class RuntimeChoice:
-    """What a node runtime of a feature does in a run.
+    """The work of a feature's node runtime in a run.
 
     :ivar start: starts the node runtime of the driver's node; `None` starts the embedded one
     :ivar edges: :data:`~.records.SERVED` for each early edge that the runtime serves; for others the reason
@@ -28,10 +28,10 @@ class RuntimeChoice:
 
 @dataclass(frozen=True)
 class RuntimeForecast:
-    """What a node runtime would serve, as `streamflow-io plan` says.
+    """The edges that a node runtime would serve, for `streamflow-io plan`.
 
     :ivar name: of the runtime, for people
-    :ivar condition: what must be true for that
+    :ivar condition: the condition for that
     :ivar served: the early edges that the runtime would serve
     :ivar refused: the other early edges, with the reasons
     """

@@ -1,6 +1,6 @@
-"""The adapter to StreamFlow's scheduler: admission of gang members and I/O tasks, the node runtime, connectors of jobs.
+"""StreamFlow's scheduler, extended: admission of gang members and I/O tasks, the node runtime, connectors of jobs.
 
-StreamFlow imports every plugin in every run: what only our own runs need is imported when it is needed.
+StreamFlow imports every plugin in every run. So modules that only runs of the plugin need are imported late.
 """
 
 from __future__ import annotations
@@ -42,25 +42,28 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 SCHEMA = "scheduler.schema.json"
-# For which target the methods are called that StreamFlow does not tell it; each target of a job has a task of its own.
+# The target for which StreamFlow calls a method without naming it. Each target of a job has a task of its own.
 _target: ContextVar[Target] = ContextVar("target")
 
 
 class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     """StreamFlow's default scheduler, and two kinds of jobs that start even when no core is free.
 
-    A job that reads from a running job: what it uses is bounded by its stream, as in a shell pipe. With
-    `oversubscribe: never` it starts when a core is free: nothing is lost, for the file that it reads is on disk.
-    An I/O task: what it uses is bounded by the storage's bandwidth and by the I/O executors. Both keep their memory
-    requirement. Of several locations, the jobs of a gang get the same, as far as its cores allow.
+    - A job that reads from a running job: its use of cores is bounded by its stream, as in a shell pipe. With
+      `oversubscribe: never` the job starts when a core is free. Nothing is lost, because the file that it reads is on
+      disk.
+    - An I/O task: its use of cores is bounded by the storage's bandwidth and by the I/O executors.
 
-    :ivar run: what serves the workflow; None: it is not translated yet
+    Both keep their memory requirement. Of several locations, the jobs of a gang get the same one, as far as its cores
+    allow.
+
+    :ivar run: the run of the workflow; None: no workflow is translated yet
     """
 
     def __init__(self, context: StreamFlowContext, **config: Any) -> None:
         self._config = config
         self._streamflow_config = context.config
-        # Mistakes in it end the run before anything starts; where nothing is written there are none.
+        # Mistakes in the config end the run before anything starts. An empty config has none.
         super().__init__(context, self.config.retry_delay if config else None)
         explain_locked_database(context.config)
         mend_containers_on_ssh_hosts()
@@ -68,14 +71,17 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         mend_queued_streams()
         self.run: Run | None = None
         self._waking: asyncio.Task[None] | None = None
-        # Steps all of whose jobs ask for the same, and can start.
+        # Steps whose jobs all ask for the same room, and can start.
         self._roomy: set[tuple[str, bool]] = set()
         self._told_of_memory: set[str] = set()
         self._disk_waits = DiskWaits(self.job_allocations)
 
     @cached_property
     def config(self) -> SchedulerConfig:
-        """`config` of the scheduler in the StreamFlow file."""
+        """The `config` of the scheduler in the StreamFlow file.
+
+        :raises WorkflowDefinitionException: if it has mistakes
+        """
         from streamflow_io.hints.errors import HintErrors
         from streamflow_io.hints.yaml_files import parse_scheduler_config, scheduler_config_source
 
@@ -92,7 +98,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             or bool(self.config.storages)
             or self.config.observe
             or self.config.streaming == "auto"
-            # Who asks for a run without us wants to compare with it.
+            # A run with `runtime: off` is for a comparison.
             or self.config.runtime == "off"
         )
 
@@ -115,7 +121,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         return connector if self.run is None else self.run.connector(job_name, connector)
 
     def get_hardware(self, job_name: str) -> Hardware:
-        # A command sees the cores that its step declares (`runtime.cores`), however it was admitted.
+        # A command sees the cores that its step declares (`runtime.cores`), however its job was admitted.
         hardware = super().get_hardware(job_name)
         job = self._job(job_name)
         if job is not None and job.declared_cores is not None:
@@ -126,7 +132,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def schedule(
         self, job: Job, binding_config: BindingConfig, hardware_requirement: HardwareRequirement | None
     ) -> None:
-        # StreamFlow imports this module in runs with other schedulers, too.
+        # Imported late: StreamFlow imports this module in runs with other schedulers, too.
         from .room_check import check_room
 
         if (run := self.run) is None:
@@ -148,7 +154,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             await run.sessions.arrived(state)
             if state.concerns_storage:
                 binding_config = await self._admitted(run, state, binding_config)
-            # The jobs from which this job reads may have ended meanwhile.
+            # The jobs that this job reads from may have ended meanwhile.
             if hardware_requirement is not None and run.needs_no_core(state):
                 hardware_requirement = CorelessRequirement(hardware_requirement, state)
             await super().schedule(job, binding_config, hardware_requirement)
@@ -160,7 +166,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def _admitted(self, run: Run, job: JobState, binding: BindingConfig) -> BindingConfig:
         """Wait until the storages have room for a job.
 
-        :return: the targets where they have
+        :return: the targets whose storages have
         """
         targets = list(binding.targets)
         for binding_filter in (self._get_binding_filter(config) for config in binding.filters):
@@ -171,7 +177,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         return admitted
 
     def wake(self) -> None:
-        """Let all jobs that wait look again whether they can start."""
+        """Let all waiting jobs look again whether they can start."""
 
         async def notify() -> None:
             async with self.wait_queue:
@@ -186,7 +192,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
                 await self.run.running(job_name)
             elif status is not Status.FIREABLE:
                 await self.run.ended(job_name, status)
-        # Those that wait for bandwidth and for cores are woken by this: what is free has been returned.
+        # Resources are free now. This call wakes the jobs that wait for bandwidth or cores.
         await super().notify_status(job_name, status)
 
     async def _process_target(
@@ -216,7 +222,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         job_name: str,
         job: JobState | None,
     ) -> WaitCause | None:
-        """What a job lacks on a location; None: nothing, so that the job may start there."""
+        """The resource that a job lacks on a location; None: the job may start there."""
         asked = hardware_requirements[f"{connector.deployment_name}/{location.name}"]
         free = bool(super()._is_valid(connector, location, hardware_requirements, job_name))
         free = free or self._may_borrow(connector, location, hardware_requirements, job_name, job)
@@ -256,7 +262,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         job_name: str,
         job: JobState | None,
     ) -> bool:
-        """Whether a job lacks nothing on a location but cores, and these are lent."""
+        """Whether a job lacks only cores on a location, and can borrow these."""
         cores = hardware_requirements[f"{connector.deployment_name}/{location.name}"].cores
         if job is None or self._lent_cores is None or not self._lent_cores.can_start(job, location, cores):
             return False
@@ -264,7 +270,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         return bool(super()._is_valid(connector, location, without, job_name))
 
     def _tell_of_memory(self, job: JobState, location: AvailableLocation, asked: float) -> None:
-        """Say, once for each step, what a job waits for that needs no core: memory of a location, or of its host."""
+        """Warn, once for each step, of a job without cores that waits for the memory of a location, or of its host."""
         if location.stacked and location.wraps is not None:
             self._tell_of_memory(job, location.wraps, asked)
         if location.hardware is None or job.step in self._told_of_memory:
@@ -278,7 +284,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             logger.warning(coded(f"{waits}: it asks for {asked:,.0f} MiB, and {has}", Code.NO_MEMORY))
 
     def _shown(self, location: AvailableLocation) -> str:
-        """A location, for people."""
+        """The name of a location, for people."""
         if location.local:
             return "the driver's node"
         from streamflow_io.adapters.deployment_sites import location_shown
@@ -301,7 +307,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         selected: MutableSequence[AvailableLocation] = await super()._get_locations(
             job, hardware_requirement, locations, scheduling_policy, available_locations
         )
-        # A policy may look at files: meanwhile others may have been given the bandwidth, or need what was idle.
+        # A policy may look at files. Meanwhile other jobs may have got the bandwidth, or need the idle cores.
         if state is None:
             return selected
         storages = self._storages_of(state)
@@ -329,7 +335,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             self.run.jobs.placed(state, self.job_allocations[job.name], selected_locations, cores)
 
     async def _free_resources(self, connector: Connector, job_allocation: JobAllocation) -> None:
-        # StreamFlow looks behind the connector of a container for that of its host: ours must not stand in front of it.
+        # StreamFlow looks behind the connector of a container for that of its host. The plugin's must not be in front
+        # of it.
         await super()._free_resources(super().get_connector(job_allocation.job), job_allocation)
         if self._lent_cores is not None:
             self._lent_cores.settle()
@@ -338,34 +345,34 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
     @property
     def _lent_cores(self) -> LentCores | None:
-        """The cores that are lent, if that is wanted."""
+        """The cores that are lent; None: no cores are to be lent."""
         return None if self.run is None else self.run.lent_cores
 
     def _job(self, job_name: str) -> JobState | None:
-        """What the run knows of a job; None: the job belongs to a workflow that asks for nothing of ours."""
+        """The state of a job; None: the run does not know the job."""
         return None if self.run is None else self.run.jobs.find(job_name)
 
     def _storages_of(self, job: JobState | None) -> StorageAdmission | None:
-        """The storages, if a job is to be admitted by them."""
+        """The admission by storages; None: the job needs no such admission."""
         return (
             self.run.bandwidth.admission if self.run is not None and job is not None and job.concerns_storage else None
         )
 
     @classmethod
     def get_schema(cls) -> str:
-        # Generated by `python -m streamflow_io.hints.schemas`: StreamFlow asks for it in every run.
+        # Generated by `python -m streamflow_io.hints.schemas`, because StreamFlow asks for it in every run.
         return files(__package__).joinpath(SCHEMA).read_text("utf-8")
 
 
 def _is_one_for_each_job(location: AvailableLocation) -> bool:
-    """Whether StreamFlow lets one job at a time run there for want of any number, as in a container of a pod."""
+    """Whether StreamFlow runs one job at a time at a location without any known size, as in a container of a pod."""
     return location.hardware is None and location.slots is None and not location.stacked
 
 
 class CorelessRequirement(HardwareRequirement):  # type: ignore[misc]
-    """What a gang member or an I/O task needs: all that its step declares but cores.
+    """The requirement of a gang member or an I/O task: all that its step declares, but no cores.
 
-    :param job: where the declared cores are noted
+    :param job: gets the declared cores
     """
 
     def __init__(self, requirement: HardwareRequirement, job: JobState) -> None:

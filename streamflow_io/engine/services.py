@@ -1,4 +1,4 @@
-"""What all parts of a run are made with."""
+"""The services with which all parts of a run are made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .plan import Plan
 
 
 class Scheduling(Protocol):
-    """What a run asks of StreamFlow's scheduler."""
+    """StreamFlow's scheduler, as a run uses it."""
 
     context: StreamFlowContext
     job_allocations: Mapping[str, JobAllocation]
@@ -36,11 +36,11 @@ class Scheduling(Protocol):
 
 @dataclass(frozen=True)
 class Services:
-    """What all parts of a run are made with.
+    """The services with which all parts of a run are made.
 
     :ivar scheduler: StreamFlow's
     :ivar plan: of the workflow
-    :ivar learned: the file of what was learned
+    :ivar learned: the file with all that was learned
     :ivar runtimes: the node runtimes of the run
     :ivar storages: of the StreamFlow file
     :ivar record: keeps a record for telemetry, and begins the telemetry with the first one
@@ -68,7 +68,7 @@ class Services:
         return not self.plan.workflow.steps[posixpath.join(step, "__schedule__")].terminated
 
     def arrived(self, step: str) -> int:
-        """How many jobs of a step have all their input."""
+        """The number of jobs of a step that have all their input."""
         schedule = self.plan.workflow.steps[posixpath.join(step, "__schedule__")]
         ports = [port for name, port in schedule.get_input_ports().items() if not name.startswith("__connector__")]
         return min(map(_count_tokens, ports), default=1)

@@ -1,4 +1,4 @@
-"""Edge: a plan is put into effect."""
+"""Puts a plan into effect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .scheduler import IOAwareScheduler
 
 
 def apply(plan: Plan, scheduler: IOAwareScheduler) -> None:
-    """Say what a plan warns of, rewire its workflow, and let the scheduler serve its hints."""
+    """Log the warnings of a plan, rewire its workflow, and let the scheduler serve its hints."""
     config = scheduler.config
     for warning in plan.warnings:
         logger.warning(warning)
@@ -35,7 +35,7 @@ def apply(plan: Plan, scheduler: IOAwareScheduler) -> None:
 
 
 def begin_without_hints(workflow: Workflow, file: str, scheduler: IOAwareScheduler) -> None:
-    """Let the scheduler record the run of a workflow without hints, in which nothing else is to be done.
+    """Let the scheduler record the run of a workflow without hints; nothing else is to be done.
 
     :param file: the CWL file
     """

@@ -1,4 +1,4 @@
-"""What is recorded when a run begins: its configuration, and the plan."""
+"""The first records of a run: its configuration, and its plan."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .plan import Plan
 
 
 def steps_before(workflow: Workflow) -> dict[str, tuple[str, ...]]:
-    """The steps that run jobs, each with those whose results it gets, also by way of what runs no jobs.
+    """The steps that run jobs, each with the steps whose results it gets, also through steps without jobs.
 
-    :return: each after those whose results it gets, but in loops; else in the order of the workflow
+    :return: each step after those whose results it gets, except in loops; otherwise in the order of the workflow
     """
     executing = {name: step for name, step in workflow.steps.items() if isinstance(step, ExecuteStep)}
     before = {name: tuple(dict.fromkeys(_before(step))) for name, step in executing.items()}
@@ -29,7 +29,7 @@ def steps_before(workflow: Workflow) -> dict[str, tuple[str, ...]]:
 
 
 def _before(step: Step) -> Iterator[str]:
-    """The nearest steps before one that run jobs."""
+    """Yield the nearest steps before a step that run jobs."""
     seen, ahead = {step.name}, [step]
     while ahead:
         for port in ahead.pop().get_input_ports().values():

@@ -1,4 +1,4 @@
-"""The storages that the steps of a translated workflow will use, looked at before anything runs."""
+"""Checks the storages that the steps of a translated workflow will use, before anything runs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def find_storages(
 
 
 class _Reached:
-    """The deployments where steps run, and those that these are on."""
+    """The deployments where steps run, and the deployments below these."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
@@ -72,20 +72,20 @@ class _Reached:
         self._are_all_here = True
 
     def add(self, target: Target, host_names: Set[str], *, is_here: bool) -> None:
-        """Steps run on a target.
+        """Note that steps run on a target.
 
-        :param is_here: where they write is on the driver's node
+        :param is_here: whether they write on the driver's node
         """
         deployment = target.deployment
         is_local = deployment_kind(str(deployment.type)) is SiteKind.LOCAL
         self._shown.add(str(LOCAL) if is_local else deployment_name(deployment))
         self._names |= {str(deployment.name), *host_names}
-        if is_here:  # an entry with the name of a deployment of containers means a path in them
+        if is_here:  # the name of a deployment of containers stands for a path in them
             self._here |= {str(deployment.name), *host_names} if is_local else host_names
         self._are_all_here &= is_here
 
     def missed(self, storages: Iterable[StorageConfig]) -> Iterator[str]:
-        """What is said of storages that are not where the StreamFlow file says."""
+        """Yield the warnings about storages that are not where the StreamFlow file says."""
         for storage in storages:
             is_here = self._are_all_here if storage.deployment is None else storage.deployment in self._here
             if self._names and is_here and not os.path.exists(storage.path):
@@ -96,7 +96,7 @@ class _Reached:
 
 
 def _targets(workflow: Workflow) -> Iterator[tuple[str, Target, str]]:
-    """Where each step may run, with the directory in which it writes there."""
+    """Yield the targets of each step, with the directory in which the step writes there."""
     for step in workflow.steps.values():
         if isinstance(step, ScheduleStep):
             for target in step.binding_config.targets:

@@ -1,7 +1,7 @@
-"""The lowest lines of a terminal, which show something, below what others write.
+"""The lowest lines of a terminal, which stay below all other output.
 
-`rich.live` draws its lines anew for each piece of text that goes above them, which takes longer than the small jobs
-that the text is about. Here text is collected for some hundredths of a second, and goes above the lines at once.
+`rich.live` draws its lines anew for each piece of text above them. That takes longer than the small jobs that the text
+is about. Here text is collected for some hundredths of a second, and goes above the lines at once.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import threading
 from collections.abc import Callable
 from typing import BinaryIO, TextIO, cast
 
-# So long text may wait for more.
+# Seconds for which text may wait for more.
 _COLLECTED = 0.05
-# Goes to the beginning of the line above, and removes that.
+# Goes to the beginning of the line above, and clears it.
 _UP = "\x1b[1A\x1b[2K"
 _BEGIN_OF_LINE = "\r\x1b[2K"
 
 
 class TerminalRegion:
-    """The lines at the end of a terminal, drawn by a thread of their own: who writes never waits for the terminal.
+    """The lines at the end of a terminal, drawn by a thread of their own: no writer waits for the terminal.
 
-    :param terminal: is written to by nobody else, but through :attr:`above`
+    :param terminal: all other output to it has to go through :attr:`above`
     :ivar above: takes text that is to go above the lines
     """
 
@@ -38,19 +38,22 @@ class TerminalRegion:
         self._thread = threading.Thread(target=self._run, name="display", daemon=True)
 
     def start(self) -> None:
-        """:raises RuntimeError: if there can be no more threads"""
+        """Start the thread.
+
+        :raises RuntimeError: if no more threads can be started
+        """
         self._thread.start()
 
     def show(self, draw: Callable[[], str]) -> None:
-        """Draw these lines instead of those before.
+        """Draw new lines in place of those before.
 
-        :param draw: gives them, each with its end; it is called in the thread that draws
+        :param draw: returns the lines, each with its end; called in the thread that draws
         """
         self._draw = draw
         self._news.set()
 
     def close(self, seconds: float = 1.0) -> None:
-        """Remove the lines, and let go through what was written. Waits for the terminal, but not for ever."""
+        """Remove the lines, and write the text that is left. Waits for the terminal, but not for ever."""
         self._closed.set()
         self._news.set()
         if self._thread.is_alive():
@@ -78,7 +81,7 @@ class TerminalRegion:
             self._lines = draw()
         *whole, rest = self._take().split("\n")
         if rest:
-            # The rest of its line is to come.
+            # The rest of the line is still to come.
             self._text.insert(0, rest)
         text = "".join(f"{line}\n" for line in whole)
         if draw is not None or text:
@@ -90,7 +93,7 @@ class TerminalRegion:
                 self._put(text, "")
 
     def _take(self) -> str:
-        # Others add to it meanwhile.
+        # Other threads add text meanwhile.
         number = len(self._text)
         taken = "".join(self._text[:number])
         del self._text[:number]
@@ -104,7 +107,7 @@ class TerminalRegion:
 
 
 class _Above(io.TextIOBase):
-    """What is like the terminal to who writes text."""
+    """A text stream that looks like the terminal, and collects text."""
 
     def __init__(self, take: Callable[[str], None], terminal: TextIO) -> None:
         self._take = take

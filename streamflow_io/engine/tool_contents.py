@@ -1,4 +1,4 @@
-"""Edge: what tells a tool from others, that may do something else with what they read."""
+"""Tells a tool from others, which may do something else with what they read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamflow_io.graph.candidates import Stamp
 from streamflow_io.hints.cwl import Walk, file_of, name_of, tool_digest
 from streamflow_io.jobs.programs import stamps_here
 
-# What a program does can depend on these, on whichever level they stand.
+# The requirements that a program can depend on, at whichever level they stand.
 _RELEVANT = {
     "DockerRequirement",
     "EnvVarRequirement",
@@ -25,17 +25,17 @@ _RELEVANT = {
     "SoftwareRequirement",
 }
 
-# What may be a program, or an absolute path, whoever looks: no option, expression, URI or part of a script.
+# A word that may be a program or an absolute path; not an option, an expression, a URI or a part of a script.
 _PROGRAM = re.compile(r"/[^\s$]+|[\w+.][\w+.-]*")
 
 
 @dataclass(frozen=True)
 class ToolContent:
-    """What is known of a tool before it runs.
+    """The content of a tool, as far as known before it runs.
 
-    :ivar digest: a hex digest of all of it: of its command line, image, the requirements and hints that it inherits,
-        and the files that these name, as they are on this node: its program, too
-    :ivar programs: the words in its command line that may name programs and scripts, with what this node has of them
+    :ivar digest: a hex digest of the command line, the image, and inherited requirements and hints; also of the files
+        that these name on this node, such as the program
+    :ivar programs: the words in the command line that may name programs and scripts, with their stamps on this node
     """
 
     digest: str
@@ -43,9 +43,9 @@ class ToolContent:
 
 
 def tool_contents(walk: Walk, steps: Collection[str]) -> dict[str, ToolContent]:
-    """What is known of the tool of each step.
+    """The content of the tool of each step.
 
-    :param walk: before StreamFlow changes the document
+    :param walk: from before StreamFlow changes the document
     """
     commands = {path: list(dict.fromkeys(_texts(_command(walk.tools[path])))) for path in steps}
     inherited = {path: _inherited(walk, path) for path in steps}
@@ -68,7 +68,7 @@ def _digest(tool: Any, inherited: list[str], stamps: Mapping[str, Stamp]) -> str
 
 
 def networked(walk: Walk, steps: Collection[str]) -> frozenset[str]:
-    """The steps that may use the network, by NetworkAccess on whichever level."""
+    """The steps that may use the network, by NetworkAccess at any level."""
     return frozenset(path for path in steps if any(map(_is_network, _requirements(walk, path))))
 
 
@@ -77,24 +77,24 @@ def _is_network(requirement: Mapping[str, Any]) -> bool:
 
 
 def _inherited(walk: Walk, path: str) -> list[str]:
-    """The requirements and hints that hold for a tool, as far as its program can depend on them."""
+    """The requirements and hints of a tool that its program can depend on, as JSON."""
     found = _requirements(walk, path)
     return [json.dumps(each, sort_keys=True, default=str) for each in found if each.get("class") in _RELEVANT]
 
 
 def _requirements(walk: Walk, path: str) -> Iterator[Mapping[str, Any]]:
-    """Those and the hints that hold for a tool, the outermost first."""
+    """Yield the requirements and hints that hold for a tool, the outermost first."""
     for element in (*_around(walk, path), walk.tools[path]):
         yield from map(_saved, (*(element.requirements or ()), *(element.hints or ())))
 
 
 def _command(tool: Any) -> list[Any]:
-    """What is run; an ExpressionTool runs nothing."""
+    """The command of a tool; an ExpressionTool has none."""
     return [getattr(tool, name, None) for name in ("baseCommand", "arguments")]
 
 
 def _around(walk: Walk, path: str) -> Iterator[Any]:
-    """The workflows and steps around a tool, the outermost first."""
+    """Yield the workflows and steps around a tool, the outermost first."""
     names = path.strip("/").split("/")
     for depth in range(len(names)):
         if (workflow := walk.workflows.get("/" + "/".join(names[:depth]))) is not None:
@@ -118,5 +118,5 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _path(word: str) -> str:
-    """What a word names, if it names a file: a program, or a script for it."""
+    """The file that a word names, if it names one: a program, or a script for one."""
     return file_of(word) if word.startswith("file:") else word

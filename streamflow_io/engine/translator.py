@@ -1,8 +1,8 @@
 """The translator of CWL workflows that serves the hints.
 
-StreamFlow imports every plugin in every run, also with another scheduler: what only our runs need is imported by
-:mod:`~streamflow_io.engine.serving`, and what only hints need by :mod:`~streamflow_io.engine.planning`. Both
-are imported here when they are needed.
+StreamFlow imports every plugin in every run, also with another scheduler. So this module imports two others only when
+they are needed. :mod:`~streamflow_io.engine.serving` imports what only runs of the plugin need, and
+:mod:`~streamflow_io.engine.planning` what only hints need.
 """
 
 from __future__ import annotations
@@ -30,19 +30,23 @@ if TYPE_CHECKING:
 
 
 class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
-    """Translates as StreamFlow does, then rewires what the hints ask for; does nothing unless the scheduler is ours."""
+    """Translates as StreamFlow does, then rewires by the hints; only translates if the scheduler is another one."""
 
     def translate(self) -> Workflow:
-        """:raises InvalidHintsException: if a hint is wrong, or a storage too slow for it"""
+        """Translate the workflow, and serve its hints.
+
+        :raises InvalidHintsException: if a hint is wrong, or a storage too slow for it
+        """
         scheduler = self.context.scheduler
         if not isinstance(scheduler, IOAwareScheduler):
             return super().translate()
         execute_statements_in_the_loop(self.context.database, say_locked)
         watch_children_without_threads()
-        # What loading the inputs has left, some 30 kB for each element of a list, must not be frozen with the rest.
+        # The rest of loading the inputs, some 30 kB for each element of a list, must not be frozen with everything
+        # else.
         gc.collect()
-        # Modules, and below the translated graph, live as long as the run: the collector need not look at them again
-        # and again.
+        # Modules, and below the translated graph, live as long as the run: the garbage collector must not look at them
+        # again and again.
         gc.freeze()
         from .serving import apply, begin_without_hints
 
@@ -58,7 +62,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         return workflow
 
     def plan(self, *, in_detail: bool = False) -> Plan:
-        """What is to be done with the workflow, under our scheduler; see :func:`~.planning.make_plan`."""
+        """Plan the run of the workflow under the plugin's scheduler; see :func:`~.planning.make_plan`."""
         from .planning import make_plan
 
         return make_plan(

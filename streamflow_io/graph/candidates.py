@@ -1,10 +1,10 @@
-"""What may stream though no hint says so, and what proofs make of the routes.
+"""The streams that are possible without a hint, and how proofs change the routes.
 
-What one scatter makes goes to the next one by one, each element when its job has ended: that needs no proof.
+The outputs of one scatter go to the next scatter one by one, each element when its job has ended. That needs no proof.
 
-Hints win: an output with rules is left as it is. A stream that was proven goes on until the job that writes it has
-ended (`mode: no_update`, committed at termination), so that nothing has to be known of how it writes: what was read is
-compared with the file before anything that was made of it is handed on.
+Hints win: an output with rules stays as it is. A proven stream goes on until the job that writes it has ended (`mode:
+no_update`, committed at termination). So the way in which the job writes need not be known. The bytes that were read
+are compared with the file before any result made from them is handed on.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .possible import with_rule
 
 _READ: Mapping[str, object] = {"mode": "no_update"}
 
-#: The size of a program in bytes, when it was changed, in nanoseconds since the epoch, and a digest of what is loaded
-#: with it; None: there is no such one.
+#: The size of a program in bytes; when it was changed, in nanoseconds since the epoch; a digest of the libraries loaded
+#: with it. None: no such program.
 Stamp = tuple[int, int, str] | None
 
 
@@ -33,10 +33,10 @@ class Candidate:
     """A step with inputs that may be read as streams.
 
     :ivar tool: a hex digest of all that is known of its tool before it runs
-    :ivar inputs: the names of these inputs, of which that has to be proven
-    :ivar declared: the names of those that are declared `streamable`, of which it is assumed
-    :ivar programs: the words of the tool that may name a program, or a script, with what the driver's node has of it
-    :ivar once: why its jobs do not run a second time, to prove something; None: they may
+    :ivar inputs: the names of the inputs that may be read so after a proof
+    :ivar declared: the names of the inputs that are declared `streamable`, which need no proof
+    :ivar programs: the words of the tool that may name a program or a script, with their stamps on the driver's node
+    :ivar once: why its jobs do not run a second time for a proof; None: no obstacle
     """
 
     tool: str
@@ -47,7 +47,7 @@ class Candidate:
 
 
 def candidate_inputs(graph: IOGraph, excluded: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
-    """The inputs of each step, by its path, that could be read as streams if their tools can, and no hint says so.
+    """The inputs that could be read as streams if their tools can, and no hint says so; by step path.
 
     :param graph: with all obstacles
     :param excluded: the steps that neither read nor write such streams
@@ -70,9 +70,9 @@ def candidate_inputs(graph: IOGraph, excluded: Collection[str] = ()) -> dict[str
 
 
 def with_refuted(graph: IOGraph, refuted: Mapping[tuple[str, str], str]) -> IOGraph:
-    """A graph as if some inputs were not declared `streamable`.
+    """A graph in which some inputs count as not declared `streamable`.
 
-    :param refuted: why these are not, by step and port
+    :param refuted: why these inputs are not read as declared, by step and port
     """
     if not refuted:
         return graph
@@ -87,17 +87,17 @@ def with_refuted(graph: IOGraph, refuted: Mapping[tuple[str, str], str]) -> IOGr
 
 
 def _can_change(output: Output) -> bool:
-    """Whether an output is left to us, and its readers could start again if it is another file in the end."""
+    """Whether no hint is about an output, and its readers can start again if it is another file in the end."""
     return output.kind is OutputKind.FILE and not output.rules
 
 
 def _hands_on(route: Route) -> bool:
-    """Whether nothing on the way depends on what comes: on the name of a file, or on whether there is one."""
+    """Whether no hop on the way depends on the name of a file, or on whether there is a file."""
     return not route.needs_name and not (route.output.optional and any(hop.fills for hop in route.hops))
 
 
 def _renamed(graph: IOGraph) -> set[str]:
-    """The outputs on whose names something depends, and that may have another one in the end, by name."""
+    """The names of outputs on whose file names something depends, and whose file names may change until the end."""
     return {
         route.output.name
         for route in graph.names
@@ -107,9 +107,9 @@ def _renamed(graph: IOGraph) -> set[str]:
 
 @dataclass(frozen=True)
 class Proved:
-    """A graph in which outputs are streamed to the readers that can read them so.
+    """A graph in which outputs are streamed to the readers that can read streams.
 
-    :ivar hinted: as it is without
+    :ivar hinted: the graph without such streams
     :ivar streamed: these outputs, by name
     :ivar one_by_one: the outputs whose elements go from one scatter to the next, each when its job has ended, by name
     """
@@ -120,7 +120,7 @@ class Proved:
     one_by_one: frozenset[str] = frozenset()
 
     def edges(self, virtual: Collection[str] = ()) -> tuple[StreamEdge, ...]:
-        """As :func:`plan_edges` makes them, without those that are as without us, and that no hint has asked for."""
+        """The edges of :func:`plan_edges`, without those that no hint asks for and plain StreamFlow has, too."""
         edges = plan_edges(self.graph.routes, virtual)
         if not (changed := self.streamed | self.one_by_one):
             return edges
@@ -138,7 +138,7 @@ def with_proofs(
     refused: Collection[str] = (),
     excluded: Collection[str] = (),
 ) -> Proved:
-    """Let outputs without rules be streamed to the inputs of which it is known that they can be read so.
+    """Let outputs without rules be streamed to the inputs that are known to be read as streams.
 
     :param proven: these inputs, as step and port
     :param refused: the outputs that are not streamed, by name
@@ -174,7 +174,7 @@ def _with_rule(output: Output, fields: Mapping[str, object]) -> Output:
 
 
 def _one_by_one(graph: IOGraph, excluded: Collection[str]) -> Iterator[Output]:
-    """The outputs of a scatter that go to another one, whose jobs need not wait for all of them."""
+    """Yield the outputs of a scatter that go to another scatter, whose jobs need not wait for all of them."""
     for output, same in grouped(graph.routes, lambda route: route.output).items():
         if output.rules or output.streamable or output.step in excluded:
             continue

@@ -1,4 +1,4 @@
-"""Which inputs of a workflow its jobs get before StreamFlow has read them for their checksum."""
+"""Decides which inputs of a workflow its jobs get before StreamFlow has read them for their checksum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .part_sites import are_here, is_of_hosts
 from .partitions import Partition
 from .sites import Site
 
-# What hands a file on as it is.
+# The hops that hand a file on unchanged.
 _HANDS_ON = frozenset(
     {
         HopKind.SUBWORKFLOW,
@@ -29,13 +29,13 @@ def early_inputs(
     partitions: Iterable[Partition],
     with_checksum: Collection[tuple[str, str]] = (),
 ) -> tuple[InputRoute, ...]:
-    """The routes of inputs of the workflow that come early: nobody needs their checksum, and somebody gains by it.
+    """The routes of workflow inputs that come early: no job needs their checksum, and some job gains by it.
 
-    Gain those who read front to back, as the checksum is made, and those for whom a read session does.
+    A job gains if it reads front to back, as the checksum does, or if a read session serves it.
 
     :param routes: of all inputs of the workflow
-    :param partitions: what is made of each rule of a read session
-    :param with_checksum: inputs, as step and port, of which the checksum is needed though no expression asks for it
+    :param partitions: the rules of read sessions, with their outcomes
+    :param with_checksum: inputs, as step and port, whose checksum is needed though no expression asks for it
     """
     read = {(each.step, each.of) for each in partitions if each.is_served or each.is_read_ahead}
 
@@ -61,7 +61,7 @@ def early_inputs(
 
 
 def _is_there(given: Site, reader: Site) -> bool:
-    """Whether what is given at one site is surely at the other one, too, so that jobs need no copy."""
+    """Whether a file at one site is surely at the other one, too, so that jobs need no copy."""
     if are_here(given) and are_here(reader):
         return True
     return is_of_hosts(given) and is_of_hosts(reader) and given.deployments[0].name == reader.deployments[0].name

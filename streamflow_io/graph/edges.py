@@ -1,4 +1,4 @@
-"""How each route is served: the delivery of every stream edge, and why an edge falls back."""
+"""Decides how each route is served: the delivery of every stream edge, and why an edge falls back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_COMMIT_THROUGH = {HopKind.LOOP, HopKind.UNKNOWN}
 
 
 def looked_at(hop: Hop) -> str | None:
-    """Why nothing early passes a hop, whoever reads it: it looks at a value, or changes it. A scatter takes a list."""
+    """Why no early file passes a hop, for any reader: it looks at a value, or changes it. A scatter takes a list."""
     if hop.kind is HopKind.SCATTER or hop.kind not in _NOT_EARLY_THROUGH:
         return None
     code = Code.UNKNOWN_WAY if hop.kind in _NO_COMMIT_THROUGH else Code.VALUE_COMPUTED
@@ -33,9 +33,9 @@ def plan_edges(routes: Iterable[Route], virtual: Collection[str] = ()) -> tuple[
     """Decide for each route how its file is delivered.
 
     :param routes: all routes of a workflow on which a file arrives, workflow outputs included; names pass everywhere
-    :param virtual: the outputs that nobody writes, by name: see :mod:`.partitions`
-    :return: one edge for each route whose output has a rule, or is `streamable` on both ends; workflow outputs have
-        none: they are collected as with plain StreamFlow. An edge that is not served as its rule asks says why.
+    :param virtual: the outputs that no job writes, by name: see :mod:`.partitions`
+    :return: one edge for each route whose output has a rule, or is `streamable` on both ends. Workflow outputs have no
+        edge: they are collected as with plain StreamFlow. An edge that is not served as its rule asks says why.
     """
     routes = list(routes)
     edges = [
@@ -50,13 +50,13 @@ def plan_edges(routes: Iterable[Route], virtual: Collection[str] = ()) -> tuple[
 
 
 def name_edges(routes: Iterable[Route], edges: Iterable[StreamEdge]) -> tuple[StreamEdge, ...]:
-    """How the names of files are delivered: as the files are that go to the same step, or through the same hop.
+    """Decide how the names of files are delivered: like the files that go to the same step, or through the same hop.
 
-    Else the step would wait for the name of what it could read already. A step that is given a name only gets it when
-    the file is committed.
+    Otherwise the step would wait for the name of a file that it could read already. A step that only gets a name gets
+    it when the file is committed.
 
-    :param routes: those on which only a name arrives
-    :param edges: what :func:`plan_edges` made of the others
+    :param routes: the routes on which only a name arrives
+    :param edges: the edges that :func:`plan_edges` has made of the other routes
     """
     early = [edge for edge in edges if not edge.is_plain]
     left, found = list(routes), list[StreamEdge]()
@@ -93,7 +93,7 @@ def _edge(route: Route) -> StreamEdge | None:
 
 
 def _with_its_file(route: Route, early: Iterable[StreamEdge]) -> StreamEdge | None:
-    """An edge for the name of a file, as it is for the file; None: no early file goes where the name goes."""
+    """An edge for the name of a file, like that of the file; None: no early file goes where the name goes."""
     for edge in early:
         to = edge.route.consumer
         if edge.route.output != route.output or route.consumer is None or to is None:
@@ -106,7 +106,7 @@ def _with_its_file(route: Route, early: Iterable[StreamEdge]) -> StreamEdge | No
 
 
 def _not_before_its_values(edge: StreamEdge, routes: Iterable[Route]) -> StreamEdge:
-    """A job waits for all of its inputs, so also for one that `valueFrom` computes of the whole file."""
+    """An edge that waits for all inputs of its job, also for one that `valueFrom` computes from the whole file."""
     to = edge.route.consumer
     if not edge.delivery.joins or to is None:
         return edge
@@ -121,16 +121,16 @@ def _not_before_its_values(edge: StreamEdge, routes: Iterable[Route]) -> StreamE
 
 
 def _early_delivery(route: Route, rule: StreamingRule) -> Delivery:
-    """How a consumer that starts with its producer reads: bytes of a growing file, or at the gate.
+    """The delivery to a consumer that starts with its producer: bytes of a growing file, or at the gate.
 
-    A Directory has no bytes; under `no_update` the gate lists its entries as they are committed.
+    A Directory has no bytes. Under `no_update` the gate lists its entries as they are committed.
     """
     bytewise = rule.mode == "no_update" and route.output.kind is not OutputKind.DIRECTORY
     return Delivery.STREAM if bytewise else Delivery.GATE
 
 
 def _rule(route: Route) -> StreamingRule | None:
-    """The rule of the output as a whole; those with `files` hold for single entries and lead if there is no other."""
+    """The rule of the output as a whole. Rules with `files` hold for single entries, and lead if there is no other."""
     for rule in sorted(route.output.rules, key=lambda rule: bool(rule.files)):
         return rule
     to = route.consumer
@@ -154,15 +154,15 @@ def _at_commit(route: Route, rule: StreamingRule, by_element: bool, reordered: b
 
 
 def _by_element(route: Route) -> tuple[bool, bool]:
-    """Whether elements go to a scatter one by one, and whether then in the order of their commits."""
+    """Whether elements go to a scatter one by one, and whether they then come in the order of their commits."""
     kinds = [hop.kind for hop in route.hops]
     possible = HopKind.SCATTER in kinds and _not_by_element(route) is None
-    # The outputs of a scatter have their positions in the list from the beginning.
+    # The outputs of a scatter have their places in the list from the beginning.
     return possible, possible and kinds[0] is HopKind.SCATTER
 
 
 def _not_by_element(route: Route) -> str | None:
-    """Why the scatter over a list gets all of its elements together, if there is one, and it does."""
+    """Why the scatter over a list gets all elements together; None: no scatter, or one that gets them one by one."""
     scatter = next((hop for hop in route.hops if hop.kind is HopKind.SCATTER), None)
     if scatter is None:
         return None
@@ -203,7 +203,7 @@ def _no_commit(route: Route) -> str | None:
 
 
 def _in_a_list(route: Route) -> str | None:
-    """Why a field waits for others: records go on alone, and not element by element."""
+    """Why a field waits for others: records go on alone, and not element by element. None: no list on the way."""
     for hop in route.hops if route.output.record is not None else ():
         if hop.kind in (HopKind.GATHER, HopKind.SCATTER):
             return coded(f"a list of records goes on as a whole ({hop.place})", Code.WHOLE_LIST)
@@ -211,7 +211,7 @@ def _in_a_list(route: Route) -> str | None:
 
 
 def _not_early(route: Route, rule: StreamingRule, by_element: bool) -> str | None:
-    """Why a consumer cannot start with its producer, if so."""
+    """Why a consumer cannot start with its producer; None: no obstacle."""
     output, consumer = route.output, route.consumer
     assert consumer is not None
     # Bytes, and listings under `no_update`, can be read only once, front to back.
@@ -243,9 +243,9 @@ def _not_early(route: Route, rule: StreamingRule, by_element: bool) -> str | Non
 
 
 def _in_order(edges: Sequence[StreamEdge]) -> list[StreamEdge]:
-    """Elements in commit order give outputs in that order.
+    """The edges, with outputs in commit order where their elements come in commit order.
 
-    They must not meet those of another list in one scatter: they would be paired wrongly.
+    Elements in commit order must not be paired with those of another list in one scatter.
     """
     edges = list(edges)
     while True:
@@ -275,7 +275,7 @@ def _step_of(hop: Hop) -> str:
 
 
 def _with_their_records(edges: Sequence[StreamEdge], routes: Sequence[Route]) -> Iterator[StreamEdge]:
-    """A record is one token: it is delivered as early as the last of its fields."""
+    """Yield the edges, with each record as late as the last of its fields: a record is one token."""
     deliveries = {edge.route: edge.delivery for edge in edges}
     records = grouped((route for route in routes if route.of_record), _record_of)
     for edge in edges:
@@ -294,7 +294,10 @@ def _record_of(route: Route) -> tuple[tuple[str, str], tuple[Hop, ...], Input | 
 
 
 def _without_mixed_hops(edges: Sequence[StreamEdge], routes: Sequence[Route]) -> Iterator[StreamEdge]:
-    """A hop delivers one token to all behind it: an early one passes only if all of them are served alike."""
+    """Yield the edges that pass each hop together. A hop delivers one token to all routes behind it.
+
+    An early token passes only if all these routes are served alike.
+    """
     deliveries = {edge.route: edge.delivery for edge in edges}
     for edge in edges:
         others = [route for route in routes if deliveries.get(route) is not edge.delivery]
@@ -318,9 +321,9 @@ def _mixed_hop(edge: StreamEdge, others: Sequence[Route]) -> tuple[Hop, Route] |
 
 
 def _shared_hop(edge: StreamEdge, other: Route) -> Hop | None:
-    """A hop that hands one token to both."""
+    """A hop that hands one token to both; None: no such hop."""
     hops = edge.route.hops
-    # A list that streams by element goes its usual way besides; the scatter is where the elements leave it.
+    # A list that streams by element also goes its usual way. Its elements leave that way at the scatter.
     first = next(i for i, hop in enumerate(hops) if hop.kind is HopKind.SCATTER) if edge.by_element else 0
     for index in range(first, min(len(hops), len(other.hops))):
         if hops[: index + 1] != other.hops[: index + 1]:

@@ -1,4 +1,4 @@
-"""Which steps and gangs ask for more than there is."""
+"""Finds steps and gangs that ask for more than there is."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .io_graph import Step
 def never_start(
     steps: Mapping[str, Step], without_cores: Iterable[str], gangs: Iterable[Gang], here: Room
 ) -> dict[str, str]:
-    """The steps of which no job can start on the driver's node, and why; by path, as far as that is known beforehand.
+    """The steps whose jobs can never start on the driver's node, and why; by path, as far as known before the run.
 
-    A job in a container there takes its cores and memory of those of the node.
+    A job in a container there takes its cores and memory from the node.
 
     :param without_cores: I/O tasks
-    :param gangs: those that read from others need no free cores
-    :param here: what the driver's node has
+    :param gangs: their members that read from others need no free cores
+    :param here: the room of the driver's node
     """
     coreless = {*without_cores, *(step for gang in gangs for step in gang.steps if step not in gang.heads)}
     found = {}
@@ -31,7 +31,7 @@ def never_start(
 
 
 def not_together(gang: Gang, steps: Mapping[str, Step], here: Room) -> str | None:
-    """Why the steps of a gang on the driver's node do not all run at the same time, if their memory does not fit."""
+    """Why the steps of a gang on the driver's node cannot all run at the same time; None: their memory fits."""
     memory = sum(steps[path].memory or 0.0 for path in gang.steps)
     if not all(steps[path].site.is_here for path in gang.steps) or here.holds(Room(None, memory)):
         return None

@@ -14,8 +14,8 @@ class Gang:
     """Steps joined by streams and gates.
 
     :ivar steps: paths, producers before consumers
-    :ivar heads: those that read from none of the others; they need their cores
-    :ivar cores: what the heads need at once, for one job each; None if that is known only at run time
+    :ivar heads: the steps that read from no other step of the gang; they need their cores
+    :ivar cores: the cores that the heads need at once, for one job each; None: known only at run time
     """
 
     steps: tuple[str, ...]

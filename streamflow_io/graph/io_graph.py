@@ -1,8 +1,8 @@
 """The I/O graph: the steps of a workflow and the ways that their files take from step to step.
 
 A :class:`Route` is what the workflow says: the output of one step reaches an input of another, or a workflow output,
-through some hops. A :class:`StreamEdge` is what we make of it: how the file is delivered, by which rules, and if it is
-not delivered as asked, why.
+through some hops. A :class:`StreamEdge` is what follows from it: how the file is delivered, by which rules, and why it
+is not delivered as asked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streamflow_io.hints.models import StreamingRule
 
 from .sites import DRIVERS_NODE, Site
 
-# What StreamFlow puts behind the name of a step or an input, for a step of its own.
+# The endings by which StreamFlow names its own steps after a step or an input.
 _OWN = re.compile(
     "-(token-transformer|value-from-transformer|(cmd|wf|step)-default-transformer|(input|output)-forward-transformer"
     "|back-propagation-transformer|list-merge-combinator(-transformer|-list-to-element)?|combinator"
@@ -26,7 +26,7 @@ _OWN = re.compile(
 
 
 class OutputKind(str, Enum):
-    """What an output is, as far as rules differ."""
+    """The type of an output, as far as rules differ."""
 
     FILE = "File"
     FILES = "File[]"
@@ -35,7 +35,7 @@ class OutputKind(str, Enum):
 
 
 class HopKind(str, Enum):
-    """What lies between an output and the input that it reaches."""
+    """The kinds of hops between an output and the input that it reaches."""
 
     GATHER = "gather"
     SCATTER = "scatter"
@@ -55,10 +55,10 @@ class HopKind(str, Enum):
 class Delivery(str, Enum):
     """How a file gets from a step to the next.
 
-    `STREAM`: the consumer reads bytes while they are written. `GATE`: it starts with its producer, and is held where it
-    touches what is not committed. `COMMIT`: it gets the file once it is committed. `PART`: nobody writes the file; the
-    consumer gets its bytes from another one, of which it is a part. `TERMINATION`: it gets the file when the job that
-    wrote it has ended, as with plain StreamFlow.
+    `STREAM`: the consumer reads bytes while they are written. `GATE`: the consumer starts with its producer, and is
+    held where it touches an uncommitted file. `COMMIT`: the consumer gets the file once it is committed. `PART`: no job
+    writes the file; the consumer gets its bytes from another file, whose part it is. `TERMINATION`: the consumer gets
+    the file when the job that wrote it has ended, as with plain StreamFlow.
     """
 
     STREAM = "stream"
@@ -69,7 +69,7 @@ class Delivery(str, Enum):
 
     @property
     def joins(self) -> bool:
-        """Whether the consumer runs while its producer does: both are of one gang."""
+        """Whether the consumer runs while its producer does: both belong to one gang."""
         return self in (Delivery.STREAM, Delivery.GATE)
 
 
@@ -78,9 +78,9 @@ class Step:
     """A tool that is run.
 
     :ivar path: the StreamFlow step path
-    :ivar cores: cores of a job; None if only an expression tells, at run time
+    :ivar cores: cores of a job; None: an expression tells them at run time
     :ivar site: where its jobs run
-    :ivar memory: of a job, MiB; None as for cores
+    :ivar memory: of a job, MiB; None: an expression tells it at run time
     """
 
     path: str
@@ -91,18 +91,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Output:
-    """An output of a step, or a field of one that is a record: `record.field`.
+    """An output of a step, or a field of a record output: `record.field`.
 
     :ivar rules: the Streaming rules that hold for it
     :ivar streamable: written front to back
-    :ivar obstacle: why it is known only when the job has ended, if so
-    :ivar stream_obstacle: why a consumer cannot have it before commit, if so
-    :ivar part_obstacle: why its files cannot be parts of another, if so; looked for where a rule asks for it
-    :ivar globs: where it is, relative to the job's output directory; `*` where that is known only at run time
+    :ivar obstacle: why the output is known only when the job has ended; None: no obstacle
+    :ivar stream_obstacle: why a consumer cannot have it before commit; None: no obstacle
+    :ivar part_obstacle: why its files cannot be parts of another file; looked for only where a rule asks for parts
+    :ivar globs: where the output is, relative to the job's output directory; `*` if known only at run time
     :ivar site: where the jobs of the step run
     :ivar optional: whether a job may succeed without a file for it
     :ivar record: the output that it is a field of
-    :ivar record_obstacle: why that record as a whole is known only when the job has ended, if so
+    :ivar record_obstacle: why that record as a whole is known only when the job has ended; None: no obstacle
     """
 
     step: str
@@ -125,7 +125,7 @@ class Output:
 
     @property
     def whole(self) -> tuple[str, str]:
-        """The step, and its output of which this is all or a field."""
+        """The step, and its output: this one, or the record that it is a field of."""
         return self.step, self.record or self.port
 
 
@@ -134,10 +134,10 @@ class Input:
     """An input of a step.
 
     :ivar streamable: read once, front to back
-    :ivar refuted: it is declared to be read so, and why that is not true
-    :ivar obstacle: why the whole file is needed before the step starts, if so
-    :ivar part_obstacle: why more of it is needed than is known of a part of another file, if so; looked for where a
-        rule asks for parts, or any input is streamable
+    :ivar refuted: why the input is not read as declared; None: no contradiction is known
+    :ivar obstacle: why the whole file is needed before the step starts; None: no obstacle
+    :ivar part_obstacle: why more is needed than is known of a part of another file; None: no obstacle. Looked for only
+        where a rule asks for parts, or any input is streamable
     :ivar site: where the jobs of the step run
     """
 
@@ -156,16 +156,16 @@ class Input:
 
 @dataclass(frozen=True)
 class Hop:
-    """Something between an output and an input.
+    """A thing between an output and an input.
 
     :ivar step: its name in the translated workflow
     :ivar port: the name of its port at which the file arrives
-    :ivar obstacle: why nothing can pass it before commit, if so
+    :ivar obstacle: why no file can pass it before commit; None: no obstacle
     :ivar widths: of a scatter: over how many inputs it scatters; of a gather: how many scatters it takes back at once
-    :ivar by_name: no more of the file goes on from here than its name, as part of another value
-    :ivar decides: what happens here depends on the file, and so on its name
-    :ivar fills: where no file comes, something else goes on
-    :ivar field: no more of a record goes on from here than this field
+    :ivar by_name: only the name of the file goes on from here, as part of another value
+    :ivar decides: the way from here depends on the file, and so on its name
+    :ivar fills: if no file comes, another value goes on
+    :ivar field: the only field of a record that goes on from here
     """
 
     step: str
@@ -180,7 +180,7 @@ class Hop:
 
     @property
     def place(self) -> str:
-        """For people: the input, output or step of the CWL document at which it is."""
+        """The input, output or step of the CWL document that the hop belongs to, for people."""
         return _OWN.sub("", self.step)
 
 
@@ -197,17 +197,17 @@ class Route:
 
     @property
     def by_name(self) -> bool:
-        """Whether no more than the name of the file arrives."""
+        """Whether only the name of the file arrives."""
         return any(hop.by_name for hop in self.hops)
 
     @property
     def of_record(self) -> bool:
-        """Whether a record arrives of which the output is a field."""
+        """Whether a record arrives, and the output is one of its fields."""
         return self.output.record is not None and not any(hop.kind is HopKind.FIELD for hop in self.hops)
 
     @property
     def needs_name(self) -> bool:
-        """Whether more than the consumer itself depends on the name of the file."""
+        """Whether other things than the consumer depend on the name of the file."""
         return any(hop.by_name or hop.decides for hop in self.hops)
 
 
@@ -217,7 +217,7 @@ class InputRoute:
 
     :ivar input: the step of StreamFlow that hands it on
     :ivar consumer: the input that it reaches; None: a workflow output
-    :ivar site: where what is given is
+    :ivar site: the site of the user's file
     """
 
     input: str
@@ -230,11 +230,11 @@ class InputRoute:
 class StreamEdge:
     """A route, and how it is served.
 
-    :ivar rule: the Streaming rule it follows
+    :ivar rule: the Streaming rule that it follows
     :ivar delivery: how the file is delivered
     :ivar by_element: the elements of a list are delivered one by one to a scatter
-    :ivar reordered: their order is that of their commits; the consumer's results are put in order at the end
-    :ivar fallback: why it is not delivered as the rule asks, if so; one sentence for the user
+    :ivar reordered: the elements come in the order of their commits; the consumer's results are put in order at the end
+    :ivar fallback: why it is not delivered as the rule asks; None: no fallback. One sentence for the user
     """
 
     route: Route
@@ -246,13 +246,13 @@ class StreamEdge:
 
     @property
     def name(self) -> str:
-        """For people: `/a/output -> /b/input`."""
+        """The edge for people: `/a/output -> /b/input`."""
         consumer = self.route.consumer
         return f"{self.route.output.name} -> {consumer.name if consumer else 'workflow output'}"
 
     @property
     def condition(self) -> str | None:
-        """What must be found between the jobs for it to be delivered so; else it is at commit. None: nothing."""
+        """The condition for this delivery between jobs, which is at commit otherwise; None: no condition."""
         consumer = self.route.consumer
         if consumer is None or not self.delivery.joins:
             return None
@@ -260,7 +260,7 @@ class StreamEdge:
 
     @property
     def begins(self) -> str | None:
-        """What has to be so before a reader that starts early has its whole list. None: it reads no such list."""
+        """The condition for an early reader to have its whole list; None: the reader has no such list."""
         gathered = any(hop.kind is HopKind.GATHER for hop in self.route.hops)
         if not self.delivery.joins or self.by_element or not gathered:
             return None
@@ -268,7 +268,7 @@ class StreamEdge:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing about it differs from plain StreamFlow."""
+        """Whether the delivery is the same as with plain StreamFlow."""
         return self.delivery is Delivery.TERMINATION and not self.by_element
 
 
@@ -277,10 +277,10 @@ class IOGraph:
     """The I/O graph of a workflow.
 
     :ivar steps: the tools, by step path
-    :ivar outputs: what they make
-    :ivar routes: how their outputs reach inputs and workflow outputs
-    :ivar names: how the names of their outputs do, as part of other values, where no file arrives
-    :ivar inputs: how the inputs of the workflow do; looked for as the obstacles of parts
+    :ivar outputs: of the tools
+    :ivar routes: the ways of their outputs to inputs and workflow outputs
+    :ivar names: the ways of the names of their outputs, as part of other values, where no file arrives
+    :ivar inputs: the ways of the inputs of the workflow; looked for only with the obstacles of parts
     """
 
     steps: dict[str, Step]

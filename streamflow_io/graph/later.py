@@ -1,7 +1,7 @@
-"""What may be proven while a run goes on, so that further jobs of the same steps stream in it.
+"""Wires streams that may be proven while a run goes on, so that further jobs of the same steps stream in it.
 
-The workflow is wired once, before it runs. An output that may stream later is wired as one that does, and comes when
-its job has ended, as long as nothing is proven.
+The workflow is wired once, before it runs. An output that may stream later is wired as if it streamed. Without a proof,
+its file comes when its job has ended.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Reader = tuple[str, str]
 class Wiring:
     """How the files of a workflow are delivered, as it is wired.
 
-    :ivar delivered: the edges of files and of names; those of what may stream later as if it did
-    :ivar awaited: the outputs that stream as soon as that is proven, by name, with the inputs that read them so
+    :ivar delivered: the edges of files and of names; streams that may be proven later are among them
+    :ivar awaited: by the name of an output that streams only after a proof: the inputs that read it as a stream
     """
 
     routes: tuple[Route, ...]
@@ -37,16 +37,16 @@ def hoped_readers(
     repeated: Collection[str],
     settled: Collection[Reader],
 ) -> frozenset[Reader]:
-    """The inputs of which it may be proven in this run that they can be read as streams, and that matters yet in it.
+    """The inputs that a proof in this run may allow to read streams, early enough to matter in the run.
 
     :param repeated: the steps that may have many jobs
-    :param settled: the inputs of which it is known whether they can
+    :param settled: the inputs for which the answer is known already
     """
     read = {output.name: set[Reader]() for output in proved.graph.outputs}
     for route in proved.graph.routes:
         if route.consumer is not None:
             read[route.output.name].add((route.consumer.step, route.consumer.port))
-    # Who reads what others have as a stream would get it with them.
+    # A reader of an output that others have as a stream would get it together with them.
     with_others = {reader for name in proved.streamed for reader in read[name]}
     found = {(step, port) for step, each in candidates.items() if step in repeated for port in each.inputs}
     return frozenset(found - with_others - {*settled})
@@ -55,13 +55,13 @@ def hoped_readers(
 def wire_for_later(
     proved: Proved, hoped: Proved, readers: Collection[Reader], virtual: Collection[str] = ()
 ) -> Wiring | None:
-    """How a workflow is wired so that what is proven meanwhile streams.
+    """The wiring of a workflow in which streams can begin that are proven meanwhile.
 
-    :param proved: the graph, with what is proven
-    :param hoped: the same, as if it was proven already of some readers
-    :param readers: these
-    :param virtual: the outputs that nobody writes, by name
-    :return: None: nothing can stream later, or what is served now would be served in another way
+    :param proved: the graph with what is proven
+    :param hoped: the same graph, as if `readers` were proven already
+    :param readers: the inputs that may be proven
+    :param virtual: the outputs that no job writes, by name
+    :return: None: nothing can stream later, or files that are delivered now would be delivered in another way
     """
     edges, now = hoped.edges(virtual), {_way(edge): _how(edge) for edge in proved.edges(virtual)}
     awaited: dict[str, dict[Reader, None]] = {}

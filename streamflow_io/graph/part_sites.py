@@ -1,7 +1,7 @@
-"""Whether jobs of one site read parts of a file that a job of another one splits: from the file, or by a link.
+"""Decides whether jobs of one site can read parts of a file that a job of another splits: from the file, or by a link.
 
-Where the file is, StreamFlow decides when the split runs, which may see it by a symbolic link, or as a copy. So what is
-possible here is tried then, but for what is certain.
+StreamFlow decides where the file is when the split runs. The split may see the file by a symbolic link, or as a copy.
+So what is possible here is tried at run time, unless it is certain.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ At = tuple[str, Site]
 
 
 def parts_obstacle(split: At, reader: At, shared: Collection[str | None] = ()) -> str | None:
-    """Why no job of a reader can read a file that a job of a split sees, if so; one sentence for the user.
+    """Why no job of a reader can read a file that a job of a split sees; None: no obstacle. One sentence for the user.
 
-    :param shared: the deployments that have a storage of which the user says that others see it, too; None: all have
+    :param shared: the deployments with a storage that other deployments see, too, as the user says; None: all have one
     """
     for step, site in (split, reader):
         if site.unwatched is not None:
@@ -34,7 +34,7 @@ def parts_obstacle(split: At, reader: At, shared: Collection[str | None] = ()) -
 
 
 def parts_condition(source: Site, target: Site) -> str | None:
-    """What is tried before a split says parts, and must be found; None: nothing."""
+    """The condition that is tried before a split reports parts, and must hold; None: no condition."""
     uncertain = [pair for pair in product(source.deployments, target.deployments) if not _is_certain(*pair)]
     if not uncertain:
         return None
@@ -44,7 +44,7 @@ def parts_condition(source: Site, target: Site) -> str | None:
 
 def _apart(there: Deployment, here: Deployment, shared: Collection[str | None]) -> str | None:
     if here.kind is SiteKind.QUEUE and there.name != here.name and not {None, here.name} & {*shared}:
-        # Its nodes are not known before a job runs, so that what they see cannot be tried.
+        # The nodes of a queue manager are not known before a job runs, so what they see cannot be tried.
         return f"name the storage that {here.name} shares, with `scope: shared`, among the `storages`"
     if _have_nothing_in_common(there, here) and not _may_have_link(there, here):
         return "they see no directory by the same path; give both a volume at one path"
@@ -52,7 +52,7 @@ def _apart(there: Deployment, here: Deployment, shared: Collection[str | None]) 
 
 
 def _have_nothing_in_common(there: Deployment, here: Deployment) -> bool:
-    """Whether containers certainly see no file by the path by which others of their host see it."""
+    """Whether containers certainly see no file by the same path as others of their host."""
     if there.name == here.name or not (there.is_contained or here.is_contained):
         return False
     if there.node is None or there.node != here.node or there.seen is None or here.seen is None:
@@ -67,7 +67,7 @@ def _may_have_link(there: Deployment, here: Deployment) -> bool:
 
 
 def _is_certain(there: Deployment, here: Deployment) -> bool:
-    """Whether both are one machine, or nodes to which StreamFlow gives the same input by the same path."""
+    """Whether both are one machine, or nodes for which StreamFlow gives the same path to the same input."""
     if there.kind is not here.kind:
         return False
     return there.kind is SiteKind.LOCAL or (there.kind is SiteKind.QUEUE and there.name == here.name)

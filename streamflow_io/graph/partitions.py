@@ -1,4 +1,4 @@
-"""Which splits are virtual: nobody writes their files, which are parts of the file that is split."""
+"""Decides which splits are virtual: no job writes their files, which are parts of the file that is split."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _WHERE_WRITTEN = "its job runs on the host where the file is written"
 
 @dataclass(frozen=True)
 class Partition:
-    """A rule of a read session, and what is made of it.
+    """A rule of a read session, and what follows from it.
 
     :ivar port: the output whose files are parts; None: the jobs of the step read parts themselves
     :ivar of: the input that is read in parts
-    :ivar real: why everything is as without the rule; None: its files can be parts; or, where its jobs
-        read parts themselves, these are read ahead
-    :ivar form: who knows where the parts begin
-    :ivar condition: what must be found when it runs, or it is as without the rule; None: nothing
-    :ivar grows: its parts are said while the file is still written
-    :ivar trial: why the real split runs, though its files could be parts: what is declared is not trusted; None: it is,
-        or the program itself is asked where it cuts
+    :ivar real: why the rule has no effect; None: the files can be parts, or parts that jobs read themselves are read
+        ahead
+    :ivar form: where the knowledge about the beginnings of parts comes from
+    :ivar condition: what must be found at run time, else the rule has no effect; None: no condition
+    :ivar grows: the parts are reported while the file is still written
+    :ivar trial: why the real split runs, though its files could be parts: its declaration is not trusted. None:
+        trusted, or the program itself says where it cuts
     """
 
     step: str
@@ -46,22 +46,22 @@ class Partition:
 
     @property
     def name(self) -> str:
-        """For people: what the rule is about."""
+        """The output or input that the rule is about, for people."""
         return port_path(self.step, self.of if self.port is None else self.port)
 
     @property
     def is_served(self) -> bool:
-        """Whether its files are delivered as parts, if a job says them."""
+        """Whether its files are delivered as parts, if a job reports them."""
         return self.real is None and self.port is not None
 
     @property
     def is_read_ahead(self) -> bool:
-        """Whether what the jobs of the step select of the file is read ahead."""
+        """Whether the parts that the jobs of the step select are read ahead."""
         return self.real is None and self.port is None
 
     @property
     def is_virtual(self) -> bool:
-        """Whether nobody writes its files."""
+        """Whether no job writes its files."""
         return self.is_served and self.trial is None
 
 
@@ -75,9 +75,9 @@ def plan_partitions(
     """Decide which splits are virtual.
 
     :param rules: by step path
-    :param streamed: how inputs come, as step and port, that are read while they are written
-    :param trials: by step and output, why a declared rule is not trusted; those that are not in it are
-    :param shared: the deployments that have a storage of which the user says that others see it, too; None: all have
+    :param streamed: the inputs that are read while they are written, by step and port
+    :param trials: why a declared rule is not trusted, by step and output; rules that are missing here are trusted
+    :param shared: the deployments with a storage that other deployments see, too, as the user says; None: all have one
     """
     routes = _routes_by_output(graph)
     outputs = {(output.step, output.port): output for output in graph.outputs}
@@ -107,10 +107,12 @@ def plan_partitions(
 
 
 def never_parts(graph: IOGraph, shared: Collection[str | None] = ()) -> dict[str, str]:
-    """Why the files of each output of type File[], as /step/port, would have to be written, if they were declared as
-    parts of an input; without those that would not.
+    """Why the files of a File[] output have to be written, even if they are declared as parts of an input.
+
+    Outputs whose files could be parts are missing here.
 
     :param shared: as of :func:`plan_partitions`
+    :return: by output, as /step/port
     """
     routes = _routes_by_output(graph)
     found: dict[str, str] = {}
@@ -137,7 +139,7 @@ def _obstacle(
     streamed: Mapping[tuple[str, str], Delivery],
     shared: Collection[str | None],
 ) -> str | None:
-    """Why the real split runs, if so; one sentence for the user."""
+    """Why the real split runs; None: no obstacle. One sentence for the user."""
     if output is None:
         return coded(f"{step} is an ExpressionTool", Code.EXPRESSION)
     if output.kind is not OutputKind.FILES:
@@ -153,15 +155,15 @@ def _obstacle(
 
 
 def _may_grow(rule: SessionRule, how: Delivery) -> bool:
-    """Whether it is known of a file that is still written where it is cut.
+    """Whether the cuts of a file are known while it is still written.
 
-    Whether a program cuts as `chunk` says depends on the content, and where `parts` begin on the size.
+    The cuts of a program with `chunk` depend on the content, and the beginnings of `parts` on the size.
     """
     return how is Delivery.STREAM and rule.form == "declared" and rule.every is not None
 
 
 def _condition(routes: Iterable[Route]) -> str | None:
-    """What must be found where the readers of parts run."""
+    """The condition that must hold where the readers of parts run; None: no condition."""
     readers = [(route.output.site, route.consumer.site) for route in routes if _needs_bytes(route) and route.consumer]
     return next((found for pair in readers if (found := parts_condition(*pair)) is not None), None)
 
@@ -173,7 +175,7 @@ def _needs_bytes(route: Route) -> bool:
 def _declared_obstacle(
     output: Output, rule: SessionRule, routes: Mapping[tuple[str, str], Collection[Route]]
 ) -> str | None:
-    """Why the program of a split has to run, though it is declared where it cuts, if so."""
+    """Why the program of a split has to run, though its cuts are declared; None: no obstacle."""
     if (why := _used_beside(output, rule, routes)) is not None:
         return why
     name = name_of_part(rule)
@@ -195,7 +197,7 @@ def name_of_part(rule: SessionRule, number: int = 0) -> str:
 
 
 def _reader_obstacle(graph: IOGraph, step: str, of: str, streamed: Mapping[tuple[str, str], Delivery]) -> str | None:
-    """Why nothing is read ahead for jobs that select their own part, if so."""
+    """Why no part is read ahead for jobs that select their own part; None: no obstacle."""
     if step not in graph.steps:
         return coded(f"{step} is an ExpressionTool", Code.EXPRESSION)
     if (step, of) in streamed:
@@ -213,7 +215,7 @@ def _route_obstacle(route: Route, shared: Collection[str | None]) -> str | None:
             return None
         if (reason := looked_at(hop)) is not None:
             return reason
-        # A scatter may need the whole list: it gets that.
+        # A scatter may need the whole list, and gets it.
         if hop.obstacle is not None and hop.kind is not HopKind.SCATTER:
             return hop.obstacle
     if route.consumer is None:
@@ -225,7 +227,7 @@ def _route_obstacle(route: Route, shared: Collection[str | None]) -> str | None:
 def _without_parts_of_parts(
     partitions: Sequence[Partition], routes: Mapping[tuple[str, str], Sequence[Route]]
 ) -> Iterator[Partition]:
-    """A part is there as long as the job that reads it: it is no file that others could read parts of."""
+    """Turn off parts of parts. A part is there only as long as the job that reads it, so it cannot be split in turn."""
 
     def settled(partition: Partition) -> Partition:
         sources = [other for other in partitions if partition.real is None and feeds(other, partition)]

@@ -1,6 +1,6 @@
-"""Pods of Kubernetes: what their containers see of each other's files.
+"""Finds out what the containers of Kubernetes pods see of each other's files.
 
-What is read here is as the API of Kubernetes has it in JSON, and manifests in YAML.
+The data is as in the JSON of the API of Kubernetes, and in YAML manifests.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _DEFAULT_NAMESPACE = "default"
 class PodContainer:
     """A container of pods that a manifest describes.
 
-    :ivar pod: the one pod that it is in; None: there may be several
-    :ivar binds: what it sees of volumes
+    :ivar pod: the one pod that it is in; None: several pods are possible
+    :ivar binds: the volumes that it sees
     :ivar networked: whether others may reach it by its address
-    :ivar image: None: the manifest does not say which
+    :ivar image: None: the manifest names no image
     """
 
     pod: str | None
@@ -34,8 +34,8 @@ class PodContainer:
 class _Pods:
     """Pods that are alike.
 
-    :ivar owner: of whom there is one in a namespace
-    :ivar count: None: not known
+    :ivar owner: the object that describes the pods, unique in its namespace
+    :ivar count: of the pods; None: unknown
     """
 
     owner: str
@@ -46,10 +46,10 @@ class _Pods:
 
 
 def container_of(documents: Iterable[object], name: str, namespace: str | None) -> PodContainer | None:
-    """The container of a name that the pods of a manifest have.
+    """The container of this name in the pods of a manifest.
 
-    :param namespace: of what says nothing of it
-    :return: None: there is none, or there are several, or they cannot be understood
+    :param namespace: for objects that name no namespace
+    :return: None: no such container, or several of them, or volumes that cannot be understood
     """
     everything = [*_objects(documents)]
     fallback = namespace or _DEFAULT_NAMESPACE
@@ -68,20 +68,20 @@ def container_of(documents: Iterable[object], name: str, namespace: str | None) 
 
 
 def container_names(documents: Iterable[object]) -> list[str]:
-    """Those of all containers of the pods of a manifest."""
+    """The names of all containers in the pods of a manifest."""
     pods = (pods for item in _objects(documents) for pods in _pods(item, _DEFAULT_NAMESPACE))
     return sorted({str(name) for each in pods for name in _containers(each.spec)})
 
 
 def binds_of_container(spec: Mapping[str, object], name: str, namespace: str, owner: str) -> tuple[Bind, ...]:
-    """What a container of a pod has mounted.
+    """The volumes that a container of a pod has mounted.
 
-    A claim is one directory for all pods of its namespace on a node, a hostPath for all of a node. Each other volume is
-    one for the containers of its pod.
+    A claim is one directory for all pods of its namespace on a node; a hostPath is one for all pods of a node. Each
+    other volume is one for the containers of its pod.
 
     :param spec: of the pod
-    :param owner: what tells the pod from all others of the namespace
-    :raises ValueError: if it has no such container, or a volume that is none
+    :param owner: tells the pod from all others of the namespace
+    :raises ValueError: if the pod has no such container, or the container mounts no known volume
     """
     if (container := _containers(spec).get(name)) is None:
         raise ValueError(f"there is no container {name}")
@@ -90,11 +90,11 @@ def binds_of_container(spec: Mapping[str, object], name: str, namespace: str, ow
     for mount in _mappings(container.get("volumeMounts")):
         if (inside := mount.get("mountPath")) is None or mount.get("name") not in sources:
             raise ValueError(f"{mount} is no mount of a volume")
-        # An expression has variables of the container.
+        # The value of an expression depends on variables of the container.
         part = None if mount.get("subPathExpr") else mount.get("subPath") or ""
         source = sources[mount.get("name")]
         outside = None if source is None or part is None else f"{source}/{part}"
-        # Where a path is not absolute it is below the root.
+        # A path that is not absolute is below the root.
         binds.append(Bind(f"/{inside}", outside, bool(mount.get("readOnly"))))
     return tuple(binds)
 
@@ -131,7 +131,7 @@ def _pods(item: Mapping[str, object], fallback: str) -> Iterator[_Pods]:
 
 
 def _closes(item: Mapping[str, object], pods: _Pods, fallback: str) -> bool:
-    """Whether it is a NetworkPolicy that lets nothing in and out of these pods, as StreamFlow writes it."""
+    """Whether an object is a NetworkPolicy that closes these pods to all traffic, as StreamFlow writes it."""
     spec = _mapping(item.get("spec"))
     if item.get("kind") != "NetworkPolicy" or spec.get("ingress") or spec.get("egress"):
         return False

@@ -1,4 +1,4 @@
-"""How files could be delivered, if hints asked for it."""
+"""Finds out how files could be delivered, if hints asked for it."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def possible_routes(
     standard_outputs: Collection[str],
     written: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[PossibleRoute, ...]:
-    """What could be done with each route to an input, if a rule asked for it.
+    """The deliveries that are possible on each route to an input, if a rule asked for them.
 
-    The rule holds for all routes of the output, and all that read it read front to back; rules for two outputs are not
+    The rule holds for all routes of the output, and all readers read front to back. Rules for two outputs are not
     looked at together.
 
     :param routes: all routes of a workflow, with all obstacles
-    :param edges: the stream edges that there are
+    :param edges: the actual stream edges
     :param standard_outputs: the outputs that are the standard output of their command, as `/step/port`
-    :param written: why the files of an output could not be parts of an input, that nobody writes
+    :param written: why the files of an output have to be written, instead of being parts of an input; by output
     """
     deliveries = {(edge.route.output.name, _input(edge.route)): edge.delivery for edge in edges}
     of_output = grouped(routes, lambda route: route.output.whole)
@@ -65,7 +65,7 @@ def _possible(
     standard_output: bool,
     not_parts: str | None,
 ) -> Iterator[PossibleRoute]:
-    """What could be done with the routes of an output to inputs, in their order."""
+    """Yield the possible deliveries of the routes of an output to inputs, in their order."""
     is_directory = routes[0].output.kind is OutputKind.DIRECTORY
     at_commit: dict[str, object] = (
         {"committed": "on_n_files", "nFiles": 1} if is_directory else {"committed": "on_close"}

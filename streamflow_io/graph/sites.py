@@ -1,4 +1,4 @@
-"""Sites: where the jobs of a step run, and what can be delivered early there and between two of them."""
+"""Sites: where the jobs of a step run, and what can be delivered early on a site and between two sites."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .volumes import HOST, Bind, seen_from
 
 
 class SiteKind(str, Enum):
-    """What the locations of a deployment are, as far as delivery differs.
+    """The kind of a deployment's locations, as far as delivery differs.
 
-    `LOCAL`: the driver's node. `HOSTS`: hosts that the driver logs in to; those of several deployments are joined by
+    `LOCAL`: the driver's node. `HOSTS`: hosts that the driver logs in to; hosts of several deployments are joined by
     their network. `QUEUE`: nodes of a queue manager, which share a file system, and are not known before a job runs.
     `CONTAINERS`: containers on the driver's node, or on one host; they are joined by what they see of its directories.
-    `PODS`: pods of Kubernetes; they are joined by volumes of one node, or by their network.
-    `OTHER`: no node runtime is started there.
+    `PODS`: pods of Kubernetes; they are joined by volumes of one node, or by their network. `OTHER`: no node runtime is
+    started there.
     """
 
     LOCAL = "local"
@@ -33,15 +33,15 @@ class SiteKind(str, Enum):
 class Deployment:
     """A deployment of the StreamFlow file, or one that StreamFlow makes for a DockerRequirement.
 
-    :ivar name: two of one name are one; not for people, if `image` is given
-    :ivar type: as written there
+    :ivar name: two deployments of one name are the same; not for people, if `image` is given
+    :ivar type: as in the StreamFlow file
     :ivar image: of a DockerRequirement
-    :ivar host: of containers: what they run on; of pods it is not known
-    :ivar binds: of containers and pods: what they see of others' files; None: that is not known before they run
-    :ivar workdir: below which jobs have their directories
-    :ivar obstacle: why no node runtime is started there, if something else than its kind says so
-    :ivar networked: of containers and pods: whether they may have an address, where others reach them
-    :ivar pod: the one in which all of its jobs run, if that is known
+    :ivar host: the host of containers; None: no containers, or an unknown host, as of pods
+    :ivar binds: the files of others that containers and pods see; None: unknown before they run
+    :ivar workdir: jobs have their directories below it
+    :ivar obstacle: why no node runtime is started there; None: no reason but perhaps the kind
+    :ivar networked: whether containers and pods may have an address at which others reach them
+    :ivar pod: the one pod in which all of its jobs run; None: several pods, or an unknown one
     """
 
     name: str
@@ -57,42 +57,42 @@ class Deployment:
 
     @property
     def label(self) -> str:
-        """What people know it by."""
+        """The name of the deployment for people."""
         return self.image or self.name
 
     @property
     def node(self) -> Deployment | None:
-        """The host of containers, or the host itself, if that is known. One with containers is a single host."""
+        """The host of containers, or the host itself; None: unknown. A host with containers is a single one."""
         if self.kind is SiteKind.LOCAL:
             return LOCAL
         return Deployment(self.name, self.type, self.kind) if self.kind is SiteKind.HOSTS else self.host
 
     @property
     def seen(self) -> tuple[Bind, ...] | None:
-        """What its jobs see of their node; None: that is not known before they run."""
+        """The part of their node that its jobs see; None: unknown before they run."""
         return self.binds if self.is_contained else HOST
 
     @property
     def technology(self) -> str:
-        """How it runs jobs: its type, and for containers elsewhere than on the driver's node the host."""
+        """The way in which jobs run: the type, and for containers that are not on the driver's node, the host."""
         return self.type if self.host in (None, LOCAL) else f"{self.type}, on {self.host.name}"
 
     def on_host(self, path: str) -> str | None:
-        """Where a path of its jobs is on its node; None: nowhere there, or that is not known."""
+        """The path on its node of a path of its jobs; None: no such path, or an unknown one."""
         return path if self.kind is not SiteKind.CONTAINERS else seen_from(self.binds or (), path, HOST)
 
     @property
     def is_contained(self) -> bool:
-        """Whether its jobs run where they see only a part of the files of their node."""
+        """Whether its jobs see only a part of the files of their node."""
         return self.kind in (SiteKind.CONTAINERS, SiteKind.PODS)
 
     def sees(self, other: Deployment) -> bool:
-        """Whether it sees what the jobs of another write that runs on the same host."""
+        """Whether its jobs see what the jobs of another deployment on the same host write."""
         there, here = other.seen, self.seen
         return there is not None and here is not None and seen_from(there, other.workdir, here) is not None
 
     def shares_files(self, other: Deployment) -> bool | None:
-        """Of which one is contained: whether each sees what jobs of the other write; None: that is to be tried."""
+        """Whether the jobs of two deployments, one of them contained, see each other's files; None: to be tried."""
         is_in_pods = self.kind is other.kind is SiteKind.PODS
         is_in_one_pod = self.pod is not None and self.pod == other.pod
         if self.kind is other.kind and self.name == other.name:
@@ -102,27 +102,27 @@ class Deployment:
         if self.seen is None or other.seen is None:
             return None
         shares = self.sees(other) and other.sees(self)
-        # Only pods of one node share what a volume of both holds.
+        # Only pods of one node share the content of a volume that both have.
         return None if shares and is_in_pods and not is_in_one_pod else shares
 
     def has_link_to(self, other: Deployment) -> bool:
-        """Whether containers or pods of both may reach each other, if they do not share files."""
+        """Whether containers or pods of both may reach each other by network, if they do not share files."""
         is_in_pods = self.kind is other.kind is SiteKind.PODS
         is_near = is_in_pods or (self.node is not None and self.node == other.node)
         return is_near and self.networked and other.networked
 
     def is_joined_with(self, other: Deployment, *, gate: bool = False) -> bool:
-        """Whether every job here can read what every job there writes, while it is written, or it is tried.
+        """Whether every job here can read what every job there writes, while it is written; or this is to be tried.
 
-        :param gate: whether held at the gate, by files; else as a stream
+        :param gate: whether the reader is held at the gate, and so needs the files; else it reads a stream
         """
         if self.is_contained or other.is_contained:
             return self.shares_files(other) is not False or (not gate and self.has_link_to(other))
-        # A queue manager and another have no file system in common, for all we know.
+        # Two queue managers, as far as is known, have no file system in common.
         return self.kind is other.kind and (self.kind is not SiteKind.QUEUE or self.name == other.name)
 
     def condition(self, other: Deployment, *, gate: bool) -> str | None:
-        """What is tried between jobs of both when they run, and must be found; None: nothing.
+        """The condition that is tried between running jobs of both, and must hold; None: no condition.
 
         :param gate: see :meth:`is_joined_with`
         """
@@ -147,9 +147,9 @@ _WATCHED = "only jobs of the driver's node, SSH hosts, queue managers, pods, and
 
 @dataclass(frozen=True)
 class Site:
-    """Where the jobs of a step run.
+    """The deployments where the jobs of a step run.
 
-    :ivar deployments: those that it is bound to, at least one: each job runs on one of them
+    :ivar deployments: those that the step is bound to, at least one; each job runs on one of them
     :ivar locations: how many locations each job takes
     """
 
@@ -158,7 +158,7 @@ class Site:
 
     @property
     def kind(self) -> SiteKind | None:
-        """None: the deployments are of several kinds, several queue managers, or containers of several hosts."""
+        """The one kind of the site; None: several kinds, several queue managers, or containers of several hosts."""
         joined = {(d.kind, d.name if d.kind is SiteKind.QUEUE else d.host) for d in self.deployments}
         return self.deployments[0].kind if len(joined) == 1 else None
 
@@ -169,7 +169,7 @@ class Site:
 
     @property
     def unwatched(self) -> str | None:
-        """Why no node runtime can watch the jobs there, if so; follows the path of a step."""
+        """Why no node runtime can watch the jobs there; None: no obstacle. The text follows the path of a step."""
         for deployment in self.deployments:
             if deployment.obstacle is not None or deployment.kind is SiteKind.OTHER:
                 why = f"runs {Site((deployment,)).where}: {deployment.obstacle or _WATCHED}"
@@ -192,7 +192,7 @@ class Site:
         return all(here.is_joined_with(there, gate=gate) for here, there in pairs)
 
     def condition(self, other: Site, *, gate: bool) -> str | None:
-        """What is tried between jobs of both, where they are joined; see :meth:`Deployment.condition`."""
+        """The conditions that are tried between jobs of both, if they are joined; see :meth:`Deployment.condition`."""
         pairs = product(self.deployments, other.deployments)
         found = set(filter(None, (here.condition(there, gate=gate) for here, there in pairs)))
         return "; ".join(sorted(found)) or None
@@ -205,9 +205,10 @@ DRIVERS_NODE = Site()
 
 
 def not_joined(producer: tuple[str, Site], consumer: tuple[str, Site], *, gate: bool) -> str | None:
-    """Why a consumer cannot run while its producer does, where both run, if so; one sentence for the user.
+    """Why a consumer cannot run while its producer does, where both run; None: no obstacle. One sentence for the user.
 
-    :param producer: path and site of the step, as of the consumer
+    :param producer: path and site of the step
+    :param consumer: path and site of the step
     :param gate: whether the consumer would be held at the gate; else it would read bytes
     """
     (writer, source), (reader, target) = producer, consumer
@@ -229,14 +230,14 @@ def not_joined(producer: tuple[str, Site], consumer: tuple[str, Site], *, gate: 
 
 
 def _after(first: Site, second: Site) -> str:
-    """Where the second runs, when it has been said where the first does."""
+    """The place of the second site, in a sentence that has named the first."""
     shown = second.where
     is_alike = first.deployments[0].image and second.deployments[0].image
     return shown.replace("in a container of", "in one of", 1) if is_alike else shown
 
 
 def _apart(source: Site, target: Site) -> str:
-    """Why no job of one can read what a job of the other writes."""
+    """Why no job of one site can read what a job of the other writes, in words for the user."""
     if SiteKind.PODS in (source.kind, target.kind):
         if source.kind is target.kind:
             return "they share no volume; give both a PersistentVolumeClaim, or a hostPath, at their workdir"

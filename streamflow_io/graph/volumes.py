@@ -1,6 +1,6 @@
-"""What two containers, or a container and its host, see of each other's files.
+"""Finds out what two containers, or a container and its host, see of each other's files.
 
-Paths are POSIX strings, and may hold lone surrogates, as Python makes them of names that are no UTF-8.
+Paths are POSIX strings. They may hold lone surrogates, as Python makes them for names that are no UTF-8.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VOLUME_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
 
 
 def _below(path: str, directory: str) -> str | None:
-    """The rest of a path below a directory, empty for the directory itself; None: it is not there."""
+    """The rest of a path below a directory, empty for the directory itself; None: the path is elsewhere."""
     if path == directory:
         return ""
     prefix = "/" if directory == "/" else f"{directory}/"
@@ -31,7 +31,10 @@ def _join(directory: str, rest: str) -> str:
 
 
 def _resolved(path: str) -> str:
-    """:raises ValueError: if it is not absolute"""
+    """A path without `.`, `..` and repeated slashes, by its text alone.
+
+    :raises ValueError: if the path is not absolute
+    """
     if not path.startswith("/"):
         raise ValueError(f"{path!r} is not an absolute path")
     return posixpath.normpath("/" + path.lstrip("/"))
@@ -41,13 +44,13 @@ def _resolved(path: str) -> str:
 class Bind:
     """A directory or file in a container that is one outside of it.
 
-    Trailing slashes, `.` and `..` in both are resolved by their text, as by the engines.
+    Trailing slashes, `.` and `..` in both paths are resolved by their text, as by the engines.
 
-    :ivar inside: its path in the container
-    :ivar outside: its path on the host; or, of a volume of the engine, `volume:` and its name, and below that a path;
-        None: a place that nobody else sees, as tmpfs, or that is not known
-    :ivar read_only: whether it cannot be written in the container
-    :raises ValueError: if `inside` is not absolute, or `outside` neither is, nor a volume
+    :ivar inside: the path in the container
+    :ivar outside: the path on the host. For a volume of the engine: `volume:` and its name, and below that a path.
+        None: a place that no other container sees, as tmpfs, or an unknown one
+    :ivar read_only: whether the container cannot write to it
+    :raises ValueError: if `inside` is not absolute, or `outside` is neither absolute nor a volume
     """
 
     inside: str
@@ -66,15 +69,15 @@ HOST = (Bind("/", "/"),)  # the host itself
 
 
 def seen_from(binds_a: Sequence[Bind], path: str, binds_b: Sequence[Bind]) -> str | None:
-    """The path of a file in container B, of its path in container A; both are of one engine on one host.
+    """The path in container B of a file with a path in container A. Both are of one engine on one host.
 
-    Inside, the longest bind that holds a path counts; of different ones at the same path, none. Symbolic links and
-    what the host mounts are not known here: that a file is there must be tried. What is bound below a directory is not
-    asked when the directory is.
+    The longest bind that holds a path counts; of different binds at the same path, none counts. Symbolic links and
+    mounts of the host are not known here: whether the file is there must be tried. Binds below a directory are not
+    looked at when the directory is.
 
-    :param path: where it holds `..`, it is not seen: a symbolic link may be before it
-    :return: where B sees it at several paths: by its longest source, and of these the one that is called as in A;
-        None: B does not see it, or `path` is not absolute
+    :param path: a path with `..` is not seen: a symbolic link may be before it
+    :return: of several paths, the one by the longest source, and of these the one that is called as in A. None: B does
+        not see the file, or `path` is not absolute
     """
     if not path.startswith("/") or ".." in path.split("/"):
         return None
@@ -85,19 +88,20 @@ def seen_from(binds_a: Sequence[Bind], path: str, binds_b: Sequence[Bind]) -> st
     for bind in binds_b:
         if bind.outside is not None and (rest := _below(place, bind.outside)) is not None:
             inside = _join(bind.inside, rest)
-            if _place(binds_b, inside) == place:  # else another bind covers it
+            if _place(binds_b, inside) == place:  # otherwise another bind covers it
                 seen.append((len(bind.outside), inside == path, inside))
     return max(seen, key=lambda each: each[:2])[2] if seen else None
 
 
 def binds_of(engine: str, config: Mapping[str, object]) -> tuple[Bind, ...]:
-    """The binds of a deployment's containers, as its StreamFlow configuration has them.
+    """The binds of a deployment's containers, from its StreamFlow configuration.
 
-    A source that only the shell or the engine knows (`~`, `$HOME`, a relative path) is one that nobody else sees.
+    A source that only the shell or the engine knows (`~`, `$HOME`, a relative path) counts as one that no other
+    container sees.
 
-    :param engine: the type of the deployment; of others than `docker` and `singularity` no bind is known
+    :param engine: the type of the deployment; only binds of `docker` and `singularity` are known
     :param config: its `config`
-    :return: none, if it cannot be read with certainty: an unknown bind may cover others
+    :return: empty, if the configuration cannot be read with certainty: an unknown bind may cover others
     """
     try:
         if engine == "docker":
@@ -114,7 +118,7 @@ def _binds_of_docker(config: Mapping[str, object]) -> Iterator[Bind]:
         raise ValueError("volumes of another container")
     for volume in _texts(config, "volume"):
         source, target, options = _parts(volume)
-        # Without a target it is the target, of a volume without a name.
+        # A volume without a target has its source as target, and no name.
         yield _bind(_source(source, named=True) if target else None, target or source, options)
     for mount in _texts(config, "mount"):
         yield _mount(mount, named=True)
@@ -155,7 +159,7 @@ def _parts(bind: str) -> tuple[str, str, list[str]]:
 
 
 def _split_binds(binds: str) -> Iterator[str]:
-    """One or several binds of Singularity; commas are also between the options of one."""
+    """Yield one or several binds of Singularity. Commas also separate the options of one bind."""
     bind = ""
     for part in binds.split(","):
         if bind.count(":") == 2 and ":" not in part and not part.startswith("/"):
@@ -167,13 +171,16 @@ def _split_binds(binds: str) -> Iterator[str]:
 
 
 def _mount(mount: str, named: bool = False) -> Bind:
-    """:param named: whether a volume of the engine can be mounted, and not only a directory"""
+    """The bind of a `--mount` option.
+
+    :param named: whether a volume of the engine can be mounted, and not only a directory
+    """
     fields = {key.lower(): value for key, _, value in (field.partition("=") for field in mount.split(","))}
     source = next((fields[key] for key in ("source", "src") if key in fields), "")
     target = next((fields[key] for key in ("target", "destination", "dst", "dest") if key in fields), "")
     flags = [key for key in ("ro", "readonly") if fields.get(key, "false").lower() in ("", "1", "t", "true")]
     outside = None
-    # What the host mounts below the source may be left out; an image holds other files.
+    # Mounts of the host below the source may be left out; an image holds other files.
     if fields.get("type") == "bind" and not fields.keys() & _OTHER_THAN_THE_SOURCE:
         outside = _source(source)
     elif fields.get("type") == "volume" and named and source:
@@ -197,7 +204,7 @@ def _bind(outside: str | None, inside: str, options: Sequence[str] = ()) -> Bind
 
 
 def _place(binds: Sequence[Bind], path: str) -> str | None:
-    """Where a path of a container is outside; None: nowhere, or it is not known where."""
+    """The path outside of a path in a container; None: no such path, or an unknown one."""
     holding = [bind for bind in binds if _below(path, bind.inside) is not None]
     longest = max((len(bind.inside) for bind in holding), default=0)
     nearest = {bind.outside: bind.inside for bind in holding if len(bind.inside) == longest}

@@ -1,4 +1,4 @@
-"""An annotations file as text, with comments that say where each hint comes from."""
+"""The text of an annotations file, with comments that give the source of each hint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 
 @dataclass(frozen=True)
 class Commented:
-    """The fields of a rule, and what to say before it."""
+    """The fields of a rule, and the comments before it."""
 
     comments: Sequence[str]
     fields: Mapping[str, Scalar | Sequence[str]]
@@ -32,11 +32,11 @@ def annotations_text(
     """Write hints as an annotations file.
 
     :param start: comments at its beginning
-    :param rules: of `sfio:Streaming`, by step path
-    :param streamable: the ports that are, as `/step/port`, each with comments
+    :param rules: rules of `sfio:Streaming`, by step path
+    :param streamable: the streamable ports, as `/step/port`, each with comments
     :param io_tasks: the steps that are I/O tasks, by step path, each with comments
-    :param end: comments at its end; they follow `#` without a space, which may be taken out where they are YAML
-    :param required: those that have `storageBW: required`, in the same way
+    :param end: comments at its end. No space follows their `#`, so that a user can uncomment lines of YAML
+    :param required: the steps with `storageBW: required`, by step path, each with comments
     :param sessions: rules of `sfio:ReadSession`, by step path
     :return: YAML
     """
@@ -99,7 +99,7 @@ def _value(value: Scalar | Sequence[str]) -> str:
 
 
 def scalar(value: Scalar) -> str:
-    """A value as YAML: in quotes, unless there is certainly no need."""
+    """Return a value as YAML: in quotes, unless quotes are certainly not needed."""
     if not isinstance(value, str):
         return str(value).lower()
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:

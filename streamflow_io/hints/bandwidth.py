@@ -1,8 +1,8 @@
 """The values of `storageBW` and `streamBW`: the bandwidth constraint of a step, and of a byte stream.
 
-Static, auto (unbounded) and auto with bounds are the storage bandwidth constraints of H. Elshazly et al., I/O-aware
-PyCOMPSs; `required`, and the names of its strategies, are those of A. Tarraf et al., I/O Behind the Scenes: Bandwidth
-Requirements of HPC Applications with Asynchronous I/O (CLUSTER 2024).
+Sources: static, auto (unbounded) and auto with bounds are the storage bandwidth constraints of H. Elshazly et al.,
+I/O-aware PyCOMPSs. `required`, and the names of its strategies, are from A. Tarraf et al., I/O Behind the Scenes:
+Bandwidth Requirements of HPC Applications with Asynchronous I/O (CLUSTER 2024).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-#: How the limit of the next phase follows from those before. `direct`: as the last phase required. `up-only`: never
-#: less than before. `adaptive`: more at once, less by halves.
+#: How the limit of the next phase follows from the phases before. `direct`: as the last phase required. `up-only`:
+#: never less than before. `adaptive`: an increase at once, a decrease by half of the difference.
 Strategy = Literal["direct", "up-only", "adaptive"]
 
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
@@ -31,7 +31,7 @@ ALLOWED = (
 )
 WITHIN_ALLOWED = "a number of seconds above 0, up to 10^9, with `storageBW: required` only"
 STREAM_ALLOWED = f"a number of MB/s above 0; {_REQUIRED_ALLOWED}"
-# MB/s: more than any storage has, and a byte per second. Between the two no learner takes many steps.
+# In MB/s: more than any storage has, and a byte per second. Between the two no learner takes many steps.
 HIGHEST = 1e12
 _LOWEST = 1e-6
 _SMALLEST_STEP = 1.001
@@ -40,7 +40,7 @@ _LONGEST = 1e9
 
 @dataclass(frozen=True)
 class StaticConstraint:
-    """Every job needs `value` MB/s (10^6 bytes per second)."""
+    """A constraint by which every job needs `value` MB/s (10^6 bytes per second)."""
 
     value: float
 
@@ -50,7 +50,7 @@ class StaticConstraint:
 
 @dataclass(frozen=True)
 class Bounds:
-    """An auto constraint is sought from `minimum` to `maximum` MB/s, growing by the factor `delta`."""
+    """The range of an auto constraint: from `minimum` to `maximum` MB/s, growing by the factor `delta`."""
 
     minimum: float
     maximum: float
@@ -59,7 +59,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class AutoConstraint:
-    """What every job needs is learned while the workflow runs, within `bounds` if there are any."""
+    """A constraint that is learned while the workflow runs, within `bounds` if there are any."""
 
     bounds: Bounds | None = None
 
@@ -72,9 +72,9 @@ class AutoConstraint:
 
 @dataclass(frozen=True)
 class RequiredConstraint:
-    """Every job moves its data as fast as it has to, so that nobody waits for it.
+    """A constraint by which every job moves its data as fast as needed, so that no job waits for the data.
 
-    :ivar tolerance: times what is required; at least 1
+    :ivar tolerance: factor on the required bandwidth; at least 1
     """
 
     strategy: Strategy = "adaptive"
@@ -136,12 +136,12 @@ def parse_stream_bw(value: object) -> StreamBW:
 
 
 def as_written(constraint: StorageBW) -> float | str:
-    """What :func:`parse_storage_bw`, or :func:`parse_stream_bw`, reads as this constraint."""
+    """Return a value that :func:`parse_storage_bw`, or :func:`parse_stream_bw`, reads as this constraint."""
     return constraint.value if isinstance(constraint, StaticConstraint) else str(constraint)
 
 
 def parse_within(value: object) -> float:
-    """Read a `within`: seconds.
+    """Read a `within`, in seconds.
 
     :raises ValueError: with one sentence that says what is wrong
     """

@@ -1,7 +1,7 @@
 """The value of `committed`: when a file is complete.
 
-The rules are those of A. R. Martinelli et al., CAPIO: a middleware for transparent I/O streaming in
-data-intensive workflows.
+Source of the rules: A. R. Martinelli et al., CAPIO: a middleware for transparent I/O streaming in data-intensive
+workflows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal, get_args
 CommitKind = Literal["on_termination", "on_close", "on_file", "on_n_files"]
 KINDS: tuple[CommitKind, ...] = get_args(CommitKind)
 PATTERN = r"^(?:on_termination|on_close(?::[1-9][0-9]{0,8})?|on_file|on_n_files)$"
-# What is counted, as closes and files: all parts can count so far, and nobody has more.
+# The largest number of closes or files. All parts of the project can count this far, and no workflow has more.
 MOST = 999_999_999
 ALLOWED = "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file, on_n_files"
 

@@ -30,7 +30,7 @@ from .models import Direction
 
 
 def _one_mistake(allowed: str) -> WrapValidator:
-    """Of a union, of which pydantic tells why it is none of its members, each by itself."""
+    """Return a validator that reports one mistake for a union, where pydantic reports one for each member."""
 
     def validated(value: object, validate: ValidatorFunctionWrapHandler) -> object:
         try:
@@ -41,7 +41,7 @@ def _one_mistake(allowed: str) -> WrapValidator:
     return WrapValidator(validated)
 
 
-# Those of features that may be missing.
+# Runtimes of features that may be missing.
 _FEATURES = ("capio",)
 
 
@@ -121,11 +121,11 @@ class StorageConfig(Model):
 
     @property
     def shared_with(self) -> str:
-        """`mine`, `off`, or a directory."""
+        """With which runs the bandwidth is shared: `mine`, `off`, or a directory."""
         return "off" if self.scope == "node" else self.share or "mine"
 
     def bandwidth(self, direction: Direction) -> float:
-        """MB/s in one direction; for `both`, the lower of the two."""
+        """Return the bandwidth in MB/s in one direction; for `both`, the lower of the two."""
         given = [limit for limit in (self.write, self.read) if limit is not None]
         limit = {"write": self.write, "read": self.read, "both": min(given)}[direction]
         return limit if limit is not None else given[0]
@@ -221,5 +221,5 @@ class SchedulerConfig(Model):
         return storages
 
     def annotations_of(self, workflow: str) -> str | None:
-        """The annotations file of a workflow, as it is written."""
+        """Return the annotations file of a workflow, as written in the config. None: no such file."""
         return self.annotations.get(workflow) if isinstance(self.annotations, dict) else self.annotations

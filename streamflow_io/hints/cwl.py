@@ -1,4 +1,4 @@
-"""From a CWL document, as cwl_utils parsed it, to steps with their hints. Adapter: reads what `run` names."""
+"""Reads the steps and hints of a CWL document that cwl_utils has parsed, and of the files that `run` names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .parsing import looks_ours, parse_hint
 from .yaml_files import line_in, plain, source_of
 from .yaml_text import TooMuchError, check, parse
 
-# cwl_utils has a class per CWL version and no common base: its objects are read by attribute.
+# cwl_utils has a class per CWL version and no common base, so its objects are read by attribute.
 CWLObject = Any
 _JAVASCRIPT = "InlineJavascriptRequirement"
 _VALUE_FROM = "StepInputExpressionRequirement"
@@ -37,14 +37,15 @@ _FILES = {"File": "File", "stdin": "File", "stdout": "File", "stderr": "File", "
 
 @dataclass
 class Walk:
-    """What was found in a document.
+    """The steps, tools and workflows of a document.
 
     :ivar steps: the tools, by step path
     :ivar workflows: the workflows as cwl_utils parsed them, by step path, `/` for the outermost
-    :ivar tools: the tools, the same
+    :ivar tools: the tools as cwl_utils parsed them, by step path
     :ivar errors: the hints that could not be read
     :ivar expressive: the tools and steps that may use JavaScript, with their step paths
-    :ivar sources: by step path, where something in this tool or workflow is written, as in `("inputs", "reads")`
+    :ivar sources: for each step path, a function that finds the lines of a part of the tool or workflow, for instance
+        of `("inputs", "reads")`
     """
 
     steps: list[HintedStep] = field(default_factory=list)
@@ -56,7 +57,7 @@ class Walk:
 
 
 class Fetcher(DefaultFetcher):
-    """Fetches what `run` names, within bounds, and asks no server whether the names of classes and formats exist."""
+    """Fetches files that `run` names, within bounds. Asks no server whether names of classes and formats exist."""
 
     def __init__(self, cache: CacheType, session: requests.Session | None) -> None:
         super().__init__(cache, session)
@@ -64,7 +65,10 @@ class Fetcher(DefaultFetcher):
         self._checked: dict[str, str] = {}
 
     def fetch_text(self, url: str, content_types: list[str] | None = None) -> str:
-        """:raises TooMuchError: if the text is YAML that cannot be read in reasonable time"""
+        """Fetch a text, and check its size and depth.
+
+        :raises TooMuchError: if the text is YAML that cannot be read in reasonable time
+        """
         text = str(super().fetch_text(url, content_types))
         if self._checked.get(url) == text:
             return text
@@ -80,18 +84,18 @@ class Fetcher(DefaultFetcher):
 
 
 class UnreadableError(ValidationException):
-    """A document that others would stumble on, or never end with: the message says it all."""
+    """A document on which other programs would fail, or never end. The message is complete."""
 
 
 def load(path: str) -> CWLObject:
     """Load a CWL document as `cwl_utils.parser.load_document_by_uri` does, without needless requests.
 
     :param path: the path of a file, perhaps with `#name` of a process in it
-    :raises schema_salad.exceptions.ValidationException: if it is no valid CWL
-    :raises TooMuchError: if it is YAML that cannot be read in reasonable time
-    :raises UnreadableError: if it, or its name, is not UTF-8
-    :raises HintErrors: if it has hints of ours elsewhere than under `hints`
-    :raises OSError: if it cannot be read
+    :raises schema_salad.exceptions.ValidationException: if the document is no valid CWL
+    :raises TooMuchError: if the document is YAML that cannot be read in reasonable time
+    :raises UnreadableError: if the document, or its name, is not UTF-8
+    :raises HintErrors: if hints of StreamFlow-IO stand elsewhere than under `hints`
+    :raises OSError: if the document cannot be read
     """
     file, fragment = urldefrag(path)
     try:
@@ -118,13 +122,13 @@ def load(path: str) -> CWLObject:
 def read_steps(document: CWLObject) -> Walk:
     """Walk a process and all that it runs.
 
-    The paths of steps are those of StreamFlow: the names of the steps on the way, `/` for the process itself.
+    Step paths are those of StreamFlow: the names of the steps on the way, `/` for the process itself.
 
     :param document: a Workflow, CommandLineTool or ExpressionTool of `cwl_utils.parser`; it is not changed
     :raises schema_salad.exceptions.ValidationException: if a file named by `run` is no valid CWL
     :raises UnreadableError: if a workflow runs itself
-    :raises HintErrors: if a file named by `run` has hints of ours elsewhere than under `hints`
-    :raises OSError: if it cannot be read
+    :raises HintErrors: if a file named by `run` has hints of StreamFlow-IO elsewhere than under `hints`
+    :raises OSError: if a file named by `run` cannot be read
     """
     walker = _Walker()
     walker.process(document, "/", (), _Position(document), ahead=(document.id,))
@@ -132,7 +136,7 @@ def read_steps(document: CWLObject) -> Walk:
 
 
 class _Position:
-    """Where a process is written: in which document, and which way leads to it."""
+    """The position of a process: its document, and the keys that lead to it."""
 
     def __init__(self, root: CWLObject, way: tuple[str, ...] = ()) -> None:
         self.root = root
@@ -159,9 +163,10 @@ class _Walker:
         features: frozenset[str] = frozenset(),
         ahead: tuple[str, ...] = (),
     ) -> None:
-        """
-        :param features: the classes of the requirements and hints that hold around it
-        :param ahead: the files and processes that it is a part of
+        """Add a process and all that it runs to the findings.
+
+        :param features: the classes of the requirements and hints that hold around the process
+        :param ahead: the files and processes that contain the process
         """
         features |= _classes(process)
         self.found.sources[path] = lambda *way: self.source(position.below(*way))
@@ -211,7 +216,7 @@ class _Walker:
             document = parse(options.fetcher.fetch_text(real))
             if uri.startswith("file:"):
                 _check_positions(document, file_of(uri))
-            # Not with the options of the outer document: a file has the namespaces that it declares itself.
+            # The options of the outer document are not used: a file has the namespaces that it declares itself.
             fresh = type(options)(fetcher=options.fetcher, fileuri=real, baseuri=os.path.dirname(real))
             loaded = cwl_utils.parser.load_document_by_yaml(document, real, fresh, load_all=True)
             self.documents[uri] = loaded if isinstance(loaded, list) else [loaded]
@@ -244,17 +249,17 @@ class _Walker:
         return found if isinstance(found, Mapping) else {}
 
     def document(self, position: _Position) -> object:
-        """The YAML that a process is written in, for what cwl_utils does not keep."""
+        """Return the YAML document of a process, with the parts that cwl_utils does not keep."""
         if position.uri not in self.yaml:
             fetch = position.root.loadingOptions.fetcher.fetch_text
             self.yaml[position.uri] = parse(fetch(position.uri)) if position.uri else None
         return self.yaml[position.uri]
 
     def source(self, position: _Position) -> Source:
-        """The line of something of which cwl_utils keeps none."""
+        """Return the source of an element whose line cwl_utils does not keep."""
 
         def find() -> dict[Loc, int]:
-            # The document is parsed for it when somebody asks: that takes longer than all else here.
+            # The document is parsed only when the line is needed: parsing takes longer than all else here.
             line = line_in(self.document(position), urldefrag(position.root.id)[1], position.way)
             return {} if line is None else {(): line}
 
@@ -279,14 +284,17 @@ class _Walker:
 
 
 def _classes(element: CWLObject) -> frozenset[str]:
-    """The requirements and hints of a process or step that cwl_utils knows."""
+    """Return the classes of the requirements and hints of a process or step that cwl_utils knows."""
     return frozenset(
         str(one.class_) for one in (*(element.requirements or ()), *(element.hints or ())) if hasattr(one, "class_")
     )
 
 
 def _check_positions(document: object, file: str) -> None:
-    """:raises HintErrors: if hints of ours stand elsewhere than under `hints`, where CWL ignores them, or says else"""
+    """Check that all hints of StreamFlow-IO stand under `hints`. CWL ignores hints elsewhere, or reports another error.
+
+    :raises HintErrors: if some stand elsewhere
+    """
     errors: list[HintError] = []
     hints: set[int] = set()
     for node in parts(document):
@@ -318,7 +326,7 @@ def _check_positions(document: object, file: str) -> None:
 
 
 def tool_digest(tool: CWLObject) -> str:
-    """SHA-256 of what a tool does: the same wherever its file lies, and with whatever hints and descriptions."""
+    """Return the SHA-256 of a tool's behaviour. The place of its file, its hints and its descriptions do not count."""
     saved = tool.save(top=False)
     content = json.dumps(_content({key: value for key, value in saved.items() if key != "id"}), sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
@@ -332,29 +340,29 @@ def _content(value: object) -> object:
     if isinstance(value, str) and value.startswith("file:"):
         return value.rsplit("#", 1)[-1].rsplit("/", 1)[-1]
     if isinstance(value, str) and value.startswith("_:"):
-        return "_:"  # A name that cwl_utils makes up, as for the type of a list.
+        return "_:"  # cwl_utils makes up such a name, for instance for the type of a list.
     return value
 
 
 def name_of(element: CWLObject) -> str:
-    """The name of a step or parameter, which is the last part of its id."""
+    """Return the name of a step or parameter, which is the last part of its id."""
     return str(element.id).split("#")[-1].split("/")[-1]
 
 
 def _real(uri: str) -> str:
-    """From where `cwl_utils.parser.load_document_by_uri` loads: behind links, and `+` is a space to it."""
+    """Return the URI that `cwl_utils.parser.load_document_by_uri` loads: without links, and with `+` as a space."""
     parsed = urlparse(uri)
     return uri if parsed.scheme != "file" else Path(unquote_plus(parsed.path)).resolve().as_uri()
 
 
 def file_of(uri: str) -> str:
-    """The path of a `file:` URI; another URI as it is."""
+    """Return the path of a `file:` URI; another URI as it is."""
     parsed = urlparse(uri)
     return os.fsdecode(unquote_to_bytes(parsed.path)) if parsed.scheme == "file" else uri
 
 
 def _clean(raw: Mapping[str, object] | str) -> object:
-    """A hint without what others add: cwl_utils to `sfio:IOTask:` with no value, packing to an `$import`."""
+    """Return a hint without additions: cwl_utils adds to `sfio:IOTask:` with no value, packing to an `$import`."""
     hint = plain(raw)
     if isinstance(hint, dict):
         for key in ("None", "id"):
@@ -378,12 +386,12 @@ def _types(type_: CWLObject) -> Iterator[str]:
 
 
 def _members(type_: CWLObject) -> list[CWLObject]:
-    """The types of a union; another type alone."""
+    """Return the types of a union, or a list of the single type."""
     return list(type_) if isinstance(type_, Sequence) and not isinstance(type_, str) else [type_]
 
 
 def _files_of_record(type_: CWLObject) -> dict[str, bool]:
-    """The fields of a record that are files, and whether each is streamable; none: the type is something else."""
+    """Return the file fields of a record, and whether each is streamable. Empty: the type is no record of files."""
     records = [each for each in _members(type_) if each != "null"]
     if len(records) != 1 or not hasattr(records[0], "fields"):
         return {}

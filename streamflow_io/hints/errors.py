@@ -1,4 +1,4 @@
-"""What is wrong with a hint, and where it was written. Pure data."""
+"""Mistakes in hints, and the positions where hints were written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Level(str, Enum):
-    """Where a hint was written, from the nearest to the farthest."""
+    """The level at which a hint was written, from the nearest to the farthest."""
 
     ANNOTATIONS = "annotations"
     TOOL = "tool"
@@ -23,9 +23,9 @@ class Level(str, Enum):
 
 @dataclass(frozen=True)
 class HintError:
-    """One mistake.
+    """A mistake.
 
-    :param line: from 1; None when it cannot be known
+    :param line: from 1. None: no line is shown
     :param field: the field, as in `sfio:Streaming.rules[0].port`
     :param allowed: what may be written instead
     """
@@ -55,7 +55,7 @@ class HintErrors(ValueError):  # noqa: N818 (it is several)
 
     @classmethod
     def one(cls, file: object, field: str, message: str, allowed: str, line: int | None = None) -> HintErrors:
-        """A single mistake; see :class:`HintError`."""
+        """Return an error with a single mistake; see :class:`HintError`."""
         return cls([HintError(str(file), line, field, message, allowed)])
 
 
@@ -64,7 +64,7 @@ class Source:
     """The lines of one piece of a YAML or JSON document.
 
     :param file: the path of the file
-    :param find: gives the :attr:`lines`, when somebody asks: most documents have no mistakes
+    :param find: returns the :attr:`lines`. Called only when a line is needed, because most documents have no mistakes
     """
 
     file: str
@@ -72,18 +72,18 @@ class Source:
 
     @cached_property
     def lines(self) -> Mapping[Loc, int]:
-        """Line numbers, from 1, by the way to a value, as in `("rules", 0, "port")`; `()` is the piece."""
+        """Line numbers, from 1, by the keys that lead to a value, as in `("rules", 0, "port")`; `()`: the piece."""
         return self.find()
 
     def line(self, *loc: str | int) -> int | None:
-        """The line of a value, or of the nearest thing around it whose line is known."""
+        """Return the line of a value, or of the nearest value around it whose line is known."""
         for length in range(len(loc), -1, -1):
             if (line := self.lines.get(loc[:length])) is not None:
                 return line
         return None
 
     def below(self, *loc: str | int) -> Source:
-        """The lines of a part of this piece."""
+        """Return the source of a part of this piece."""
         size = len(loc)
         lines = {key[size:]: line for key, line in self.lines.items() if key[:size] == loc}
         if () not in lines and (line := self.line(*loc)) is not None:
@@ -93,12 +93,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Located(Generic[T_co]):
-    """A value that a user wrote, and where.
+    """A value that a user wrote, with its position.
 
     :param value: the value
-    :param level: the level it was written at
-    :param name: the field it was written in, as in `sfio:Streaming.rules[0]`
-    :param source: its lines
+    :param level: the level at which it was written
+    :param name: the field in which it was written, as in `sfio:Streaming.rules[0]`
+    :param source: the lines of the value
     """
 
     value: T_co
@@ -108,26 +108,26 @@ class Located(Generic[T_co]):
 
     @property
     def file(self) -> str:
-        """The file it was written in."""
+        """The file in which the value was written."""
         return self.source.file
 
     @property
     def line(self) -> int | None:
-        """The line it was written on, from 1; None when unknown."""
+        """The line on which the value was written, from 1. None: unknown."""
         return self.source.line()
 
     def error(self, message: str, allowed: str, *loc: str | int) -> HintError:
-        """A mistake in this value, or in the part of it that `loc` leads to."""
+        """Return a mistake in this value, or in the part of it at `loc`."""
         return HintError(self.file, self.source.line(*loc), field_name(self.name, loc), message, allowed)
 
 
 def field_name(name: str, loc: Loc) -> str:
-    """`("rules", 0, "port")` below `sfio:Streaming` is `sfio:Streaming.rules[0].port`."""
+    """Return the name of a field: `("rules", 0, "port")` below `sfio:Streaming` is `sfio:Streaming.rules[0].port`."""
     for key in loc:
         name += f"[{key}]" if isinstance(key, int) else f".{key}" if name else key
     return name
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names, as what is allowed."""
+    """Return names as the text of allowed values."""
     return ", ".join(sorted(set(names))) or "none"

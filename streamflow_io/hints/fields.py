@@ -1,4 +1,4 @@
-"""What the models of the vocabulary are made of: their base, names, paths, and how a mistake is raised."""
+"""Elements of the models of the vocabulary: their base, names, paths, and how a mistake is raised."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DIGEST = re.compile("^[0-9a-f]{64}$")
 
 
 def mistake(message: str, allowed: str) -> PydanticCustomError:
-    """What a validator of these models raises: one sentence, and what is allowed instead."""
+    """Return the error that a validator of these models raises: one sentence, and what is allowed instead."""
     return PydanticCustomError("sfio", "{message}", {"message": message, "allowed": allowed})
 
 
@@ -64,6 +64,6 @@ StepPath = Annotated[str, AfterValidator(_step_path), WithJsonSchema({"type": "s
 
 
 class Model(BaseModel):
-    """A model of the vocabulary: immutable, and with no field but its own."""
+    """A model of the vocabulary: immutable, without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

@@ -1,8 +1,9 @@
 """The globs of the hints, and of outputs: `*`, `?`, `[...]` and `[!...]`.
 
-They are those of :mod:`glob`, by which StreamFlow finds the outputs of a local job: none of them matches a slash, or a
-dot at the beginning of a name, and nothing else is special.
-`node/src/protocol/pattern.rs` is the same; both are tested with `tests/globs.json`.
+These are the globs of :mod:`glob`, by which StreamFlow finds the outputs of a local job. None of the patterns matches a
+slash, or a dot at the beginning of a name, and nothing else is special.
+
+`node/src/protocol/pattern.rs` implements the same globs; `tests/globs.json` tests both.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-# The first of its characters may be a bracket.
+# The first character in the brackets may be a bracket.
 _CLASS = re.compile(r"\[(?:(!)(.[^\]]*)|([^!][^\]]*))\]", re.DOTALL)
 _RANGE = re.compile(r"(.)-(.)|(.)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class _Chars:
-    """A set of characters: those in the ranges, or all others; `star` stands for any number of them."""
+    """A set of characters: those in the ranges, or all others. `star` stands for any number of them."""
 
     ranges: tuple[tuple[str, str], ...]
     negated: bool = False
@@ -38,13 +39,13 @@ class _Chars:
 
 @dataclass(frozen=True)
 class _Name:
-    """A glob for one name, without slashes. A set of positions in it is a number, with a bit for each."""
+    """A glob for one name, without slashes. A number with a bit for each position stands for a set of positions."""
 
     items: tuple[_Chars, ...]
 
     @cached_property
     def positions(self) -> dict[_Chars, int]:
-        """Where each set of characters stands."""
+        """The positions of each set of characters."""
         positions: dict[_Chars, int] = {}
         for position, chars in enumerate(self.items):
             positions[chars] = positions.get(chars, 0) | (1 << position)
@@ -57,15 +58,15 @@ class _Name:
 
     @cached_property
     def _accepting(self) -> dict[str, int]:
-        """Of characters that were asked for, the positions whose characters they are among."""
+        """The positions that accept a character, for each character asked for so far."""
         return {}
 
     def meeting(self, chars: _Chars) -> int:
-        """The positions whose characters meet others."""
+        """Return the positions whose characters have one in common with others."""
         return sum(positions for own, positions in self.positions.items() if own.meets(chars))
 
     def matches(self, name: str) -> bool:
-        """Whether it matches a name, in as many operations as that is long."""
+        """Whether the glob matches a name. Takes as many operations as the name has characters."""
         reached = 1 | (self.stars & 1) << 1
         for char in _HIDDEN[0] + name[1:] if name.startswith(".") else name:
             if (accepting := self._accepting.get(char)) is None:
@@ -123,14 +124,14 @@ def _parse(pattern: str) -> _Name:
             items.append(_Chars((*ranges, _HIDDEN), negated=True) if found[1] else _Chars(ranges))
             position = found.end()
             continue
-        if char != "*" or items[-1:] != [_STAR]:  # Several stars are as good as one.
+        if char != "*" or items[-1:] != [_STAR]:  # Several stars match the same as one.
             items.append(_STAR if char == "*" else _ANY if char == "?" else _one(char, position))
         position += 1
     return _Name(tuple(items))
 
 
 def _meet(one: _Name, other: _Name) -> bool:
-    """Whether the languages of two globs have a word in common, in as many operations as `one` is long.
+    """Whether some name matches both globs. Takes as many operations as `one` has items.
 
     A walk over the product of their automata, for all positions in `other` at once.
     """
@@ -150,7 +151,7 @@ def _meet(one: _Name, other: _Name) -> bool:
 
 
 def _spread(reached: int, through: int, last: int) -> int:
-    """All positions that are reached from others through adjacent ones."""
+    """Return all positions that are reached from others through adjacent ones."""
     ahead, distance = through << 1, 1
     while distance <= last:
         reached |= ahead & (reached << distance)

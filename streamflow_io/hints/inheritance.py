@@ -1,8 +1,14 @@
-"""Which hints hold for a step: the nearest level wins.
+"""The hints that hold for a step: the nearest level wins.
 
-Nearest first: the annotations file (the longest step path first), the tool, the step, the workflow around it,
-the step that runs that workflow, and so on outwards. IOTask and StorageBandwidth are inherited per class,
-Streaming per port, ReadSession per port, or per input where a rule has no port.
+Levels, nearest first:
+
+1. the annotations file, the longest step path first
+2. the tool
+3. the step
+4. the workflow around the step, then the step that runs that workflow, and so on outwards
+
+IOTask and StorageBandwidth are inherited per class, Streaming per port. ReadSession is inherited per port, or per
+input where a rule has no port.
 """
 
 from __future__ import annotations
@@ -26,11 +32,11 @@ SEVERAL_FILES = frozenset({"File[]", "Directory", "Any"})
 class Parameter:
     """An input or output parameter of a tool.
 
-    :param types: of `File`, `Directory`, `File[]`, `Directory[]`, `record` (with files), `Any` (cannot be known) and
-        `other`
-    :param streamable: where CWL's `streamable: true` was written; None if it was not
+    :param types: some of `File`, `Directory`, `File[]`, `Directory[]`, `record` (with files), `Any` (cannot be known)
+        and `other`
+    :param streamable: the position of CWL's `streamable: true`. None: the parameter is not streamable
     :param globs: the globs of an output that are no expressions
-    :param fields: those of a record that are files, and where `streamable: true` was written for each
+    :param fields: the files of a record, each with the position of its `streamable: true`, if it has one
     """
 
     name: str
@@ -40,7 +46,7 @@ class Parameter:
     fields: Mapping[str, Located[str] | None] = field(default_factory=dict)
 
     def streamables(self) -> Iterator[tuple[str, Located[str] | None]]:
-        """What of it can be streamable, and where that was written: itself, and its fields, as `record.field`."""
+        """Yield the parameter and its fields, as `record.field`, each with the position of its `streamable: true`."""
         yield self.name, self.streamable
         for name, position in self.fields.items():
             yield f"{self.name}.{name}", position
@@ -48,9 +54,9 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Scope:
-    """One element with hints.
+    """An element with hints.
 
-    :param path: the path of the step that has them, or of the workflow whose steps inherit them
+    :param path: the path of the step that has the hints, or of the workflow whose steps inherit them
     """
 
     path: str
@@ -58,13 +64,13 @@ class Scope:
     hints: tuple[Located[Hint], ...]
 
     def rules(self) -> Iterator[Located[StreamingRule]]:
-        """All rules of the Streaming hints of this element."""
+        """Yield all rules of the Streaming hints of this element."""
         for hint in self.hints:
             if isinstance(hint.value, Streaming):
                 yield from _located(hint, hint.value.rules)
 
     def session_rules(self) -> Iterator[Located[SessionRule]]:
-        """All rules of its ReadSession hints."""
+        """Yield all rules of the ReadSession hints of this element."""
         for hint in self.hints:
             if isinstance(hint.value, ReadSession):
                 yield from _located(hint, hint.value.rules)
@@ -92,16 +98,16 @@ class Annotations:
 
 @dataclass(frozen=True)
 class StepAnnotations:
-    """All hints that hold for a step, and where each was written.
+    """All hints that hold for a step, with their positions.
 
     :ivar path: the StreamFlow step path; `/` if the process is a single tool
     :ivar io_task: set if the step is an I/O task
-    :ivar storage_bandwidth: its bandwidth constraint
+    :ivar storage_bandwidth: the bandwidth constraint of the step
     :ivar streaming: the rules of its outputs, by the name of the output; outputs without rules are missing
     :ivar sessions: the rules of read sessions, one for each output that has one, and each input without an output
     :ivar streamable_inputs: inputs that are read front to back, with the position that says so
     :ivar streamable_outputs: outputs that are written front to back, with the position that says so
-    :ivar proven: what others have proven of its inputs; no hint, for it holds for one tool
+    :ivar proven: proofs of others for its inputs. Proofs are no hints, because each holds for one tool
     """
 
     path: str
@@ -120,43 +126,43 @@ class StepAnnotations:
 
     @property
     def is_learned(self) -> bool:
-        """Whether its storageBW is learned."""
+        """Whether the storageBW of the step is learned."""
         return isinstance(self.storage_bw, AutoConstraint)
 
     @property
     def required(self) -> RequiredConstraint | None:
-        """How its jobs are kept to the bandwidth that is required; None: they are not."""
+        """The constraint of jobs that are limited to the required bandwidth. None: the step has no such constraint."""
         return self.storage_bw if isinstance(self.storage_bw, RequiredConstraint) else None
 
     @property
     def required_streams(self) -> list[str]:
-        """The outputs whose byte streams are kept to the bandwidth that is required."""
+        """The outputs whose byte streams are limited to the required bandwidth."""
         rules = ((port, rule.value) for port, located in self.streaming.items() for rule in located)
         return list(dict.fromkeys(port for port, rule in rules if isinstance(rule.stream_bw, RequiredConstraint)))
 
     @property
     def within(self) -> float | None:
-        """Seconds after which somebody waits for what its jobs move; None: that is learned."""
+        """Seconds until a consumer needs the data that a job moves. None: learned from earlier runs."""
         return None if self.storage_bandwidth is None else self.storage_bandwidth.value.within
 
     @property
     def storage_bw(self) -> StorageBW | None:
-        """The bandwidth that each of its jobs needs; None: none."""
+        """The bandwidth that each job of the step needs. None: jobs take no bandwidth."""
         return None if self.storage_bandwidth is None else self.storage_bandwidth.value.storage_bw
 
     @property
     def is_limited(self) -> bool:
-        """Whether its jobs are held to their storageBW."""
+        """Whether jobs of the step are limited to their storageBW."""
         return self.storage_bandwidth is not None and self.storage_bandwidth.value.is_limited
 
     @property
     def concern_storage(self) -> bool:
-        """Whether its jobs are admitted by storage, and measured."""
+        """Whether jobs of the step are admitted by storage, and measured."""
         return self.io_task is not None or self.storage_bandwidth is not None
 
     @property
     def direction(self) -> Direction:
-        """In which direction the bytes of its jobs count."""
+        """The direction in which the bytes of the step's jobs count."""
         return "write" if self.storage_bandwidth is None else self.storage_bandwidth.value.direction
 
     def __bool__(self) -> bool:
@@ -166,18 +172,18 @@ class StepAnnotations:
 
 
 def within(path: str, scope: str) -> bool:
-    """Whether a step path is another one or lies below it."""
+    """Whether a step path equals another one or lies below it."""
     return path == scope or scope == "/" or path.startswith(f"{scope}/")
 
 
 def scopes_of(step: HintedStep, annotations: Annotations) -> list[Scope]:
-    """The elements whose hints a step inherits, the nearest first."""
+    """Return the elements whose hints a step inherits, the nearest first."""
     annotated = [scope for scope in annotations.scopes if within(step.path, scope.path)]
     return [*sorted(annotated, key=lambda scope: -len(scope.path)), *reversed(step.scopes)]
 
 
 def annotate(step: HintedStep, annotations: Annotations) -> StepAnnotations:
-    """The hints that hold for one step. What cannot hold is left out: `resolve_steps` has the errors."""
+    """Return the hints that hold for one step. Hints that cannot hold are left out: `resolve_steps` has the errors."""
     scopes = scopes_of(step, annotations)
     streaming = {name: _rules(parameter, scopes) for name, parameter in step.outputs.items()}
     return StepAnnotations(
@@ -193,12 +199,12 @@ def annotate(step: HintedStep, annotations: Annotations) -> StepAnnotations:
 
 
 def key_of(rule: SessionRule) -> tuple[str, str]:
-    """Two rules of one step with the same key are about the same."""
+    """Return the subject of a rule. Two rules of one step may not have the same."""
     return ("of", rule.of) if rule.port is None else ("port", rule.port)
 
 
 def port_path(step: str, port: str) -> str:
-    """`/step/port`."""
+    """Return `/step/port`."""
     return f"{step.rstrip('/')}/{port}"
 
 
@@ -249,7 +255,7 @@ def _streamable(step: str, parameters: Mapping[str, Parameter], annotations: Ann
             if entry.value == port_path(step, name):
                 found[name] = entry
     for parameter in parameters.values():
-        # A record is streamable if all of its files are, and these are if it is.
+        # A record is streamable if all of its files are, and its files are if the record is.
         (whole, _), *fields = parameter.streamables()
         if whole in found:
             found |= {name: found.get(name, found[whole]) for name, _ in fields}

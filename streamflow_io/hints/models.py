@@ -1,7 +1,7 @@
 """The vocabulary that a user writes: the hint classes and the annotations file, as models.
 
-The schemas in `cwl-extensions/` are generated from these models, descriptions included.
-Field names are those of the files (`storageBW`, `fileDeps`), also when a model is made in Python.
+The schemas in `cwl-extensions/` are generated from these models, descriptions included. Field names are those of the
+files (`storageBW`, `fileDeps`), also when a model is made in Python.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Direction = Literal["read", "write", "both"]
 
 
 def _goes_with(field: str, kind: str) -> JsonDict:
-    """In JSON Schema: a field is needed with one commit rule, and not allowed with others."""
+    """Return a JSON Schema by which a field is needed with one commit rule, and not allowed with others."""
     committed: JsonDict = {"properties": {"committed": {"const": kind}}, "required": ["committed"]}
     return {"if": committed, "then": {"required": [field]}, "else": {"properties": {field: False}}}
 
@@ -127,15 +127,15 @@ class StorageBandwidth(Model):
 
     @property
     def is_limited(self) -> bool:
-        """Whether jobs are paused when they move data faster."""
+        """Whether jobs are paused when they move data faster than the storageBW."""
         return isinstance(self.storage_bw, bandwidth.RequiredConstraint) if self.limited is None else self.limited
 
 
 class StreamingRule(Model):
     """When an output of the step is complete, and when its bytes may be read.
 
-    :ivar start: filled in when not given: `commit` with `update`, `producer` with `no_update`
-    :ivar permanent: None when not given: workflow outputs are kept, others are not
+    :ivar start: default: `commit` with `update`, `producer` with `no_update`
+    :ivar permanent: None: workflow outputs are kept, others are not
     """
 
     model_config = ConfigDict(
@@ -252,7 +252,7 @@ class ProvenInput(Model):
 
 
 class AnnotationsFile(Model):
-    """Hints for CWL that belongs to somebody else, by step path; they win over the hints in the CWL."""
+    """Hints by step path, for CWL that you cannot change, with priority over the hints in the CWL."""
 
     steps: dict[StepPath, tuple[Annotated[Hint, Field(discriminator="class_")], ...]] = Field(
         default_factory=dict, description="hints by StreamFlow step path, as in /chromosome/individuals"

@@ -1,4 +1,4 @@
-"""From what a user wrote, as plain mappings, to models or to mistakes with their lines."""
+"""Turns plain mappings that a user wrote into models, or into mistakes with their lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parse_model(
 ) -> tuple[M | None, list[HintError]]:
     """Validate plain data.
 
-    :param name: what the data is called in errors; the names of fields are appended
+    :param name: the name of the data in errors; the names of fields are appended
     :return: the model and no error, or None and all errors
     """
     try:
@@ -40,7 +40,7 @@ def parse_hint(
     """Validate one entry of a CWL `hints` list, or of a step in the annotations file.
 
     :param namespaces: `$namespaces` of the document; empty after `cwltool --pack`, which writes full names
-    :return: the hint; or errors; or neither if the entry is none of ours
+    :return: the hint; or errors; or neither, if the entry is no hint of StreamFlow-IO
     """
     if not isinstance(raw, Mapping):
         return None, [_no_class(str(raw), source)] if looks_ours(str(raw)) else []
@@ -60,9 +60,9 @@ def parse_hint(
 
 
 def class_name(class_: str, namespaces: Mapping[str, str]) -> tuple[str | None, tuple[str, str] | None]:
-    """The name of one of our classes, from `sfio:IOTask` or its full name.
+    """Return the name of a hint class, from `sfio:IOTask` or its full name.
 
-    :return: the name; or what is wrong and what is allowed; or neither if the class is none of ours
+    :return: the name; or a message and what is allowed; or neither, if the class is not of StreamFlow-IO
     """
     prefix, colon, local = class_.partition(":")
     if class_.startswith(NAMESPACE):
@@ -87,7 +87,7 @@ def class_name(class_: str, namespaces: Mapping[str, str]) -> tuple[str | None, 
 
 
 def looks_ours(text: str) -> bool:
-    """Whether a name is meant as one of our classes."""
+    """Whether a name is meant as a hint class of StreamFlow-IO."""
     return text.startswith((NAMESPACE, f"{PREFIX}:")) or text in HINT_CLASSES
 
 
@@ -111,7 +111,7 @@ def _error(model: type[Model], raw: object, detail: ErrorDetails, name: str, sou
 
 
 def _follows(detail: ErrorDetails) -> bool:
-    """Whether an error says nothing new: a default, or a length, that depends on what has an error itself."""
+    """Whether an error says nothing new: it concerns a default, or a length, of a value that has an error itself."""
     if detail["type"] == "too_short":
         return len(detail["input"]) > 0
     return detail["type"] == "default_factory_not_called"
@@ -122,7 +122,7 @@ def _written(owner: type[BaseModel], name: str) -> str:
 
 
 def _way(raw: object, loc: Loc) -> Iterator[str | int]:
-    """The keys of a location without what pydantic adds to it: tags of unions, `[key]`."""
+    """Yield the keys of a location without additions of pydantic: tags of unions, `[key]`."""
     for position, key in enumerate(loc):
         if isinstance(raw, Mapping | list | tuple) and key in _keys(raw):
             raw = raw[key]  # type: ignore[index]
@@ -150,7 +150,7 @@ def _describe(owner: type[BaseModel] | None, detail: ErrorDetails, loc: Loc) -> 
 
 
 def _model_at(model: type[BaseModel], loc: Loc) -> type[BaseModel] | None:
-    """The model that holds the field below a location."""
+    """Return the model that holds the field below a location."""
     current: type[BaseModel] | None = model
     for key in loc:
         if isinstance(key, int) or current is None:

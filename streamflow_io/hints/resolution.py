@@ -1,4 +1,4 @@
-"""The hints that hold for the steps of a CWL document. Edge: reads the files that it names.
+"""The hints that hold for the steps of a CWL document and of the files that it names.
 
     resolved = resolve(cwl_utils.parser.load_document_by_uri("workflow.cwl"), "annotations.yml")
     resolved["/align"].streaming["alignments"][0].value.mode
@@ -20,22 +20,22 @@ from .yaml_files import read_annotations
 
 
 def resolve(document: Any, annotations: str | os.PathLike[str] | None = None) -> dict[str, StepAnnotations]:
-    """The hints that hold for each step of a CWL document, after inheritance.
+    """Return the hints that hold for each step of a CWL document, after inheritance.
 
-    :param document: a process as loaded by `cwl_utils.parser`, v1.0 to v1.2; it is not changed. The files
-        that `run` names are read.
+    :param document: a process as loaded by `cwl_utils.parser`, v1.0 to v1.2; it is not changed. The files that `run`
+        names are read
     :param annotations: the path of the annotations file
-    :return: the annotations of all tools by StreamFlow step path, `/` if the document is a single tool;
-        those of a step without hints are false
+    :return: the annotations of all tools by StreamFlow step path, `/` if the document is a single tool; those of a step
+        without hints are false
     :raises HintErrors: with all mistakes in the hints of the document and of the annotations file
     :raises schema_salad.exceptions.ValidationException: if a file that `run` names is no valid CWL
-    :raises OSError: if it cannot be read
+    :raises OSError: if a file that `run` names cannot be read
     """
     return resolve_steps_of(read_steps(document), annotations)
 
 
 def resolve_steps_of(found: Walk, annotations: str | os.PathLike[str] | None = None) -> dict[str, StepAnnotations]:
-    """As :func:`resolve`, of a document whose steps were read.
+    """Return the same as :func:`resolve`, from a document whose steps were read.
 
     :raises HintErrors: with all mistakes in the hints of the document and of the annotations file
     """
@@ -54,5 +54,5 @@ def resolve_steps_of(found: Walk, annotations: str | os.PathLike[str] | None = N
 
 
 def tool_digests(found: Walk, steps: Collection[str]) -> dict[str, str]:
-    """What tells the tools of some steps from others, by step path: equal tools have equal digests, in any workflow."""
+    """Return the digests of the tools of some steps, by step path. Equal tools have equal digests, in any workflow."""
     return {path: tool_digest(found.tools[path]) for path in steps}

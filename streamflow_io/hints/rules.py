@@ -1,4 +1,4 @@
-"""The checks of hints that need to know the steps around them, or the storages."""
+"""Checks of hints that need the steps around the hints, or the storages."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ Parameters = Callable[[HintedStep], Mapping[str, Parameter]]
 
 
 def check_sessions(scope: Scope, heirs: Sequence[HintedStep]) -> Iterator[HintError]:
-    """The mistakes in the ReadSession rules of one element.
+    """Yield the mistakes in the ReadSession rules of one element.
 
-    :param heirs: the steps that inherit from it: a rule holds for those that have its input and its output
+    :param heirs: the steps that inherit from the element. A rule holds for those that have its input and its output
     """
     known = set[tuple[str, str]]()
     for rule in scope.session_rules():
@@ -50,7 +50,7 @@ def check_sessions(scope: Scope, heirs: Sequence[HintedStep]) -> Iterator[HintEr
 
 
 def check_partitions(step: StepAnnotations) -> Iterator[HintError]:
-    """Outputs of a step that a Streaming rule says something else of."""
+    """Yield a mistake for each output that has both a rule for its parts and a Streaming rule."""
     for rule in step.sessions:
         if rule.value.port in step.streaming:
             message = f"{rule.value.port!r} has a Streaming rule, too"
@@ -89,7 +89,7 @@ def _check(
     types: frozenset[str],
     kind: str,
 ) -> Iterator[HintError]:
-    """Whether at least one of the steps has what a field names, of one of these types."""
+    """Yield a mistake if none of the steps has the input or output that a field names, with one of these types."""
     name = getattr(rule.value, field)
     found = [parameters(step)[name] for step in heirs if name in parameters(step)]
     if not heirs or any(not types.isdisjoint(parameter.types) for parameter in found):
@@ -108,7 +108,7 @@ ToolEdge = tuple[tuple[str, str], tuple[str, str]]
 def resolve_steps(
     steps: Sequence[HintedStep], workflows: Collection[str], annotations: Annotations
 ) -> tuple[dict[str, StepAnnotations], list[HintError]]:
-    """The hints that hold for each step, and all mistakes in them.
+    """Resolve the hints of each step, and find all mistakes in them.
 
     :param steps: the tools of a workflow
     :param workflows: the paths of the workflows in it, `/` for the outermost
@@ -129,10 +129,10 @@ def resolve_steps(
 
 
 def check_streamable(steps: Mapping[str, StepAnnotations], edges: Iterable[ToolEdge]) -> list[HintError]:
-    """Look for data that is asked to be readable as written, and goes to inputs that are not `streamable`.
+    """Find data that should be readable as written, and goes to inputs that are not `streamable`.
 
     :param edges: the outputs of tools and the inputs of tools that get them
-    :return: what to warn of; it is no error, for such an input gets the data under `update`
+    :return: warnings, not errors: such an input gets the data under `update`
     """
     found = []
     for (step, output), (consumer, name) in edges:
@@ -145,12 +145,12 @@ def check_streamable(steps: Mapping[str, StepAnnotations], edges: Iterable[ToolE
 
 
 def check_both_ends(steps: Mapping[str, StepAnnotations], edges: Iterable[ToolEdge]) -> list[HintError]:
-    """Look for data that is `streamable` where it is made or where it is read, and not at both, without a rule.
+    """Find data without a rule that is `streamable` at one end only, where it is made or where it is read.
 
-    An input that is read in parts is meant to be complete.
+    An input that is read in parts is meant to be complete, and causes no warning.
 
     :param edges: as for :func:`check_streamable`
-    :return: what to warn of; it is no error, for it is delivered as without
+    :return: warnings, not errors: the data is delivered as without `streamable`
     """
     found = []
     for (step, output), (consumer, name) in edges:
@@ -173,7 +173,7 @@ def check_both_ends(steps: Mapping[str, StepAnnotations], edges: Iterable[ToolEd
 def check_storages(annotations: Mapping[str, StepAnnotations], storages: Sequence[StorageConfig]) -> list[HintError]:
     """Compare the bandwidth constraints with the storages of the StreamFlow file.
 
-    A constraint that names no storage must fit into at least one of them, if there are any.
+    A constraint that names no storage must fit into at least one storage, if there are any.
 
     :return: an error for each unknown storage and for each storageBW above the storage's bandwidth
     """
@@ -192,7 +192,7 @@ def check_storages(annotations: Mapping[str, StepAnnotations], storages: Sequenc
 
 
 def above_storage(hint: Located[StorageBandwidth], storage: StorageConfig) -> Iterator[HintError]:
-    """An error if a constraint can ask for more bandwidth than a storage has."""
+    """Yield an error if a constraint can ask for more bandwidth than a storage has."""
     wanted = hint.value
     limit = storage.bandwidth(wanted.direction)
     if _most(wanted) > limit:
@@ -212,7 +212,7 @@ def _most(hint: StorageBandwidth) -> float:
 
 
 def _scopes(steps: Sequence[HintedStep], annotations: Annotations) -> list[tuple[Scope, list[HintedStep]]]:
-    """All elements with hints, and the steps that inherit from each."""
+    """Return all elements with hints, and the steps that inherit from each."""
     heirs: dict[tuple[str, Level], tuple[Scope, list[HintedStep]]] = {}
     for step in steps:
         for scope in scopes_of(step, annotations):
@@ -223,7 +223,7 @@ def _scopes(steps: Sequence[HintedStep], annotations: Annotations) -> list[tuple
 def _check_addresses(
     steps: Sequence[HintedStep], workflows: Collection[str], annotations: Annotations
 ) -> Iterator[HintError]:
-    """Steps and ports that the annotations file names."""
+    """Check the steps and ports that the annotations file names."""
     paths = {step.path for step in steps} | set(workflows)
     for entry in annotations.steps:
         if entry.value not in paths:
@@ -264,7 +264,7 @@ def _check_same_files(scope: Scope) -> Iterator[HintError]:
 
 
 def _check_ports(scope: Scope, heirs: Sequence[HintedStep]) -> Iterator[HintError]:
-    """Rules of a workflow hold for those of its steps that have the output: at least one must."""
+    """Check that at least one heir has the output of each rule."""
     for rule in scope.rules():
         port = rule.value.port
         if any(can_stream(step.outputs.get(port)) for step in heirs):
@@ -320,12 +320,12 @@ def _check_cycles(step: HintedStep, rules: Sequence[Rule]) -> list[HintError]:
 
 
 def find_cycle(outputs: Mapping[str, Parameter], rules: Sequence[StreamingRule]) -> list[int] | None:
-    """Look for rules that wait for each other through `fileDeps`.
+    """Find rules that wait for each other through `fileDeps`.
 
     :param outputs: the outputs of a step, by name
-    :param rules: all rules for them
-    :return: the indices of such rules, each before the one that it waits for, the first once more at the end; None if
-        there are none
+    :param rules: all rules for these outputs
+    :return: the indices of such rules, each before the one that it waits for, the first once more at the end. None: no
+        rules wait for each other
     """
     graph = {
         index: [other for other, target in enumerate(rules) if _waits_for(outputs, rule, target)]

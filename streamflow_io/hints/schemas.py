@@ -39,10 +39,10 @@ class _Hints(RootModel[tuple[Hint, ...]]):
 
 
 def salad_schema() -> str:
-    """CWL's SALAD schema with the hint classes added, for `cwltool.process.use_custom_schema`.
+    """Return CWL's SALAD schema with the hint classes added, for `cwltool.process.use_custom_schema`.
 
-    It checks the names and the types of fields. What it cannot check, `streamflow-io validate` does: numbers,
-    patterns, fields that go together, ports.
+    The schema checks the names and the types of fields. `streamflow-io validate` checks the rest: numbers, patterns,
+    fields that go together, ports.
     """
     imported = {"$import": "https://w3id.org/cwl/CommonWorkflowLanguage.yml"}
     schema: Schema = {
@@ -59,7 +59,7 @@ def salad_schema() -> str:
 
 
 def add_hint_classes(schema: str) -> str:
-    """Another SALAD schema that extends CWL's, with the hint classes added: cwltool takes just one."""
+    """Return another SALAD schema that extends CWL's, with the hint classes added: cwltool takes just one."""
     extended: Schema = YAML(typ="safe").load(schema)
     extended["$namespaces"] |= _NAMESPACES
     # Names without a namespace would be those of the other schema.
@@ -68,7 +68,7 @@ def add_hint_classes(schema: str) -> str:
 
 
 def hints_schema() -> Schema:
-    """The JSON Schema of a `hints` list that holds hints of ours, and perhaps others."""
+    """Return the JSON Schema of a `hints` list with hints of StreamFlow-IO, and perhaps others."""
     schema = _json_schema(_Hints)
     ours = schema.pop("items")["anyOf"]
     others = {
@@ -80,20 +80,20 @@ def hints_schema() -> Schema:
 
 
 def annotations_schema() -> Schema:
-    """The JSON Schema of the annotations file."""
+    """Return the JSON Schema of the annotations file."""
     return _json_schema(AnnotationsFile)
 
 
 def scheduler_schema() -> Schema:
-    """The JSON Schema of `scheduling.scheduler.config` in the StreamFlow file."""
+    """Return the JSON Schema of `scheduling.scheduler.config` in the StreamFlow file."""
     return _json_schema(SchedulerConfig)
 
 
 def scheduler_outline() -> Schema:
-    """The fields of the scheduler's config with their descriptions, as StreamFlow asks for them.
+    """Return the fields of the scheduler's config with their descriptions, as StreamFlow asks for them.
 
-    It refuses nothing but what is no mapping: StreamFlow would print a schema where our own parser names the line
-    and what is allowed.
+    The outline refuses only values that are no mapping. For other mistakes, StreamFlow would print a schema. The parser
+    of StreamFlow-IO names the line and what is allowed.
     """
     schema = scheduler_schema()
     identity = {"$schema": DRAFT, "$id": "urn:streamflow-io:scheduler", "title": schema["title"], "type": "object"}
@@ -101,7 +101,7 @@ def scheduler_outline() -> Schema:
 
 
 def files() -> dict[str, str]:
-    """The content of all files that are generated, by their path in the repository."""
+    """Return the content of all generated files, by their path in the repository."""
     return {
         "cwl-extensions/streamflow-io.yml": salad_schema(),
         "cwl-extensions/hints.schema.json": json.dumps(hints_schema(), indent=2) + "\n",
@@ -153,7 +153,7 @@ def _salad_types(schema: Mapping[str, Any]) -> Iterator[str | Schema]:
         yield from _salad_types(option)
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        # Names of fields are shared by all records, and with CWL and SALAD, which have some of those of others.
+        # All records share the names of fields with CWL and SALAD, which have some of the same names.
         yield f"{PREFIX}:{name}" if name == StreamingRule.__name__ else "Any"
     elif schema.get("type") == "array":
         (item,) = _salad_types(schema["items"])
@@ -172,7 +172,7 @@ def _json_schema(model: type[BaseModel]) -> Schema:
 
 
 def tidy(schema: Any) -> Any:
-    """A schema without what pydantic adds: titles, null for optional fields, defaults."""
+    """Return a schema without additions of pydantic: titles, null for optional fields, defaults."""
     if isinstance(schema, list):
         return [tidy(item) for item in schema]
     if not isinstance(schema, dict):

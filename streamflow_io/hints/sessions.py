@@ -1,7 +1,7 @@
 """Rules of read sessions: which output holds parts of an input, and where the parts begin.
 
-A rule with `port` alone leaves the cuts to the program of the step, which says them. With `records` they are declared.
-Without `port` the jobs of the step read parts of the file itself, or all of it.
+A rule with `port` alone leaves the cuts to the program of the step, which reports them. A rule with `records` declares
+the cuts. Without `port`, the jobs of the step read parts of the file themselves, or all of it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _OneField(Model):
 
 
 class RecordHeader(_OneField):
-    """Where the header of a file ends, which each part has: one of the fields."""
+    """The end of a file's header, which each part has: one of the fields."""
 
     prefix: Text | None = Field(None, description="the header is all lines at the beginning that begin with this text")
     lines: Positive | None = Field(None, description="the header is this many lines")
@@ -50,7 +50,7 @@ class RecordHeader(_OneField):
 
 
 class RecordEnd(_OneField):
-    """Where one record ends, and the next begins: one of the fields."""
+    """The end of a record, where the next begins: one of the fields."""
 
     lines: Positive | None = Field(None, description="each record is this many lines")
     begin: Text | None = Field(None, description="a record begins at each line that begins with this text")
@@ -58,7 +58,7 @@ class RecordEnd(_OneField):
 
 
 class RecordFormat(Model):
-    """What a file is made of: perhaps a header, and records."""
+    """The content of a file: perhaps a header, and records."""
 
     header: RecordHeader | None = Field(None, description="one of prefix, lines, bytes: what each part begins with")
     record: RecordEnd = Field(description="one of lines, begin, bytes: where a record ends")
@@ -98,7 +98,7 @@ Names = Annotated[str, AfterValidator(_one_number), WithJsonSchema({"type": "str
 
 
 def _if(port: bool, records: bool, then: JsonDict) -> JsonDict:
-    """In JSON Schema: what holds for a rule with or without `port` and `records`."""
+    """Return a JSON Schema for rules with or without `port` and `records`."""
     wanted: list[JsonValue] = [_has("port") if port else {"not": _has("port")}]
     wanted.append(_has("records") if records else {"not": _has("records")})
     return {"if": {"allOf": wanted}, "then": then}
@@ -126,9 +126,9 @@ _SCHEMA: JsonDict = {
 
 
 class SessionRule(Model):
-    """One file that many jobs read.
+    """A file that many jobs read.
 
-    :ivar parts: how many; or the name of the input that says it
+    :ivar parts: how many; or the name of the input that says the number
     """
 
     model_config = ConfigDict(json_schema_extra=_SCHEMA)
@@ -154,7 +154,7 @@ class SessionRule(Model):
 
     @property
     def form(self) -> Form:
-        """Who knows where the parts begin: the program says it, the rule declares it, or each job selects its own."""
+        """How the cuts are known: the program says them, the rule declares them, or each job selects its own part."""
         if self.port is None:
             return "selected"
         return "said" if self.records is None else "declared"

@@ -1,4 +1,4 @@
-"""YAML files with the lines of everything in them. Edge: reads them."""
+"""Reads YAML files, with the lines of everything in them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CONFIG_FIELDS = ", ".join(field.alias or name for name, field in SchedulerConfi
 
 
 def plain(node: object) -> object:
-    """A parsed document as plain dicts and lists."""
+    """Return a parsed document as plain dicts and lists."""
     if isinstance(node, Mapping):
         return {str(key): plain(value) for key, value in node.items()}
     if isinstance(node, Sequence) and not isinstance(node, str):
@@ -36,9 +36,9 @@ def plain(node: object) -> object:
 
 
 def source_of(node: object, file: str) -> Source:
-    """The lines of everything in a parsed piece of a document.
+    """Return the lines of everything in a parsed piece of a document.
 
-    :param file: the file that the piece is in, unless the piece knows better (`$import`)
+    :param file: the file of the piece. An imported piece (`$import`) has a file of its own
     """
     imported = getattr(getattr(node, "lc", None), "filename", None)
     lines: dict[Loc, int] = {}
@@ -63,10 +63,11 @@ def _collect(node: object, loc: Loc, lines: dict[Loc, int]) -> None:
 
 
 def line_in(document: object, fragment: str, way: Sequence[str]) -> int | None:
-    """The line of something in a CWL document, following names through lists and mappings alike.
+    """Return the line of an element of a CWL document, following names through lists and mappings alike.
 
     :param fragment: the id of the process in a document with `$graph`
     :param way: fields and names by turns, as in `("steps", "align", "run", "inputs", "reads")`
+    :return: None: the document has no such element
     """
     node, line = document, None
     if isinstance(document, Mapping) and "$graph" in document:
@@ -108,7 +109,7 @@ def read_annotations(path: str | os.PathLike[str]) -> Annotations:
         raise HintErrors.one(file, "annotations", "not a mapping", "steps, streamable, proven", line=1)
     steps = raw.get("steps")
     streamable = raw.get("streamable")
-    # Steps are looked at below, one by one; whether steps and ports exist is known where the workflow is.
+    # Steps are checked below, one by one. Whether steps and ports exist is checked where the workflow is known.
     outline = dict(raw)
     if isinstance(steps, dict):
         del outline["steps"]
@@ -146,9 +147,9 @@ def read_annotations(path: str | os.PathLike[str]) -> Annotations:
 
 
 def check_annotations_file(path: str | os.PathLike[str], streamflow_file: str | os.PathLike[str]) -> None:
-    """Look whether the annotations file that a StreamFlow file names can be read.
+    """Check that the annotations file that a StreamFlow file names can be read.
 
-    :raises HintErrors: if it cannot; it names the position in the StreamFlow file
+    :raises HintErrors: if the file cannot be read; names the position in the StreamFlow file
     """
     try:
         with open(path, "rb"):
@@ -164,9 +165,9 @@ def check_annotations_file(path: str | os.PathLike[str], streamflow_file: str | 
 def check_annotations_names(
     config: SchedulerConfig, workflows: Collection[str], streamflow_file: str | os.PathLike[str]
 ) -> None:
-    """Look whether the workflows that have an annotations file each are those of the StreamFlow file.
+    """Check that each workflow with an annotations file is in the StreamFlow file.
 
-    :raises HintErrors: if they are not
+    :raises HintErrors: if one is not
     """
     each = config.annotations if isinstance(config.annotations, dict) else {}
     unknown = [name for name in each if name not in workflows]
@@ -186,7 +187,9 @@ def check_annotations_names(
 
 @contextmanager
 def of_several_workflows(config: SchedulerConfig, workflows: Collection[str]) -> Iterator[None]:
-    """Say how to annotate several workflows, where one file for all of them names what one of them has not.
+    """Extend errors about unknown steps and ports, where several workflows share one annotations file.
+
+    The added text says how to give each workflow a file of its own.
 
     :raises HintErrors: those that are raised within
     """
@@ -206,25 +209,25 @@ def of_several_workflows(config: SchedulerConfig, workflows: Collection[str]) ->
 
 
 def read_scheduler_config(path: str | os.PathLike[str]) -> SchedulerConfig | None:
-    """Read the config of our scheduler from a StreamFlow file.
+    """Read the config of the scheduler `io-aware` from a StreamFlow file.
 
-    :return: the config; None if the file does not choose the scheduler `io-aware`
+    :return: None: the file does not choose the scheduler `io-aware`
     :raises HintErrors: with all mistakes in it; also if the file cannot be read or is no YAML
     """
     scheduler = _scheduler(read_yaml(Path(path), "StreamFlow file"))
     if scheduler is None:
         return None
     source = source_of(scheduler, str(Path(path).absolute()))
-    if scheduler.get("config") is None:  # StreamFlow wants it, too
+    if scheduler.get("config") is None:  # StreamFlow requires `config`, too
         allowed = f"`config: {{}}`, or with any of {_CONFIG_FIELDS}"
         raise HintErrors.one(source.file, _CONFIG, "missing", allowed, line=source.line("config"))
     return parse_scheduler_config(plain(scheduler["config"]), source.below("config"))
 
 
 def scheduler_config_source(path: str | os.PathLike[str]) -> Source:
-    """The lines of the config of our scheduler in a StreamFlow file, which is read when somebody asks for one.
+    """Return the lines of the config of the scheduler `io-aware` in a StreamFlow file.
 
-    A file that cannot be read has no lines.
+    The file is read when a line is needed. A file that cannot be read has no lines.
     """
     file = Path(path).absolute()
 
@@ -239,7 +242,7 @@ def scheduler_config_source(path: str | os.PathLike[str]) -> Source:
 
 
 def parse_scheduler_config(raw: object, source: Source) -> SchedulerConfig:
-    """Validate the config of our scheduler.
+    """Validate the config of the scheduler `io-aware`.
 
     :raises HintErrors: with all mistakes in it
     """
@@ -253,7 +256,7 @@ def parse_scheduler_config(raw: object, source: Source) -> SchedulerConfig:
 
 
 def _with_null(value: object, loc: Loc, source: Source) -> list[HintError]:
-    """The texts with a null character, which no name of a file can have."""
+    """Return a mistake for each text with a null character, which no name of a file can have."""
     if isinstance(value, str) and "\0" in value:
         message = f"{value!r} has a null character"
         return [HintError(source.file, source.line(*loc), field_name(_CONFIG, loc), message, "a text without it")]
@@ -265,7 +268,7 @@ def _with_null(value: object, loc: Loc, source: Source) -> list[HintError]:
 
 
 def _scheduler(document: object) -> Mapping[str, object] | None:
-    """What a StreamFlow file says about its scheduler, if that is ours."""
+    """Return the entry of the scheduler in a StreamFlow file, if its type is `io-aware`."""
     for key in ("scheduling", "scheduler"):
         document = document.get(key) if isinstance(document, Mapping) else None
     return document if isinstance(document, Mapping) and document.get("type") == SCHEDULER_TYPE else None
@@ -274,9 +277,9 @@ def _scheduler(document: object) -> Mapping[str, object] | None:
 def read_yaml(path: Path, what: str, allowed: str = "a YAML file", otherwise: str = "") -> object:
     """Read a YAML or JSON file, with the lines of everything in it.
 
-    :param what: what the file is, for people
-    :param otherwise: what to say before the problem, if it is neither
-    :raises HintErrors: if it cannot be read or is neither
+    :param what: the kind of file, for people
+    :param otherwise: text before the problem, if the file is neither
+    :raises HintErrors: if the file cannot be read or is neither
     """
     try:
         return parse(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""YAML that somebody else wrote: read in a time that its length bounds, or refused with one message."""
+"""Reads YAML from others in a time that its length bounds, or refuses the text with one message."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ruamel.yaml.error import FileMark, MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, NodeEvent
 from schema_salad.utils import yaml_no_ts
 
-# Nobody nests or repeats so much by hand, and Python's own limits are not far away.
+# Hand-written files nest and repeat less, and Python's own limits are not far away.
 _DEEPEST = 200
-# Nodes that aliases may add to those that are written: so many in any case, and so many times as many.
+# The most nodes that aliases may add: a number in any case, or this many times the number of written nodes.
 _FREE_COPIES = 10_000
 _COPIES = 10
 _BRACKETS = re.compile(r"[\[\]{}]")
@@ -23,11 +23,11 @@ _DIGITS = re.compile(r"(?<![^\s,\[{])[-+]?[0-9][0-9_]{4299,}(?![^\s,\]}])")
 
 
 class TooMuchError(MarkedYAMLError):
-    """YAML that is well-formed, and more than anybody needs.
+    """YAML that is well-formed, and too large or too deep.
 
-    :param problem: what is too much
-    :param line: where, from 1
-    :param file: in which file, if that is known
+    :param problem: what is too large or too deep
+    :param line: from 1
+    :param file: the path of the file. Empty: not known
     """
 
     def __init__(self, problem: str, line: int, file: str = "") -> None:
@@ -42,7 +42,7 @@ class TooMuchError(MarkedYAMLError):
 def parse(text: str) -> object:
     """Parse YAML or JSON as cwl_utils does; mappings and lists remember their lines.
 
-    :raises ruamel.yaml.error.YAMLError: if it is neither, or too much
+    :raises ruamel.yaml.error.YAMLError: if the text is neither, or too much
     """
     check(text)
     return _load(text)
@@ -56,21 +56,21 @@ def _load(text: str) -> object:
     except (ValueError, TypeError, AttributeError, KeyError, AssertionError) as error:
         if (digits := _DIGITS.search(text)) is not None:
             raise TooMuchError(f"a number of {len(digits[0])} digits", _line(text, digits.start())) from None
-        # ruamel.yaml has no error of its own for values that it cannot make, as of a tag.
+        # ruamel.yaml has no error of its own for values that it cannot make, for instance of a tag.
         raise YAMLError(f"a value cannot be read: {error}") from None
 
 
 def check(text: str) -> None:
-    """Look whether a document can be read, and walked through, in reasonable time and depth. It may be no YAML.
+    """Check that a document can be read, and walked through, in reasonable time and depth. The text may be no YAML.
 
-    Costs next to nothing where there is nothing of the kind.
+    Costs almost nothing for a document without deep nesting, aliases and long numbers.
 
-    :raises TooMuchError: if not
+    :raises TooMuchError: if the document is too much
     """
     depth = 0
     for bracket in _BRACKETS.finditer(text):
         depth = depth + 1 if bracket[0] in "[{" else max(depth - 1, 0)
-        # Those in texts count, too: programs have not so many open ones.
+        # Brackets in texts count, too: texts do not have this many open brackets.
         if depth > _DEEPEST:
             raise TooMuchError(f"more than {_DEEPEST} lists and mappings in each other", _line(text, bracket.start()))
     try:
@@ -83,11 +83,11 @@ def check(text: str) -> None:
     except TooMuchError:
         raise
     except YAMLError:
-        pass  # Whoever reads it says so.
+        pass  # The reader of the document reports the error.
 
 
 def _check_aliases(text: str) -> None:
-    """Count what a document holds when every alias is replaced by what it stands for, without doing so."""
+    """Count the nodes of a document with every alias replaced by its value, without replacing any."""
     sizes: dict[str, int] = {}
     around: list[tuple[str | None, int]] = []
     written = size = 0

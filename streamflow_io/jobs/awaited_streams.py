@@ -1,7 +1,7 @@
-"""Outputs that stream as soon as it is proven that they can, while the run goes on.
+"""Outputs that stream as soon as a proof allows it, while the run goes on.
 
-Until then all is as if they did not: what is written comes when its job has ended. Afterwards it comes while it is
-written, to jobs for which the proof holds; others wait for it before they ask for a place, and so hold nothing.
+Before the proof, a file is delivered when its job has ended. Afterwards it is delivered while it is written, to the
+jobs for which the proof holds. Other jobs wait for the complete file before they ask for a place, and so hold no place.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .proof_key import proof_key
 class AwaitedStreams(Listener):
     """Lets jobs wait for streams that may yet be proven.
 
-    :param learned: what is proven
-    :param jobs: those that may be read while they run
+    :param learned: the proofs
+    :param jobs: the jobs that may be read while they run
     :param here: the steps whose jobs all run on the driver's node
     """
 
@@ -36,18 +36,18 @@ class AwaitedStreams(Listener):
         self._learned = learned
         self._jobs = jobs
         self._here = here
-        # What a job gets when it is complete, which came while it was written.
+        # By job: the streams that the job gets as complete files.
         self._late: dict[str, set[StreamSource]] = {}
 
     async def permitted(self, job_name: str, port: str) -> None:
-        """Wait until an output of a job may be read while it is written."""
+        """Wait until a proof allows an output of a job to be read while it is written."""
         while not self._learned.may_stream(job_name, port):
             await self._learned.proofs.news()
 
     async def ready(self, job: Job) -> bool:
-        """Wait until a job can be scheduled: each input that is not proven to be read as a stream is a complete file.
+        """Wait until a job can be scheduled: each input is a complete file, or proven to be read as a stream.
 
-        :return: whether the job reads a stream, of which that was not known when the run began
+        :return: whether the job reads a stream that was not known when the run began
         """
         awaited = {
             name for name, token in job.inputs.items() if any(map(self._learned.is_awaited, stream_tokens(token)))
@@ -64,7 +64,7 @@ class AwaitedStreams(Listener):
                     self._take(job, late, files.result())
                     return len(late) < len(awaited)
             except (ProducerFailedError, UnrecoverableWorkflowException):
-                return False  # The job itself will tell so.
+                return False  # the job itself reports the failure
             finally:
                 news.cancel()
                 files.cancel()
@@ -72,7 +72,7 @@ class AwaitedStreams(Listener):
         return True
 
     def comes_late(self, job_name: str, token: StreamToken) -> bool:
-        """Whether a job gets what it was to read as a stream when it is complete."""
+        """Whether a job gets the complete file in place of this stream."""
         return token.source in self._late.get(job_name, ())
 
     def ended(self, job: JobState) -> None:
@@ -87,7 +87,7 @@ class AwaitedStreams(Listener):
         return any(proof is not None and proof.is_proven and hold_for(proof.extents, sizes) for proof in proofs)
 
     def _size(self, token: Token) -> int:
-        """How large a file is by now, as far as that is known."""
+        """The present size of a file, as far as it is known; else 0."""
         if not isinstance(token, StreamToken):
             return int(token.value.get("size") or 0)
         try:
@@ -96,7 +96,7 @@ class AwaitedStreams(Listener):
             return 0
 
     async def _complete(self, tokens: Iterable[Token]) -> dict[StreamSource, Token]:
-        """The files that some inputs are in the end, when they are complete."""
+        """Return the final files in place of the streams of some inputs, when all are complete."""
         sources = [stream.source for token in tokens for stream in stream_tokens(token)]
         final = (self._jobs.get(source.job).final(source.port, source.path) for source in sources)
         return dict(zip(sources, await asyncio.gather(*final), strict=True))

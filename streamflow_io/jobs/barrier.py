@@ -1,4 +1,4 @@
-"""The barrier before what a job makes is handed on: all that it has read of others is final, and the same."""
+"""The barrier before a job's outputs are handed on: all that the job has read of other jobs is final and unchanged."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .replacing import check_replaced
 
 
 class RewrittenError(Exception):
-    """What the job has read of another was changed afterwards: it has to read again what is final.
+    """A file was changed after the job has read it as a stream. The job has to read the final file.
 
-    :ivar job: the other one
-    :ivar how: what has happened
+    :ivar job: the job that writes the file
+    :ivar how: what has happened to the file
     """
 
     def __init__(self, job: str | None, how: str | None) -> None:
@@ -29,9 +29,9 @@ class RewrittenError(Exception):
 
 
 class OutgrownError(Exception):
-    """The job has read a stream of a file that is larger than its proof holds for: it has to read the file.
+    """The job has read a stream whose file is larger than the proof allows. The job has to read the file.
 
-    :ivar job: that writes the file
+    :ivar job: the job that writes the file
     """
 
     def __init__(self, job: str | None) -> None:
@@ -40,9 +40,9 @@ class OutgrownError(Exception):
 
 
 async def _check_sizes(attempt: Attempt, producers: Producers) -> None:
-    """Return if no file is larger than it may be, of what an attempt has read as streams. All are final.
+    """Check the sizes of the files that an attempt has read as streams. All of the files are final.
 
-    :raises OutgrownError: if one is
+    :raises OutgrownError: if a file is larger than its proof allows
     """
     for token, producer in producers:
         largest = attempt.largest.get(id(token))
@@ -54,11 +54,11 @@ async def _check_sizes(attempt: Attempt, producers: Producers) -> None:
 
 
 async def check_parts(parts: Iterable[StreamPart], producers: Producers) -> None:
-    """Return if what was read of streams is in their files, which are final now. Reads these parts.
+    """Check that the parts that were read of streams are in the final files. Reads these parts of the files.
 
     :param parts: of streams that were not read to their end
-    :raises RewrittenError: if it is not
-    :raises NodeRuntimeError: if that cannot be told
+    :raises RewrittenError: if a file has other bytes
+    :raises NodeRuntimeError: if a file cannot be compared
     """
     for part in parts:
         for token, producer in producers:
@@ -73,13 +73,13 @@ async def check_parts(parts: Iterable[StreamPart], producers: Producers) -> None
 
 
 async def check_read(attempt: Attempt, producers: Producers) -> None:
-    """Return if all that an attempt has read of others is what is final.
+    """Check that all that an attempt has read of other jobs is unchanged. All of the files are final.
 
-    What it has read to the end its node runtime has compared.
+    Streams that were read to their end have been compared by the node runtime.
 
     :raises ReplacedError: if an output is another file
-    :raises OutgrownError: if it is larger than it may be
-    :raises RewrittenError: if it has other bytes
+    :raises OutgrownError: if a file is larger than its proof allows
+    :raises RewrittenError: if a file has other bytes
     """
     check_replaced(producers)
     await _check_sizes(attempt, producers)
@@ -89,7 +89,10 @@ async def check_read(attempt: Attempt, producers: Producers) -> None:
 
 
 async def settled(producers: Producers) -> bool:
-    """The barrier: wait until all that is read is final. False: a producer failed."""
+    """Wait until all that a job reads of others is final: the barrier.
+
+    :return: whether it is; false: a producer has failed
+    """
     results = await asyncio.gather(
         *(attempt.settled(token.source.port, token.source.path) for token, attempt in producers)
     )

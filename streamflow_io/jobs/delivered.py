@@ -1,4 +1,4 @@
-"""What others have of one output, over all attempts of its job, and whether the output is so in the end."""
+"""One output over all attempts of its job: what other jobs have got of it, and whether that is true in the end."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.globs import matches
 from streamflow_io.parts.said_parts import SaidParts
 
-# Each attempt has its own places. Contents are compared by checksum.
+# Paths differ between attempts. Contents are compared by checksum.
 _NOT_COMPARED = frozenset({"path", "location", "dirname", "size", "checksum", "contents", "listing", "secondaryFiles"})
-# What StreamFlow says of a file where `sha1sum` is missing is something else.
+# Where `sha1sum` is missing, StreamFlow's checksum of a file has another form.
 _CHECKSUM = re.compile(r"sha1\$[0-9a-f]{40}")
 
 
@@ -26,8 +26,8 @@ _CHECKSUM = re.compile(r"sha1\$[0-9a-f]{40}")
 class Item:
     """A File or Directory.
 
-    :ivar path: relative to the output directory of its job; as it is if it is elsewhere
-    :ivar value: what its token says of it
+    :ivar path: relative to the output directory of its job; absolute if the file is elsewhere
+    :ivar value: its CWL object in the token
     """
 
     path: str
@@ -42,10 +42,11 @@ class Item:
 
 @dataclass(frozen=True)
 class Value:
-    """What a token says.
+    """The value of a token.
 
-    :ivar items: its Files and Directories, in order; none where it has something else
-    :ivar checksums: of the files in a Directory, by path; None: they are not wanted, or cannot be told, and why
+    :ivar items: its Files and Directories, in order; empty for a value of another type
+    :ivar checksums: of the files in a Directory, by path; None: the files are not compared
+    :ivar why: the reason if the checksums could not be made
     """
 
     items: tuple[Item, ...] = ()
@@ -55,34 +56,34 @@ class Value:
 
     @cached_property
     def all(self) -> dict[str, Mapping[str, Any]]:
-        """What it says, by path, with secondary files."""
+        """The CWL objects of all items and their secondary files, by path."""
         return {part.path: part.value for item in self.items for part in item.with_secondary_files()}
 
 
 @dataclass(frozen=True)
 class Warn:
-    """Tell people something of the job."""
+    """Log a warning about the job."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class Fail:
-    """End the run: what was delivered early is not so in the end."""
+    """End the run: an output that was delivered early is another one in the end."""
 
     message: str
 
 
 class DeliveredOutput:
-    """What others have of one output.
+    """One output, and what other jobs have got of it.
 
-    :ivar globs: where it is found in this attempt, relative to the output directory of the job
-    :ivar checksums: of the files that were committed, when they first were; None: StreamFlow makes none
-    :ivar directory: what a Directory was when it was committed
+    :ivar globs: where the output is found in this attempt, relative to the output directory of the job
+    :ivar checksums: of the committed files, at their first commit; None: StreamFlow has made no checksum
+    :ivar directory: the value of a Directory at its first commit
     :ivar changed: how files were changed after their commit
     :ivar closed_again: the files that were closed after their commit
-    :ivar parts: what the program has said of them
-    :ivar replaced: at the end of the job: the files that others read before it; the output is another one
+    :ivar parts: the parts that the program has reported
+    :ivar replaced: at the end of the job: the files that other jobs have begun to read, if the output is another file
     """
 
     def __init__(self, output: EarlyOutput) -> None:
@@ -95,11 +96,12 @@ class DeliveredOutput:
         self.parts = SaidParts()
         self.replaced: frozenset[str] = frozenset()
         self._listed: frozenset[str] | None = None
-        # In which ways it was delivered, with the paths of elements.
+        # The ways in which the output was delivered, with the paths of elements.
         self._delivered: set[tuple[Delivery, str | None]] = set()
         self._numbers: dict[str, int] = {}
         self._next_number = itertools.count()
-        # What was delivered, by path; in which order, as a list; whether nothing of it was committed.
+        # The delivered CWL objects by path; the order of a delivered list; whether every delivery came before the
+        # commit.
         self._facts: dict[str, Mapping[str, Any]] = {}
         self._order: list[str] = []
         self._only_early = True
@@ -111,16 +113,16 @@ class DeliveredOutput:
         return Delivery.STREAM in (*self.output.deliveries, *self.output.elements)
 
     def begin(self, globs: tuple[str, ...]) -> None:
-        """An attempt begins, with none of the files of the one before."""
+        """Begin an attempt, which has none of the files of the attempt before."""
         self.globs = globs
         self.parts.begin()
         self._present.clear()
         self._needed_by.clear()
 
     def whole_with(self, path: str) -> list[str]:
-        """A file of the output, or a secondary file, is committed; both is possible.
+        """Note the commit of a file of the output, of a secondary file, or of a file that is both.
 
-        :return: the files that are committed, with all of their secondary files, with this one
+        :return: the files of the output that are whole with this one: they and all their secondary files are committed
         """
         if not self.output.secondary:
             return [path]
@@ -132,7 +134,7 @@ class DeliveredOutput:
         return sorted(file for file in self._needed_by[path] if whole((file, *self.output.secondary_files(file))))
 
     def waiting(self, path: str | None, *deliveries: Delivery) -> tuple[Delivery, ...]:
-        """Those of these ways in which the output, or an element of it, is to be delivered, and was not yet.
+        """The ways, of those given, in which the output or an element is to be delivered, and has not been delivered.
 
         :param path: of a file; None: the output as a whole
         """
@@ -141,10 +143,10 @@ class DeliveredOutput:
         return tuple(way for way in ways if way in deliveries and (way, element) not in self._delivered)
 
     def deliver(self, way: Delivery, value: Value, path: str | None, early: bool) -> int | None:
-        """The output, or an element of it, is delivered before the end of the job.
+        """Note that the output, or an element, is delivered before the end of the job.
 
-        :param early: it is not committed
-        :return: the number of an element: that in which its file came
+        :param early: whether the file is not committed
+        :return: the number of the element, counted as the files come; None: the output as a whole
         """
         element = self._element(path)
         self._delivered.add((way, element))
@@ -163,46 +165,49 @@ class DeliveredOutput:
         return self._numbers[path]
 
     def order(self, value: Value) -> tuple[int, ...]:
-        """The numbers with which the elements of a list are delivered one by one, in its order."""
+        """The numbers of the elements that were delivered one by one, in the order of the list."""
         numbers: dict[int, None] = {}
         for item in value.items:
             number = self._number(item.path)
-            # A file that is in the list twice is delivered once before it.
+            # A file that is in the list twice is delivered only once before the list.
             numbers[next(self._next_number) if number in numbers else number] = None
         return tuple(numbers)
 
     def commit(self, value: Value) -> None:
-        """Files are committed: what they were when this was said first counts."""
+        """Note the commit of files. The checksum at the first commit counts."""
         for path, facts in value.all.items():
             self.checksums.setdefault(path, facts.get("checksum"))
 
     def commit_list(self, value: Value) -> frozenset[str]:
-        """It is committed as a whole."""
+        """Note the commit of a list as a whole.
+
+        :return: the paths of its files
+        """
         self.commit(value)
         self._listed = frozenset(item.path for item in value.items)
         return self._listed
 
     def commit_directory(self, value: Value) -> Iterator[Warn]:
-        """A Directory is committed as a whole: what it was when this was said first counts."""
+        """Note the commit of a Directory as a whole, and warn if it cannot be compared. The first commit counts."""
         if self.directory is None:
             self.directory = value
             if value.checksums is None:
                 yield self._cannot_compare(value.why)
 
     def wrong_part(self, how: str) -> Fail:
-        """A part is not what others have."""
+        """The failure for a part that differs from the one that other jobs have."""
         rule = f"{{port: {self.output.port}, of: {self.output.of}}}"
         return Fail(f"{how}; others have it already, by the rule {rule} of `sfio:ReadSession`")
 
     def to_keep(self, committed: Collection[str]) -> list[str]:
-        """Of the files that a failed attempt has committed, those whose checksum is wanted, and not known."""
+        """The committed files of a failed attempt whose checksums are still wanted; none if nothing streams."""
         known = self.checksums.keys() | self.changed.keys()
         return sorted(path for path in committed if path not in known) if self.is_streamed else []
 
     def compare(self, final: Value | None, committed: Collection[str]) -> Iterator[Warn | Fail]:
-        """The job has succeeded: say whether what others have is what the output is.
+        """Compare the output of the successful job with what other jobs have got.
 
-        :param final: what it is; None: there is none
+        :param final: the value of the output; None: the job has made no such output
         :param committed: the files that the successful attempt has committed
         """
         if (wrong := self.parts.unsaid()) is not None:
@@ -219,10 +224,10 @@ class DeliveredOutput:
             yield from self._compare_files(final)
 
     def _replaced_by(self, final: Value | None, committed: Collection[str]) -> frozenset[str]:
-        """The files that others have begun to read, where the output is another one for them to read instead, or none.
+        """The files that other jobs have begun to read, if these jobs can read another file, or no file, instead.
 
-        It had a temporary name, as a rule. They wait for its commit, so nobody has yet what they have made of it; but
-        nothing else must depend on its name.
+        As a rule, such a file had a temporary name. Its readers wait for its commit, so no other job has got their
+        results yet. Nothing else may depend on its name, however.
         """
         if self.output.kind is not OutputKind.FILE or final is None or not self._only_early:
             return frozenset()
@@ -237,7 +242,7 @@ class DeliveredOutput:
         return frozenset() if is_fixed else frozenset(replaced)
 
     def _difference(self, final: Value) -> str | None:
-        """What is not as it was delivered; None if all is."""
+        """The first difference between the output and its deliveries, in words; None: both are equal."""
         now = final.all
         for path, facts in sorted(self._facts.items()):
             if path not in now:
@@ -248,7 +253,7 @@ class DeliveredOutput:
                     told = f"{path} was delivered early with the {name} {facts[name]}"
                     return f"{told}, but has the {name} {now[path].get(name)} at the end"
             beside = Item(path, now[path]).with_secondary_files()
-            # Not by a difference of sets, which would look at all files for each of them.
+            # Not by a difference of sets, which would look at all files for each file.
             if more := sorted(part.path for part in beside if part.path not in self._facts):
                 return f"{path} was delivered early without {_some(more)}"
         ordered = set(self._order)
@@ -276,7 +281,7 @@ class DeliveredOutput:
                 yield self._broken(file, "removed")
             elif final.all[file].get("checksum") != checksum:
                 yield self._broken(file, "written")
-        # Files that came later were committed, too, but nobody has them.
+        # Later files were committed, too, but no reader of the list has got them.
         listed = self._listed
         if listed is not None and (more := sorted({item.path for item in final.items} - listed)):
             yield Fail(
@@ -285,7 +290,10 @@ class DeliveredOutput:
             )
 
     def told_changes(self) -> Iterator[Warn | Fail]:
-        """What fails because it cannot be compared, as it was read before the end; what is the same again."""
+        """Yield a failure for each changed file that was read before the end, and a warning for each equal one.
+
+        A file that was read as a stream, or in a Directory at the gate, cannot be compared.
+        """
         gated = self.output.kind is OutputKind.DIRECTORY and Delivery.GATE in self.output.deliveries
         for path, how in sorted(self.changed.items()):
             if gated or self.is_streamed:
@@ -294,7 +302,7 @@ class DeliveredOutput:
                 yield Warn(f"{self._by_rule(path)}, and written again with the same content")
 
     def told_closes(self) -> Iterator[Warn]:
-        """What was closed again, and is the same."""
+        """Yield a warning for each file that was closed again after its `on_close` commit, and has not changed."""
         for path in sorted(self.closed_again - self.changed.keys()):
             rule = self.output.rule_for(path)
             if rule is not None and rule.committed.kind == "on_close":

@@ -1,4 +1,4 @@
-"""Carries out what :mod:`.delivery` says: runs StreamFlow's output processors, and puts tokens on ports."""
+"""Carries out the instructions of :mod:`.delivery`: runs StreamFlow's output processors, and puts tokens on ports."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ from .replacing import ReplacedError
 
 
 class CommitChangedError(UnrecoverableWorkflowException):  # type: ignore[misc]
-    """Something was delivered early, and is not the same any more."""
+    """An output was delivered early, and is not the same any more."""
 
 
 class Deliverer:
@@ -86,13 +86,13 @@ class Deliverer:
 
     @property
     def has_streamed(self) -> bool:
-        """Whether something was put on a port before it was complete, so that others may ask for it."""
+        """Whether a token was put on a port before its file was complete, so that other jobs may ask for the file."""
         return any(source.stage in ("early", "said") for source in self._tokens)
 
     def begin(self, attempt: Attempt, globs: Mapping[str, tuple[str, ...]]) -> None:
-        """An attempt begins, in the output directory that the job has now.
+        """Begin an attempt, in the present output directory of the job.
 
-        :param globs: where its outputs are found, relative to that
+        :param globs: where its outputs are found, relative to that directory
         """
         places = {port: certain_path(output_processor(self._step, port), found) for port, found in globs.items()}
         certain = {port: path for port, path in places.items() if path is not None}
@@ -107,13 +107,14 @@ class Deliverer:
         queued: bool = False,
         permitted: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """Deliver what the events of the attempt say; what is committed, when all that it reads of others is final.
+        """Deliver what the events of the attempt report, until the attempt has ended and everything is delivered.
 
-        Returns when it has ended, and all that can be is delivered.
+        Committed files are delivered once all that the attempt reads of other jobs is final.
 
-        :param queued: it is in the queue of a queue manager
-        :param permitted: waits until an output may be streamed which is so only when that is proven
-        :raises NodeRuntimeError: if the node runtime ends before it
+        :param queued: whether the attempt is in the queue of a queue manager
+        :param permitted: waits until a proof allows an output to be streamed; None: outputs that need one are not
+            streamed
+        :raises NodeRuntimeError: if the node runtime ends before the attempt
         """
         awaited = [output.port for output in self._outputs.values() if output.when_proven]
         permits = [asyncio.create_task(self._permit(port, permitted)) for port in awaited if permitted is not None]
@@ -144,28 +145,29 @@ class Deliverer:
         await self._handle(Permitted(port))
 
     async def _commit(self, attempt: Attempt, producers: Producers, commits: asyncio.Queue[Instruction | None]) -> None:
-        """Execute what follows of commits, one after the other; nobody who reads early waits for that."""
+        """Execute the instructions of commits, one after the other. Early deliveries do not wait for them."""
         if not await settled(producers):
             return
         try:
             await check_read(attempt, producers)
         except (OutgrownError, ReplacedError, RewrittenError):
-            return  # It starts again.
+            return  # the attempt is going to start again
         await self._handle("barrier lifted")
         while (instruction := await commits.get()) is not None:
             await self._execute([instruction])
 
     async def failed(self) -> None:
-        """The attempt has failed: what was streamed and committed of it is compared with what the next one writes.
+        """Let the files of the failed attempt be compared with those of the next one.
 
-        Reads these files. What was delivered otherwise has a checksum already.
+        Reads the files that were streamed and committed. All other delivered files have a checksum already.
         """
         await self._handle("failed")
 
     async def collect(self, output: CommandOutput, made: Mapping[str, Any] | None = None) -> dict[str, Token]:
-        """The outputs of the attempt, which has succeeded, as StreamFlow makes them.
+        """Return the outputs of the attempt, which has succeeded, as StreamFlow makes them.
 
-        :param made: if its program has not run: outputs that others use beside those that are parts
+        :param made: the values of the outputs that are not delivered early, if the program has not run; None: the
+            program has run
         """
         unchanged: dict[str, Token] = {}
         if made is not None:
@@ -186,15 +188,15 @@ class Deliverer:
         return (
             not is_pattern(str(source.path))
             and collects_only_files(output_processor(self._step, source.port))
-            and token.value["path"] == str(path)  # in a later attempt it is not
+            and token.value["path"] == str(path)  # a later attempt has another path
             and not await path.is_symlink()
             and token.value["checksum"] == f"sha1${await path.checksum()}"
         )
 
     async def succeeded(self, tokens: Mapping[str, Token]) -> None:
-        """The job has succeeded: deliver its outputs.
+        """Deliver the outputs of the job, which has succeeded.
 
-        :raises CommitChangedError: if something that was delivered or committed is not the same any more
+        :raises CommitChangedError: if a file that was delivered or committed is not the same any more
         """
         values = {}
         found = {port: token for port in self._outputs if (token := self._output_of(port, tokens)) is not None}
@@ -209,7 +211,7 @@ class Deliverer:
         await self._handle("published")
 
     def _output_of(self, port: str, tokens: Mapping[str, Token]) -> Token | None:
-        """An output, or a field of one that is a record; None: there is none.
+        """The token of an output, or of a field of a record output; None: the job has made no such token.
 
         :param tokens: the outputs of the job
         """
@@ -220,18 +222,20 @@ class Deliverer:
         return field
 
     def replacement(self, port: str, path: str) -> Token | None:
-        """What an output is in the end, when the job has ended, where others have begun to read another file.
+        """The final token of an output that is another file than the one other jobs have begun to read.
 
-        :param path: that other file, relative to the output directory of the job
+        None: the file at the path is not replaced.
+
+        :param path: of the file that they read, relative to the output directory of the job
         """
         return self._tokens[DeliverySource(port, stage="final")] if self._delivery.is_replaced(port, path) else None
 
     async def final(self, port: str, path: str) -> Token:
-        """The token of a file or directory that is final, for a reader that cannot have it before.
+        """Return the token of a final file or directory, for a reader that cannot have it before.
 
         :param path: relative to the output directory of the job
-        :return: that of another one if it has taken the place of this one
-        :raises UnrecoverableWorkflowException: if the job has succeeded without it
+        :return: the token of another file if that has taken the place of this one
+        :raises UnrecoverableWorkflowException: if the job has succeeded without the file
         """
         if (source := self._delivery.source(port, path)) is None:
             raise UnrecoverableWorkflowException(f"Job {self._job.name} has ended without {path}")
@@ -243,7 +247,10 @@ class Deliverer:
         await self._execute(self._delivery.handle(event))
 
     async def _execute(self, instructions: Iterable[Instruction]) -> None:
-        """Effects first, and these to the end: what is said to be delivered is so, also if the attempt ends now."""
+        """Execute the effects first, and all of them even if the attempt ends now; then collect tokens.
+
+        The decisions count a delivery as done when they have asked for it.
+        """
         instructions = list(instructions)
         if effects := [each for each in instructions if not isinstance(each, Collect)]:
             await to_the_end(self._act(effects))
@@ -299,7 +306,7 @@ class Deliverer:
             return self._describe_part(source)
         if source.stage == "failed":
             return await self._checksum_of(source)
-        # A file of a former attempt stays where it was; an output as a whole is in another directory now.
+        # A file of a former attempt stays where it was. An output as a whole is in another directory now.
         token = self._tokens.get(source) if source.path is not None else None
         if token is None:
             token = await self._process(source)
@@ -312,20 +319,20 @@ class Deliverer:
         return value
 
     def _describe(self, source: DeliverySource) -> Value | None:
-        """What is known of something that is not committed yet. None: its format cannot be told, now or ever."""
+        """The value of a file that is not committed yet; None: its format cannot be evaluated, now or ever."""
         path = f"{self._job.output_directory}/{source.path}"
         try:
             is_directory = self._outputs[source.port].kind is OutputKind.DIRECTORY
             value = directory_value(path) if is_directory else file_value(path)
             value = with_format(self._step, self._job, source.port, value)
         except Exception:
-            # Whatever an expression raises: it is evaluated again at the end of the job, which fails of it.
+            # An expression may raise anything. It is evaluated again at the end of the job, which fails then.
             return None
         self._tokens[source] = Token(value)
         return Value((Item(str(source.path), value),))
 
     def _describe_part(self, source: DeliverySource) -> Value | None:
-        """As :meth:`_describe`."""
+        """The value of a reported part; None: its format cannot be evaluated, now or ever."""
         try:
             token = self._tokens[source] = self._part_token(source.port, str(source.path))
         except Exception:
@@ -343,14 +350,14 @@ class Deliverer:
         return PartToken(value, said.part, port, said_by, self._tag)
 
     async def _process(self, source: DeliverySource) -> Token:
-        """The token of one file, or of an output as a whole, made as StreamFlow makes it at the end of the job."""
+        """Return the token of one file, or of a whole output, made as StreamFlow makes it at the end of the job."""
         processor = output_processor(self._step, source.port)
         if source.path is not None:
             processor = copy(file_processor(processor))
             assert processor is not None, "only outputs with files are delivered early"
             processor.glob, processor.single, processor.optional = glob.escape(source.path), True, False
         token: Token = await processor.process(
-            copy(self._job),  # A later attempt has another output directory.
+            copy(self._job),  # a later attempt has another output directory
             make_future(CWLCommandOutput(None, Status.COMPLETED)),
             self._connectors.get(source.port),
             self._step.is_recoverable(self._job),
@@ -358,7 +365,7 @@ class Deliverer:
         return token
 
     async def _checksum_of(self, source: DeliverySource) -> Value | None:
-        """Of a file that the attempt has committed which has failed."""
+        """Return the checksum of a file that the failed attempt has committed; None: the file has no checksum."""
         assert self._attempt is not None
         path = str(self._attempt.output_directory / str(source.path))
         checksum = await job_path(self._step.workflow.context, self._job, path).checksum()
@@ -369,11 +376,11 @@ class Deliverer:
         return Value(items, isinstance(token, ListToken))
 
     def _path_of(self, token: Token) -> str:
-        """The path of a File or Directory, relative to the output directory of the job; as it is if it is elsewhere."""
+        """The path of a File or Directory, relative to the output directory of the job if that is above it."""
         return relative_or_absolute(token.value["path"], self._job.output_directory)
 
     async def _with_checksums(self, directory: Value) -> Value:
-        """With those of the files in it. Reads them all."""
+        """Return a Directory with the checksums of its files, or with the reason why there are none. Reads them all."""
         try:
             for item in directory.items:
                 path = job_path(self._step.workflow.context, self._job, item.value["path"])

@@ -1,21 +1,21 @@
-"""What one job delivers before its end, over all of its attempts: events in, instructions out.
+"""Decides what one job delivers before its end, over all of its attempts: events in, instructions out.
 
-**Events** are those of the node runtime (:mod:`streamflow_io.runtime.protocol`), those of who runs the job
-(:class:`Begun`, :data:`Moment`, :class:`Permitted`, :class:`Succeeded`), and :class:`Answer`. **Instructions** ask for
-something (:class:`Collect`), or have an effect: :class:`Put` and :class:`PutOrder` deliver, :class:`Settle` wakes
-readers, :class:`Warn` and :class:`Fail` tell; what follows after :class:`Fail` is void.
+**Events** are those of the node runtime (:mod:`streamflow_io.runtime.protocol`), and those of the caller:
+:class:`Begun`, :data:`Moment`, :class:`Permitted`, :class:`Succeeded`, :class:`Answer`. **Instructions** ask for a
+token (:class:`Collect`), or have an effect: :class:`Put` and :class:`PutOrder` deliver, :class:`Settle` wakes readers,
+:class:`Warn` and :class:`Fail` tell. Instructions after a :class:`Fail` are void.
 
 Invariants, in whatever order events come, and however many attempts there are:
 
-- Nothing is delivered twice in the same way. It is delivered in answer to :class:`Collect`, or when the outputs are
-  published: who gets these instructions executes them to the end, whatever becomes of the attempt meanwhile. An attempt
-  may end before it has answered; then the next one is asked.
-- Nothing that is committed is collected or settled before the barrier: until all that the attempt reads of others is
-  final, its commits are held.
-- What is committed stays: what the outputs are in the end is compared with it, and with all that was delivered.
+- Nothing is delivered twice in the same way. Deliveries follow an answer to :class:`Collect`, or the publication of the
+  outputs. The caller executes their instructions to the end, even if the attempt ends meanwhile. If an attempt ends
+  before its answer, the next attempt is asked.
+- No committed file is collected or settled before the barrier. Commits are held until all that the attempt reads of
+  other jobs is final.
+- A commit stays: the outputs at the end are compared with all that was committed or delivered.
 - The elements of a list are numbered as their files come; :class:`PutOrder` has their order in the list.
-- A file is committed when its secondary files are, too.
-- A part that was said is delivered at once, and stays what it is.
+- A file is committed when its secondary files are committed, too.
+- A part that the program has reported is delivered at once, and stays the same.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from streamflow_io.runtime.protocol import (
 from .delivered import DeliveredOutput, Fail, Value, Warn
 
 CommitEvent = ChangedEvent | ClosedEvent | CommittedEvent | CompleteEvent
-#: `submitted`: the attempt is in the queue of a queue manager; what has a certain name lets its readers be in it, too.
-#: `barrier lifted`: all that it reads of others is final. `failed`: perhaps there is another one. `published`: the
-#: outputs of the job, which were compared, are on their regular ports.
+#: `submitted`: the attempt is in the queue of a queue manager; readers of outputs with certain names may queue, too.
+#: `barrier lifted`: all that the attempt reads of other jobs is final. `failed`: another attempt may follow.
+#: `published`: the outputs of the job have been compared, and are on their regular ports.
 Moment = Literal["submitted", "barrier lifted", "failed", "published"]
 
 
@@ -50,9 +50,9 @@ Moment = Literal["submitted", "barrier lifted", "failed", "published"]
 class Begun:
     """An attempt begins.
 
-    :ivar directory: the output directory of the job; all paths are relative to it, but those of the node runtime
-    :ivar globs: where its outputs are found
-    :ivar certain: where outputs will be, of which that is certain before they exist
+    :ivar directory: the output directory of the job; all paths but those of the node runtime are relative to it
+    :ivar globs: where its outputs are found, by port
+    :ivar certain: the paths of outputs, by port, that are certain before the outputs exist
     """
 
     directory: str
@@ -62,14 +62,14 @@ class Begun:
 
 @dataclass(frozen=True)
 class Permitted:
-    """It is proven that an output may be streamed which is so only then (:attr:`EarlyOutput.when_proven`)."""
+    """A proof allows an output to be streamed that needs one (:attr:`EarlyOutput.when_proven`)."""
 
     port: str
 
 
 @dataclass(frozen=True)
 class Succeeded:
-    """The job has ended well; its outputs are these, with checksums where :attr:`JobDelivery.summed` wants them."""
+    """The job has succeeded with these outputs; those in :attr:`JobDelivery.summed` have checksums."""
 
     values: Mapping[str, Value]
 
@@ -78,8 +78,8 @@ class Succeeded:
 class DeliverySource:
     """A file of an output, or, without a path, the output as a whole.
 
-    :ivar stage: as it is when it is not committed, when it is, when its attempt has failed, or when the job has ended;
-        or as the program has said that it would be, had it been written
+    :ivar stage: `early`: before its commit; `committed`; `failed`: committed by an attempt that has failed; `final`: at
+        the end of the job; `said`: a part that the program has reported instead of writing it
     """
 
     port: str
@@ -89,11 +89,12 @@ class DeliverySource:
 
 @dataclass(frozen=True)
 class Collect:
-    """Make a token, as StreamFlow does it at the end of the job, and say what it is; of a Directory with checksums.
+    """Make the token of a source, as StreamFlow makes it at the end of the job, and answer with its value.
 
-    What is early has no token of StreamFlow's; of what has failed only the checksum is wanted.
+    The value of a Directory has checksums. An early file or a reported part has no token of StreamFlow's. Of a file of
+    a failed attempt only the checksum is wanted.
 
-    :ivar deliveries: in which ways it is delivered then
+    :ivar deliveries: the ways in which the token is delivered then
     """
 
     source: DeliverySource
@@ -102,7 +103,10 @@ class Collect:
 
 @dataclass(frozen=True)
 class Answer:
-    """:ivar value: None: it is not there, or it is early, and its format cannot be told, now or ever"""
+    """The value that :class:`Collect` has asked for.
+
+    :ivar value: None: nothing follows; the file is missing, or its format cannot be evaluated
+    """
 
     asked: Collect
     value: Value | None
@@ -110,7 +114,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Put:
-    """Deliver something: an element of a list with its number, of a list perhaps only some files."""
+    """Deliver a token.
+
+    :ivar number: of an element of a list; None: the output as a whole is delivered
+    :ivar only: the paths of the files of a list that are delivered; None: all files are
+    """
 
     source: DeliverySource
     delivery: Delivery
@@ -128,7 +136,7 @@ class PutOrder:
 
 @dataclass(frozen=True)
 class Settle:
-    """Who waits for a file may go on; without a path, for the output as a whole."""
+    """Wake the readers that wait for a file; without a path, for the output as a whole."""
 
     port: str
     path: str | None = None
@@ -142,8 +150,8 @@ Instruction = Collect | Effect
 class JobDelivery:
     """The only place that knows what is committed and delivered of one job.
 
-    :ivar committed: (port, path) of what the attempt has committed, without a path an output as a whole; each attempt
-        has one of its own
+    :ivar committed: (port, path) of the commits of the attempt; without a path an output as a whole. Each attempt has a
+        set of its own
     """
 
     def __init__(self, outputs: Iterable[EarlyOutput]) -> None:
@@ -151,17 +159,17 @@ class JobDelivery:
         outputs = tuple(outputs)
         self._outputs = {output.port: DeliveredOutput(output) for output in outputs}
         self._begun = Begun("", {}, {})
-        # By output that must not be streamed yet: what could be, and how.
+        # By output that needs a proof before it streams: the paths that could be delivered, and the ways.
         self._kept_back: dict[str, dict[str, tuple[Delivery, ...]]] = {
             output.port: {} for output in outputs if output.when_proven
         }
-        # None: the barrier is lifted.
+        # Commits that wait for the barrier; None: the barrier is lifted.
         self._held: list[CommitEvent] | None = []
         self._values: Mapping[str, Value] = {}
         self._final: Mapping[str, Value] = {}
 
     def handle(self, event: Event) -> list[Instruction]:
-        """What follows of an event."""
+        """Return the instructions that follow from an event."""
         return list(self._handle(event))
 
     def _handle(self, event: Event) -> Iterator[Instruction]:
@@ -213,13 +221,14 @@ class JobDelivery:
                     yield from self._collected(DeliverySource(port, stage="final"), output.deliveries, final)
 
     def parts(self, port: str) -> Mapping[str, PartEvent]:
-        """What the program has said in this attempt of the parts of an output, by name."""
+        """The parts of an output that the program has reported in this attempt, by name."""
         return self._outputs[port].parts.said
 
     def source(self, port: str, path: str) -> DeliverySource | None:
-        """Where a file or Directory is that is final, for a reader that cannot have it before.
+        """The source of a final file or Directory, for a reader that cannot have it before.
 
-        It may be the output that has taken its place. None: the job has succeeded without it.
+        If another output file has taken the place of this one, the source is that file. None: the job has succeeded
+        without the file.
         """
         if (final := self._final.get(port)) is None:
             is_directory = self._outputs[port].output.kind is OutputKind.DIRECTORY
@@ -229,19 +238,20 @@ class JobDelivery:
         return DeliverySource(port, path, "final") if path in final.all else None
 
     def is_replaced(self, port: str, path: str) -> bool:
-        """Whether the job has ended, and an output is another file than this, which others have begun to read."""
+        """Whether the job has ended with another output file than this one, which other jobs have begun to read."""
         return port in self._final and path in self._outputs[port].replaced
 
     @property
     def summed(self) -> set[str]:
-        """The Directories of which the files are compared at the end of the job."""
+        """The Directory outputs whose files are compared at the end of the job."""
         directories = {port: delivered.directory for port, delivered in self._outputs.items()}
         return {port for port, value in directories.items() if value is not None and value.checksums is not None}
 
     def unchanged(self) -> list[DeliverySource]:
-        """The outputs that are one committed file whose glob is its name: if it is still the same, it is what they are.
+        """The outputs that are one committed file whose name is the glob.
 
-        For small jobs it is much cheaper than to collect them again, which would make equal tokens.
+        If such a file has not changed, its token is the output. For small jobs this is much cheaper than to collect an
+        equal token again.
         """
         return [
             DeliverySource(port, delivered.globs[0])
@@ -276,7 +286,7 @@ class JobDelivery:
             return
         if (wrong := delivered.parts.say(event)) is not None:
             yield delivered.wrong_part(wrong)
-        # Others are no elements of the list, as files that no glob finds.
+        # Other parts are no elements of the list, like files that no glob finds.
         waiting = delivered.waiting(event.name, Delivery.PART)
         if waiting and is_found(delivered.globs, event.name):
             yield Collect(DeliverySource(event.port, event.name, "said"), waiting)
@@ -285,7 +295,7 @@ class JobDelivery:
         if (delivered := self._outputs.get(event.port)) is None:
             return
         if isinstance(event, CommittedEvent | CompleteEvent) and event.at_end:
-            return  # It is delivered with all others when the job has succeeded.
+            return  # The file is delivered with all others when the job has succeeded.
         if isinstance(event, CompleteEvent):
             yield from self._complete(delivered)
             return
@@ -301,7 +311,7 @@ class JobDelivery:
         output = delivered.output
         self.committed.add((output.port, path))
         ways = output.deliveries if output.kind is OutputKind.FILE else output.elements
-        # Who is held at the gate has it already, but what it gets is compared at the end.
+        # A reader at the gate has the file already, but its content is compared at the end.
         needed = Delivery.COMMIT in ways or Delivery.GATE in ways
         whole = delivered.whole_with(path) if needed else []
         if path not in whole:

@@ -1,4 +1,4 @@
-"""Deploys containers when the first job is submitted, those of a gang side by side."""
+"""Deploys containers when a job is submitted; those of a gang side by side."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from streamflow_io.graph.gangs import Gang
 
 
 class GangDeployment(Listener):
-    """StreamFlow deploys a container when the first job of its step is scheduled, one after the other along a chain.
+    """Deploys the containers of jobs before StreamFlow does.
 
-    It leaves a container whose deployment is cut short, as all that it does for a job is when the run fails or is
-    interrupted; hence no job asks first.
+    StreamFlow deploys a container when the first job of its step is scheduled: one after the other along a chain. When
+    a run fails or is interrupted, StreamFlow cancels all that it does for a job, and leaves a container whose
+    deployment is cut short. Hence no job starts a deployment itself.
 
-    :param deploy_ahead: lets a deployment of containers begin; see :meth:`.Deployments.deploy_ahead`
+    :param deploy_ahead: begins a deployment of containers; see :meth:`.Deployments.deploy_ahead`
     :param steps: StreamFlow's, by name
     """
 
@@ -29,9 +30,10 @@ class GangDeployment(Listener):
         }
 
     def submitted(self, job: JobState) -> None:
-        """Deploy the containers of a job, and for the first job of a gang those of its readers.
+        """Deploy the containers of a job; for the first job of a gang, those of its readers, too.
 
-        A reader with several targets may run in another container. The reader waits for that as with plain StreamFlow.
+        A reader with several targets may run in another container. Such a reader waits for its container as with plain
+        StreamFlow.
         """
         ahead = [*job.targets]
         for step in self._followers.pop(job.step, ()):

@@ -1,4 +1,4 @@
-"""What jobs read before it is complete, and what they commit early, recorded for telemetry, and said once."""
+"""Records what jobs read before it is complete, and what they commit early. Each edge is logged once."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from streamflow_io.runtime.protocol import (
 
 from .progress import Progress
 
-# What is committed later than so many seconds before the end of its job is nothing to speak of.
+# Commits are not logged if they come fewer seconds than this before the end of the job.
 _EARLY = 0.1
 
 
 @dataclass
 class _Commits:
-    """What a job has committed of one output; times by the clock of its node."""
+    """The commits of one output of a job; times by the clock of its node."""
 
     path: str
     first: float
@@ -46,7 +46,11 @@ class _Commits:
 
 @dataclass
 class _Stream:
-    """:ivar output: as /step/port"""
+    """A stream that a job reads, or a file in CAPIO.
+
+    :ivar output: as /step/port
+    :ivar source: the name of the job that writes it
+    """
 
     input: str | None
     output: str
@@ -55,10 +59,10 @@ class _Stream:
 
 @dataclass
 class _Early:
-    """What a job reads before it is complete, and commits early.
+    """The early inputs and the early commits of a job.
 
-    :ivar streams: by what the node runtime calls them
-    :ivar read: what may be read of CAPIO, by path
+    :ivar streams: by the names that the node runtime has for them
+    :ivar read: the files that the job may read from CAPIO, by path
     :ivar commits: by port
     """
 
@@ -69,10 +73,10 @@ class _Early:
 
 
 class EarlyRecords:
-    """Records what is delivered early. Each edge is said once, in words: the first time.
+    """Records what is delivered early. Each edge is logged in words the first time.
 
     :param record: keeps a record for telemetry
-    :param progress: how far byte streams are
+    :param progress: shows how far byte streams are
     """
 
     def __init__(self, record: Callable[[Record], None], progress: Progress) -> None:
@@ -83,7 +87,7 @@ class EarlyRecords:
         self._said: set[tuple[str, ...]] = set()
 
     def told(self, spec: JobSpec, job: JobState) -> None:
-        """A job is about to run its command under the node runtime."""
+        """Note that a job is about to run its command under the node runtime."""
         read = [(name, token) for name, value in job.job.inputs.items() for token in stream_tokens(value)]
         inputs = {token.value["path"]: name for name, token in read}
         streams = {
@@ -101,7 +105,7 @@ class EarlyRecords:
             self._reads(job, name, output, delivery, tuple(token.source.job for _, token in tokens))
 
     def event(self, job: JobState, event: Event) -> None:
-        """The node runtime has told an event of a job."""
+        """Record an event that the node runtime has reported of a job."""
         if (early := job.kept(_Early)) is None:
             return
         if isinstance(event, StreamEvent):
@@ -119,9 +123,9 @@ class EarlyRecords:
             commits.size += event.size
 
     def ended(self, job: JobState, ended: float | None) -> None:
-        """A job has ended, however.
+        """Record the early commits of a job, which has ended.
 
-        :param ended: when its command had ended, by the clock of its node, if it has succeeded
+        :param ended: when its command had ended, by the clock of its node; None: the job has not succeeded
         """
         self._running.discard(job.name)
         early, step = job.drop(_Early), job.step
@@ -165,7 +169,7 @@ class EarlyRecords:
                 sources=sources,
             )
         )
-        # Where there were no cores before, it is complete by now.
+        # A reader that had to wait for cores may find the file complete.
         if any(source in self._running for source in sources):
             does = "reads" if delivery == "stream" else "runs, and opens"
             self._say((step, name, output), f"{step} {does} {output} while it is written")
@@ -183,7 +187,7 @@ class EarlyRecords:
                 outputs=(stream.output,),
                 source=stream.source,
                 bytes=event.bytes,
-                # By the driver's clock, as what its producer does.
+                # By the driver's clock, as the records of its producer.
                 first=now - (event.time - event.first),
                 last=now - (event.time - event.last),
                 waited=event.waited,

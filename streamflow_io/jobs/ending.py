@@ -1,4 +1,4 @@
-"""How an attempt of a job has ended, and what follows from that."""
+"""How an attempt of a job has ended, and which error follows."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .replacing import check_replaced
 
 
 class JobFailedError(WorkflowExecutionException):  # type: ignore[misc]
-    """An attempt of a job failed; it may be tried again.
+    """An attempt of a job failed; the job may be tried again.
 
-    :ivar is_from_outside: its command has no part in that, as far as is known
+    :ivar is_from_outside: whether the command has no part in the failure, as far as is known
     """
 
     def __init__(self, message: str, is_from_outside: bool = False) -> None:
@@ -32,16 +32,16 @@ class JobFailedError(WorkflowExecutionException):  # type: ignore[misc]
 
 
 class ProducerRestartError(Exception):
-    """A job that this one reads from failed: both start again."""
+    """A job that this one reads from has failed: both start again."""
 
 
 class GaveWayError(Exception):
-    """The job was ended because one that it reads from waits for a node: it starts again when that one runs."""
+    """The job was ended because its producer waits for a node. The job starts again when the producer runs."""
 
 
 @contextmanager
 def blaming(node_job: NodeJob) -> Iterator[None]:
-    """Let a job that fails be made again if its runtime may have a part in that.
+    """Let a job that fails be repeated if its runtime may have a part in the failure.
 
     :raises AttemptLostError: instead of an error of the job
     """
@@ -57,11 +57,12 @@ def blaming(node_job: NodeJob) -> Iterator[None]:
 async def exit_of(
     job: Job, exiting: Awaitable[ExitEvent | None], output: CommandOutput, producers: Producers
 ) -> ExitEvent:
-    """How the node runtime says that a job has ended, whose command is said to have ended.
+    """Return the exit event of a job whose command is said to have ended.
 
-    What a queue manager says is not enough: for it, a job that was killed may have ended with 0.
+    A success that a queue manager reports is not enough: a job that was killed may have ended with 0 for it.
 
-    :raises JobFailedError: if it says nothing
+    :raises JobFailedError: if there is no exit event
+    :raises ProducerRestartError: if the command has not run, and a job that it reads from has failed
     """
     try:
         exit_event = await exiting
@@ -72,7 +73,7 @@ async def exit_of(
             is_from_outside=True,
         ) from None
     if exit_event is None:
-        _check_producers(producers)  # They may have failed while this one was in the queue.
+        _check_producers(producers)  # a producer may have failed while this job was in the queue
         said = str(output.value or "").strip()
         why = said or "its command has not come to run"
         raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{why}", is_from_outside=True)
@@ -87,16 +88,16 @@ async def check_exit(
     producers: Producers,
     streams: Sequence[str] = (),
 ) -> None:
-    """Return if the attempt has succeeded.
+    """Check that the attempt has succeeded.
 
     :param streams: the inputs that were byte streams
-    :raises JobFailedError: if it failed by itself
-    :raises GaveWayError: if it was ended to free its node
+    :raises JobFailedError: if the attempt failed by itself
+    :raises GaveWayError: if the attempt was ended to free its node
     :raises ProducerRestartError: if a job that it reads from failed
-    :raises RewrittenError: if it has read what is not in the file any more
-    :raises OutgrownError: if a file is larger than what it may read as a stream
-    :raises ReplacedError: if it has read a file that is not the output any more
-    :raises UnrecoverableWorkflowException: if it would fail again, too
+    :raises RewrittenError: if a file has changed after the attempt has read it as a stream
+    :raises OutgrownError: if a file is larger than the attempt may read as a stream
+    :raises ReplacedError: if the attempt has read a file that is not the output any more
+    :raises UnrecoverableWorkflowException: if another attempt would fail, too
     """
     is_part = any(name == exit_event.input for name, _ in parts_of(job.inputs))
     if exit_event.reason == "rewritten" and is_part:
@@ -123,7 +124,7 @@ async def check_exit(
             raise GaveWayError
         _check_producers(producers)
     if exit_event.message is not None and is_about(exit_event.message, Code.STREAM_REPLACED):
-        # Who has replaced its stream could replace what it would read in another attempt.
+        # A program that has replaced its stream could also replace the file that another attempt would read.
         raise UnrecoverableWorkflowException(f"FAILED Job {job.name}: {exit_event.message}")
     if exit_event.message is not None:
         is_from_outside = exit_event.is_from_outside and not exit_event.has_opened_again
@@ -140,7 +141,10 @@ def _check_producers(producers: Producers) -> None:
 
 
 def _of_streams(streams: Sequence[str]) -> str:
-    """What a command may have stumbled on that reads files in other ways; it would say so in many words, or in none."""
+    """A hint for a failed command whose inputs were byte streams; empty without streams.
+
+    A command that needs a file says so in many ways, or not at all.
+    """
     if not streams:
         return ""
     several = len(streams) > 1
@@ -151,7 +155,7 @@ def _of_streams(streams: Sequence[str]) -> str:
 
 
 def _why(exit_event: ExitEvent, output: CommandOutput) -> str:
-    """What a command that has failed said, and how it ended: many say nothing, or say it into an output."""
+    """The text that a failed command has printed, and how it ended. Many print nothing, or print into an output."""
     if exit_event.reason == "lost":
         how = "sfio-node exec, which ran it, was killed"
     elif exit_event.signal is not None:

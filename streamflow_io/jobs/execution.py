@@ -54,19 +54,19 @@ from .replacing import ReplacedError, check_replaced, with_replacements
 from .short_jobs import ShortJobs
 
 _NOTICE_SECONDS = 2.0
-# How long a job of a queue manager may hold its node while one that it reads from is still in the queue.
+# Seconds for which a job of a queue manager may hold its node while a job that it reads from is still in the queue.
 _PATIENCE_SECONDS = 60.0
 
 
 class SplitReader(Protocol):
-    """What reads ahead the parts that jobs say."""
+    """Reads ahead the parts that jobs report."""
 
     async def split(self, job: JobState, split: Split, runtime: NodeRuntime) -> None: ...
     def split_ended(self, job: JobState) -> None: ...
 
 
 class Performances(Protocol):
-    """What finds out which inputs of jobs can be read as streams."""
+    """Finds out which inputs of jobs can be read as streams."""
 
     def begins(
         self,
@@ -81,14 +81,14 @@ class Performances(Protocol):
 
 
 class StreamBandwidth(Protocol):
-    """What keeps byte streams to what is required."""
+    """Keeps byte streams to the required bandwidth."""
 
     @property
     def streams(self) -> StreamRates: ...
 
 
 class StreamProofs(Protocol):
-    """What is known of streams without a hint."""
+    """The knowledge of a run about streams without a hint."""
 
     streams: LearnedStreams
     short_jobs: ShortJobs
@@ -99,7 +99,7 @@ class StreamProofs(Protocol):
 
 
 class StreamingRun(Protocol):
-    """What a job that streams asks of its run."""
+    """The run, as a streaming job uses it."""
 
     config: SchedulerConfig
     jobs: Jobs
@@ -121,10 +121,13 @@ class StreamingRun(Protocol):
 class Execution:
     """Runs a job of a streaming step.
 
-    Guarantees: outputs are delivered only when every job it streams from has succeeded, or has committed what is read
-    of it; a failed attempt is repeated in place, with those that read from it, as often as the failure manager allows;
-    when :meth:`run` returns or raises, no process of the job is left. Where there is no node runtime, the job runs as
-    with plain StreamFlow, and delivers all at its end.
+    Guarantees:
+
+    - Committed outputs are delivered only when every job that this one streams from has succeeded, or has committed
+      what was read.
+    - A failed attempt is repeated in place, with the jobs that read from it, as often as the failure manager allows.
+    - When :meth:`run` returns or raises, no process of the job is left.
+    - Without a node runtime the job runs as with plain StreamFlow, and delivers all outputs at its end.
     """
 
     def __init__(self, run: StreamingRun, step: StreamingExecuteStep, job: Job, connectors: Connectors) -> None:
@@ -146,7 +149,10 @@ class Execution:
         self._writes = LearnedWrites(run.proofs.streams, job.name)
 
     async def run(self) -> None:
-        """:raises UnrecoverableWorkflowException: if the job fails for good: what streams cannot be rolled back"""
+        """Run the job until an attempt succeeds.
+
+        :raises UnrecoverableWorkflowException: if the job fails for good: streams cannot be rolled back
+        """
         jobs, deliverer = self._run.streaming_jobs, self._deliverer
         await jobs.vacant(self._job.name)
         record = jobs.open(self._job.name, deliverer.final, deliverer.replacement)
@@ -189,7 +195,12 @@ class Execution:
             jobs.close(record, may_be_read=deliverer.has_streamed)
 
     async def _read_again(self, error: RewrittenError) -> None:
-        """What it has made of its input is void, and nobody has got it. That is no failed attempt."""
+        """Let the next attempt read final files. The results of this one are void, but no other job has got them.
+
+        This does not count as a failed attempt.
+
+        :raises UnrecoverableWorkflowException: if the attempt has read final files already
+        """
         if await self._learned.rewritten(self._inputs, error):
             return
         if self._reads_what_is_final:
@@ -247,16 +258,20 @@ class Execution:
             await self._run_under(runtime, record, producers)
 
     def _is_short(self, record: StreamingJob, runtime: NodeRuntime) -> bool:
-        """Whether the job is too short for a stream to gain anything, and no hint has asked for one.
+        """Whether the job is too short to gain anything from a stream, and no hint has asked for one.
 
-        Others may hold on to an attempt that has streamed. A queue manager's job waits long, however short it is.
+        Other jobs may still read the stream of an earlier attempt. In a queue even a short job takes long.
         """
         if record.attempts > 0 or self._streams or runtime.wrapper == "run" or parts_of(self._inputs):
             return False
         return self._run.proofs.short_jobs.is_short(self._step.name, file_bytes(self._inputs))
 
     async def _run_without(self, record: StreamingJob) -> None:
-        """Run an attempt as plain StreamFlow does; its inputs are files, for it can read no stream."""
+        """Run an attempt as plain StreamFlow does. Its inputs are files, for the command can read no stream.
+
+        :raises UnrecoverableWorkflowException: if an input is a part, which is in no file of its own
+        :raises JobFailedError: if the command fails
+        """
         if parts := parts_of(self._inputs):
             names = ", ".join(sorted({token.value["basename"] for _, token in parts}))
             raise UnrecoverableWorkflowException(
@@ -288,7 +303,7 @@ class Execution:
         self._take(inputs)
         command = self._command
         if command.initial_work_dir is not None:
-            # Before anything is said of the outputs: a file that is put there under another name can give them theirs.
+            # Before the globs are evaluated: an input that is put there under another name can change them.
             command = await prepare_work_dir(command, self._job, expression_context(self._step, self._job))
         globs = {output.port: output_globs(self._step, self._job, output.port) for output in self._step.early_outputs}
         split = await self._splitting.begin(runtime, node_job, self._inputs, producers)
@@ -346,10 +361,10 @@ class Execution:
             await asyncio.gather(following, return_exceptions=True)
 
     async def _producer(self, token: StreamToken, when_started: bool) -> Attempt:
-        """The attempt to read from.
+        """Return the attempt to read from.
 
-        :param when_started: wait until its command runs
-        :raises ProducerFailedError: if there will be none
+        :param when_started: wait until the command of the attempt runs
+        :raises ProducerFailedError: if there will be no attempt
         """
         job = self._run.streaming_jobs.get(token.source.job)
         attempt = await job.attempt()
@@ -359,7 +374,7 @@ class Execution:
         return attempt
 
     async def _new_directory(self) -> None:
-        """Each attempt has an output directory of its own: others may still read what the last one committed."""
+        """Give the job a new output directory: other jobs may still read what the last attempt has committed."""
         context = self._step.workflow.context
         number = 2
         while await (path := job_path(context, self._job, f"{self._first_directory}-{number}")).exists():
@@ -381,7 +396,7 @@ class Execution:
         nets, unasked = self._learned.under_net(self._inputs), self._learned.unasked(self._inputs)
         most = self._learned.most(self._inputs)
         config = self._run.config
-        # Nobody has said of these that they are written front to back.
+        # No hint says that the files of these streams are written front to back.
         careful = config.model_copy(update={"verify": "full"})
         streams = (
             input_stream(
@@ -410,15 +425,19 @@ class Execution:
         return split.asked(spec)
 
     def _take(self, inputs: Mapping[str, Token]) -> None:
-        """The inputs of an attempt: what an InitialWorkDirRequirement changes of them is as it was for the next one."""
+        """Set the inputs of an attempt.
+
+        An InitialWorkDirRequirement may change inputs in place. Then the attempt gets copies, so that the next attempt
+        finds the inputs unchanged.
+        """
         if self._command.initial_work_dir is not None:
             inputs = {name: with_own_value(token) for name, token in inputs.items()}
         self._job.inputs = dict(inputs)
 
     async def _end_with(self, node_job: NodeJob, token: StreamToken, attempt: Attempt) -> None:
-        """End this job with one that it reads from.
+        """End this job when a job that it reads from fails.
 
-        Its `exec` does so by itself, but for an end that could not be written to the events, as on a full disk.
+        The job's `exec` ends it, too, unless the failure could not be written to the events, as on a full disk.
         """
         if not await attempt.settled(token.source.port, token.source.path):
             if held(token, attempt) is None:
@@ -427,9 +446,10 @@ class Execution:
             await node_job.cancel()
 
     async def _give_way(self, node_job: NodeJob, attempt: Attempt, producers: Producers) -> None:
-        """End this job if it has a node while one that it reads from waits for one, in the queue of a queue manager.
+        """End this job if it has a node while a job that it reads from waits in the queue of a queue manager.
 
-        It may be the very node that the other needs. It starts again when the other runs; that is no failed attempt.
+        The other job may need this very node. This job starts again when the other one runs. This does not count as a
+        failed attempt.
         """
         waited_for = [producer for _, producer in producers if not producer.has_started]
         if not waited_for:

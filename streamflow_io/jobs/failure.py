@@ -1,7 +1,7 @@
-"""What a run says when it fails: which job failed first, and why.
+"""The messages of a run that fails: which job failed first, and why.
 
-StreamFlow closes its database while steps still run, and logs what each of them then runs into. Whoever wants to see
-that sees it with `--debug`.
+StreamFlow closes its database while steps still run, and logs the errors that follow from that. These errors are shown
+only with `--debug`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .job_logs import LastWords
 
 _END = "FAILED Workflow execution"
 _LONGEST_REASON = 500
-# StreamFlow puts them into messages for a terminal.
+# StreamFlow colours messages for a terminal.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# What StreamFlow runs into once all is being closed comes from these; what connectors say is another matter.
+# Errors that only follow from the closing of the run come from these packages. Errors of connectors matter.
 _FALLING_APART = tuple(
     f"/streamflow/{package}/"
     for package in ("core", "cwl", "data", "persistence", "recovery", "scheduling", "workflow")
@@ -36,9 +36,11 @@ _FALLING_APART = tuple(
 
 
 class Failure(logging.Filter):
-    """Lets pass of the log of a run that has failed what tells something new, and makes its last words.
+    """Filters the log of a run that has failed, and completes its last message.
 
-    :param jobs: those that were scheduled, by name
+    Only messages that tell something new pass.
+
+    :param jobs: the scheduled jobs, by name
     :param succeeds: whether a command of a job succeeds with an exit code
     """
 
@@ -52,7 +54,7 @@ class Failure(logging.Filter):
         self._workflow = workflow
         self._jobs = jobs
         self._succeeds = succeeds
-        # What was logged last as an error.
+        # The last error that was logged.
         self._error = ""
         self._failed: str | None = None
         self._reason = ""
@@ -63,10 +65,12 @@ class Failure(logging.Filter):
         logger.addFilter(self)
 
     def job_failed(self, job: str, words: LastWords | None = None) -> Status:
-        """A job has failed for good, or was cancelled because another has failed: StreamFlow has just logged why.
+        """Note that a job has failed for good, or was cancelled because another job has failed.
 
-        :param words: how its command has ended; None: it has run none
-        :return: which of the two
+        StreamFlow must have logged the reason just before.
+
+        :param words: how its command has ended; None: the job has run no command
+        :return: failed or cancelled
         """
         if self._error.startswith(f"CANCELLED Job {job}"):
             return Status.CANCELLED
@@ -76,11 +80,11 @@ class Failure(logging.Filter):
         return Status.FAILED
 
     def recorded(self, run: str) -> None:
-        """The record of the run has this name."""
+        """Note the name of the record of the run."""
         self._run = run
 
     def closing(self) -> None:
-        """The run has ended, and its context is being closed."""
+        """Note that the run has ended, and that its context is being closed."""
         steps = self._workflow.steps.values()
         if any(step.status in (Status.FAILED, Status.CANCELLED) for step in steps):
             ran = {posixpath.dirname(job) for job in self._jobs}
@@ -90,7 +94,7 @@ class Failure(logging.Filter):
 
     @property
     def status(self) -> RunStatus:
-        """How the run has ended, as far as its steps tell."""
+        """How the run has ended, as far as its steps show."""
         statuses = {step.status for step in self._tools.values()}
         if self._failed is not None or Status.FAILED in statuses:
             return "failed"
@@ -139,7 +143,7 @@ class Failure(logging.Filter):
         return told
 
     def _is_reason(self, words: LastWords) -> bool:
-        """Whether the lines are what a connector has raised: the command has not ended, and has written nothing."""
+        """Whether the lines are the error of a connector: then the command has not ended, and has written nothing."""
         return words.code is None and bool(words.lines) and "\n\t".join(words.lines) in self._reason
 
     def _how(self, job: str) -> str:

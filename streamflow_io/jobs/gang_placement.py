@@ -1,4 +1,4 @@
-"""Lets the jobs of gangs meet on one node, for StreamFlow's scheduler."""
+"""Places the jobs of a gang on one node, for StreamFlow's scheduler."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from streamflow_io.storage.admission.gang_placement import BorrowedCores, candid
 
 
 class _Joins:
-    """Marks a job that reads from others while they run, though its step is in no gang that was known before."""
+    """Marks a job that reads from running jobs, though its step was in no gang when the run began."""
 
 
 class GangPlacement(Listener):
-    """Where the jobs of gangs run. What it costs a job of another step is a look into a dictionary.
+    """Chooses where the jobs of gangs run. For a job of any other step, the cost is one look into a dictionary.
 
-    :param jobs: those that were scheduled, by name
-    :param used: the hardware that is taken, by the name of a location
-    :param together: the cores of the whole gang of each step that is of one; see :func:`.placement.gang_cores`
+    :param jobs: the scheduled jobs, by name
+    :param used: the hardware in use, by the name of a location
+    :param together: by step: the cores of the whole gang that the step belongs to
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class GangPlacement(Listener):
         self._apart: set[tuple[str, str]] = set()
 
     def join(self, job: JobState) -> None:
-        """Let a job be of the gang of the jobs that it reads from, though its step is in no gang known before."""
+        """Let a job belong to the gang of the jobs that it reads from, though its step was in no gang before."""
         job.keep(_Joins())
 
     def ordered(self, job: JobState, binding: BindingConfig) -> BindingConfig:
-        """The targets of a job, those first that are on the deployments, or the hosts, of the jobs that it reads from.
+        """The binding of a job, in which targets on the deployments or hosts of its producers come first.
 
         Filters of the binding have the last word on the order.
         """
@@ -59,9 +59,9 @@ class GangPlacement(Listener):
     def narrow(
         self, job: JobState, cores: float, available: MutableMapping[str, AvailableLocation]
     ) -> MutableMapping[str, AvailableLocation]:
-        """Of the locations of a target where a job fits, those that are best for its gang.
+        """The locations that are best for the gang of a job, of those where the job fits.
 
-        :param cores: that it declares
+        :param cores: the cores that the job declares
         """
         if len(available) == 1 or not self._concerns(job):
             return available
@@ -77,7 +77,7 @@ class GangPlacement(Listener):
         return {key: location for key, location in available.items() if location.name in chosen}
 
     def placed(self, job: JobState) -> None:
-        """Count the cores of a job that holds none of them, though it computes."""
+        """Count the cores of a job that computes, though it holds no cores."""
         if job.declared_cores is not None and not job.is_io_task and self._concerns(job):
             self._borrowed.borrow(job.name, job.places[0].name, job.declared_cores)
 
@@ -85,7 +85,7 @@ class GangPlacement(Listener):
         self._borrowed.give_back(job.name)
 
     def keep_together(self, reader: JobState, producer: str) -> None:
-        """Part no more jobs between two locations, because a job at one cannot read the stream of a job at the other.
+        """Divide no gang between two locations any more: a job at one cannot read the stream of a job at the other.
 
         :param producer: the name of the job whose stream was not read
         """
@@ -95,7 +95,7 @@ class GangPlacement(Listener):
         return job.step in self._together or job.kept(_Joins) is not None
 
     def _partners(self, job: JobState) -> list[ExecutionLocation]:
-        """The location of each job that a job reads from."""
+        """The location of each job that this job reads from."""
         return [
             allocation.locations[0]
             for source in job.sources
@@ -105,13 +105,13 @@ class GangPlacement(Listener):
     def _free_cores(self, location: AvailableLocation) -> float:
         if location.hardware is None:
             return math.inf
-        # By its name alone, as StreamFlow does: a host may be in several deployments.
+        # By name alone, as in StreamFlow: a host may be in several deployments.
         used = self._used.get(location.name)
         held = 0.0 if used is None else float(used.cores)
         return float(location.hardware.cores) - held - self._borrowed.on(location.name)
 
 
 def _host(location: ExecutionLocation) -> str:
-    """The deployment that a location is in, or whose host its container is on; as of :func:`host_of`."""
+    """The name of the deployment of a location, or of its container's host; empty on the driver's node."""
     host = innermost(location)
     return "" if host.local else str(host.deployment)

@@ -1,4 +1,4 @@
-"""Keeps, of each command of a job, its standard error and how it ended, in the record of the run."""
+"""Keeps the standard error of each command of a job, and how the command ended, in the record of the run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from streamflow_io.records.runs import LOGS_DIRECTORY
 from streamflow_io.runtime.locations import node_name
 from streamflow_io.wording import last_lines
 
-#: Bytes. Of an output that is longer than both together, only its beginning and its end are kept.
+#: Bytes. Of a longer output than both together, only the beginning and the end are kept.
 HEAD, TAIL = 16384, 49152
 #: Bytes that a run keeps. Beyond that, only the outputs of jobs that fail are kept.
 MOST_KEPT = 64_000_000
@@ -58,8 +58,8 @@ test -z "$2" || rm -f "$1" """
 class LastWords:
     """How the last command of a job has ended.
 
-    :ivar code: its exit code; None: not known
-    :ivar lines: the last that it has written, safe for a terminal
+    :ivar code: its exit code; None: unknown
+    :ivar lines: the last lines that it has written, safe for a terminal
     :ivar stream: as in :class:`CommandRecord`
     """
 
@@ -69,9 +69,9 @@ class LastWords:
 
 
 class JobLogs:
-    """Keeps what jobs say when their commands end.
+    """Keeps the output of jobs when their commands end.
 
-    A job is never kept from running by that, and never fails for it.
+    No job waits for that, or fails because of it.
 
     :param steps: by name
     :param record: keeps a record for telemetry
@@ -91,15 +91,15 @@ class JobLogs:
         self._keep = keep
         self._attempts: Counter[str] = Counter()
         self._kept = 0
-        # Of jobs that run.
+        # The last words of running jobs, by name.
         self._last: dict[str, LastWords] = {}
 
     def connector(self, job_name: str, inner: Connector) -> Connector:
-        """What the command of a job is to be run through."""
+        """Return the connector for the command of a job."""
         return _LoggedConnector(self, job_name, inner)
 
     def ended(self, job_name: str) -> LastWords | None:
-        """A job has ended; None: it has run no command. To be asked once."""
+        """Return the last words of a job that has ended; None: the job has run no command. To be asked once."""
         return self._last.pop(job_name, None)
 
     def is_success(self, job_name: str, code: int | None) -> bool:
@@ -111,7 +111,7 @@ class JobLogs:
         return code == 0 or (isinstance(command, CWLCommand) and code in (command.success_codes or ()))
 
     def command_ended(self, record: CommandRecord, output: KeptOutput) -> LastWords:
-        """Keep what the command of a job has written."""
+        """Keep the output of the command of a job."""
         self._attempts[record.job] += 1
         attempt, is_well = self._attempts[record.job], self.is_success(record.job, record.code)
         file = None
@@ -121,15 +121,15 @@ class JobLogs:
             self._keep(file, output.kept)
         of = {"attempt": attempt, "file": file, "bytes": output.size, "cut": None if file is None else output.cut}
         self._record(record.model_copy(update=of))
-        # The end of the output is enough, and of a job that has no more to say nothing else is in memory.
+        # Only the last lines are kept in memory.
         lines = last_lines(output.kept[-TAIL:].decode(errors="replace"))
         self._last[record.job] = LastWords(record.code, lines, record.stream)
         return self._last[record.job]
 
     async def read(self, connector: Connector, location: ExecutionLocation, path: str, *, removes: bool) -> KeptOutput:
-        """What is in a file at a location: all of it, or its beginning and its end. Raises nothing.
+        """Return the content of a file at a location: all of it, or its beginning and its end. Raises nothing.
 
-        :param removes: remove it then
+        :param removes: whether to remove the file afterwards
         """
         try:
             found = innermost(StreamFlowPath(path, context=self._context, location=location))
@@ -140,13 +140,13 @@ class JobLogs:
                 return _parsed(said)
             return await asyncio.to_thread(_read_here, Path(found), removes)
         except Exception as error:
-            # Whatever a connector raises: the job has ended all the same.
+            # A connector may raise anything: the job has ended all the same.
             logger.debug(f"What a job has written to {path} cannot be read: {error}")
             return KeptOutput()
 
 
 class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
-    """Runs the command of one job through another connector, and keeps how that ends."""
+    """Runs the command of one job through another connector, and keeps how the command ends."""
 
     def __init__(self, logs: JobLogs, job_name: str, inner: Connector) -> None:
         super().__init__(inner.deployment_name, inner.config_dir, inner, None, inner.transferBufferSize)
@@ -202,7 +202,7 @@ class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
             result: tuple[str, int] | None = await self.connector.run(**options)
             said, code = result or ("", None)
         except asyncio.CancelledError:
-            # Nobody waits for a location any more.
+            # At another location, nothing would wait for the removal of the file.
             if is_ours and location.local:
                 with contextlib.suppress(OSError):
                     os.unlink(cast(str, stderr))
@@ -210,7 +210,7 @@ class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
         except Exception as error:
             await self._ended(record, location, bounded(str(error).encode()), None, (workdir, stderr, is_ours))
             raise
-        # With a `stdout` it is what the shell says, or what runs the job.
+        # With a `stdout`, the text comes from the shell, or from the program that runs the job.
         printed = "" if isinstance(stderr, str) and not isinstance(stdout, str) else said or ""
         output = bounded(printed.encode(errors="replace"))
         words = await self._ended(record, location, output, code, (workdir, stderr, is_ours))
@@ -226,8 +226,11 @@ class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
         code: int | None,
         to: tuple[str | None, int | str, bool],
     ) -> LastWords:
-        """
-        :param to: where the command has run, the file of its standard error, and whether that is ours
+        """Keep how a command has ended.
+
+        :param printed: what is kept if the standard error has no file, or the file is empty
+        :param to: the directory of the command, the file of its standard error, and whether the plugin has added that
+            file
         """
         workdir, stderr, is_ours = to
         output = printed
@@ -239,7 +242,10 @@ class _LoggedConnector(ConnectorWrapper):  # type: ignore[misc]
 
 
 def _read_here(path: Path, removes: bool) -> KeptOutput:
-    """:raises OSError: if it cannot be read"""
+    """Return the content of a file on the driver's node; empty if it is no regular file.
+
+    :raises OSError: if the file cannot be read
+    """
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             found = os.fstat(file.fileno())
@@ -257,17 +263,20 @@ def _read_here(path: Path, removes: bool) -> KeptOutput:
 
 
 def _parsed(said: str) -> KeptOutput:
-    """:raises ValueError: if it is something else"""
+    """Return the content of a file, from what :data:`_ASK` has printed.
+
+    :raises ValueError: if the text has another form
+    """
     size, _, text = said.strip().partition("\n")
     return KeptOutput(base64.b64decode("".join(text.split())), int(size)) if size else KeptOutput()
 
 
 @dataclass(frozen=True)
 class KeptOutput:
-    """What a command has written.
+    """The output of a command.
 
     :ivar kept: all of it, or its first :data:`HEAD` and its last :data:`TAIL` bytes
-    :ivar size: bytes that there were
+    :ivar size: bytes of the whole output
     """
 
     kept: bytes = b""
@@ -275,12 +284,12 @@ class KeptOutput:
 
     @property
     def cut(self) -> int | None:
-        """So many bytes are kept of the beginning; None: all is kept."""
+        """The number of bytes kept of the beginning; None: all bytes are kept."""
         return HEAD if self.size > len(self.kept) else None
 
 
 def bounded(content: bytes) -> KeptOutput:
-    """A part of what was written that is no larger than may be kept."""
+    """The output of a command, reduced to what may be kept."""
     size = len(content)
     return KeptOutput(content if size <= HEAD + TAIL else content[:HEAD] + content[-TAIL:], size)
 

@@ -1,4 +1,4 @@
-"""Gives the commands of jobs to the node runtimes: of those that stream, of I/O tasks, and of all that are measured."""
+"""Runs the commands of jobs under the node runtimes: of jobs that stream, of I/O tasks, and of measured jobs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from .recorder import JobRecorder
 class _Running:
     """A command that is about to run, or runs, under a node runtime.
 
-    :ivar command: what runs in place of the command of the step, without redirections; None: the command of the step
-    :ivar told: what the node runtime is told of the job; None: the command has not started
+    :ivar command: runs in place of the command of the step, without redirections; None: the command of the step
+    :ivar told: the spec that the node runtime gets; None: the command has not started
     :ivar following: records the events of a job that StreamFlow runs
     """
 
@@ -53,10 +53,10 @@ class JobRunner:
         self._recorder = recorder
 
     def connector(self, job: JobState, inner: Connector) -> Connector:
-        """What the command of a job is to be run through."""
+        """Return the connector for the command of a job."""
         if (running := job.kept(_Running)) is None:
             return inner
-        # StreamFlow has connectors for more than the command, also after it. An attempt starts once.
+        # StreamFlow asks for connectors at other times, too, even after the command. An attempt starts once.
         if running.told is None:
             running.told = self._jobs.starting(job, running.spec, running.node_job.runtime)
         if running.streams:
@@ -75,7 +75,7 @@ class JobRunner:
     ) -> Iterator[None]:
         """Let the command of a job that streams run as a job of the node runtime.
 
-        :param command: what is run instead, without its redirections
+        :param command: runs instead, without the redirections of the job; None: the command of the job
         """
         job.begin(node_job)
         job.keep(_Running(node_job, spec, streams=True, command=command))
@@ -86,7 +86,7 @@ class JobRunner:
             job.drop(_Running)
 
     async def events(self, job: JobState, node_job: NodeJob) -> AsyncIterator[Event]:
-        """What the node runtime tells of a job, in order, to the exit event; recorded by the way. For one reader.
+        """Yield the events of a job in order, up to the exit event, and record them. There may be one reader only.
 
         :raises NodeRuntimeError: if the node runtime ends before the job
         """
@@ -95,9 +95,9 @@ class JobRunner:
             yield event
 
     async def exit(self, job: JobState, node_job: NodeJob) -> ExitEvent | None:
-        """How a job has ended whose command is said to have ended; None: it has not come to run.
+        """Return the exit event of a job whose command is said to have ended; None: the command has not run.
 
-        :raises asyncio.TimeoutError: if that is not told
+        :raises asyncio.TimeoutError: if no exit event comes in time
         :raises NodeRuntimeError: if the node runtime has ended before the job
         """
         if not await node_job.has_started():
@@ -108,25 +108,25 @@ class JobRunner:
         return exit_event
 
     async def measure(self, job: JobState, otherwise: str) -> None:
-        """A job that StreamFlow runs is about to run its command: it is measured, where there is a node runtime.
+        """Let a job be measured that StreamFlow runs, if there is a node runtime. Its command is about to run.
 
-        :param otherwise: what is said, once, where there is none
+        :param otherwise: the beginning of the warning, logged once, if there is none
         """
         if (node_job := await self._reach.measured_job(job, otherwise)) is not None:
             job.begin(node_job)
             job.keep(_Running(node_job, JobSpec(name=job.name, measure=True), streams=False))
 
     def observe(self, job: JobState) -> None:
-        """Record, too, what a job that is measured does with its files."""
+        """Record how a measured job uses its files, too."""
         running = job.kept(_Running)
         if running is not None and not running.streams and job.executed_by is not None:
             running.spec, running.told = job_spec(job.executed_by, job.job), None
-            # One that is limited is followed already; its events are for one reader.
+            # A job with a limit is followed already, and its events are for one reader.
             if running.following is None:
                 running.following = asyncio.create_task(self._follow(job, running.node_job))
 
     async def end(self, job: JobState, succeeded: bool) -> None:
-        """A job has ended; returns when nothing of it runs, and what was measured of it is recorded."""
+        """Wait until nothing of an ended job runs, and its measures are recorded."""
         if (running := job.drop(_Running)) is None or running.streams:
             return
         node_job, following = running.node_job, running.following

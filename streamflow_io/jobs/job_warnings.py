@@ -1,4 +1,4 @@
-"""What the node runtime warns of: said once for each step, or for the run, and counted."""
+"""Logs the warnings of the node runtime once for each step, or for the run, and counts them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from streamflow_io.wording import counted
 
 
 class JobWarnings(Listener):
-    """Says the first of the same warnings of the jobs of a step; how many more there were, it says at the end."""
+    """Logs the first of equal warnings of a step's jobs at once, and the number of the others at the end."""
 
     def __init__(self) -> None:
-        # By step, and what it reads or the message: the message, and the jobs.
+        # By step, and by input or message: the message, and the names of the jobs.
         self._told: dict[tuple[str, str], tuple[str, set[str]]] = {}
 
     def event(self, job: JobState, event: Event) -> None:
-        """Say a warning. Warnings of one input are the same, whatever paths they name."""
+        """Log a warning if it is new. Warnings about one input are equal, whatever paths they name."""
         if not isinstance(event, WarningEvent):
             return
-        # An input is named by the job that writes it.
+        # The event names an input by the job and the port that write it.
         about = event.message if event.input is None else f"{get_job_step_name(event.input)}/{event.port}"
-        # Where there is no gate for one, there is none for others.
+        # Where one job has no gate, other jobs have none: such a warning is for the run.
         step = "" if event.is_without_gate else job.step
         message, jobs = self._told.setdefault((step, about), (event.message, set()))
         if not jobs:

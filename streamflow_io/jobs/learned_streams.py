@@ -1,4 +1,4 @@
-"""What jobs read as byte streams, because that was proven or is declared; and what becomes of that."""
+"""The byte streams that jobs read because of a proof or a declaration, and what follows if such a job fails."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from .reach import Reach
 from .replacing import ReplacedError, with_finals
 from .wants import is_want
 
-# Characters of what a job says that has failed.
+# The most characters that are kept of the message of a failed job.
 _REASON = 200
 
 
 @dataclass(frozen=True)
 class LearnedStreams:
-    """What is proven of the steps of a run.
+    """The proofs about the steps of a run, and the streams that follow from them.
 
     :ivar candidates: the steps that may read streams without a hint
     :ivar tools: digests of all that is known of the tools before they run, by step
     :ivar streamed: the outputs that are streamed without a hint, by name
-    :ivar proofs: what is known
-    :ivar programs: which programs are other ones where jobs run
-    :ivar awaited: the outputs that are streamed as soon as it is proven that their readers can read them so, by name
-    :ivar recovers: a job that fails with a declared stream is tried with the file
-    :ivar told: the declared inputs of which it was said that they are not read so, by name
+    :ivar proofs: the proofs of this run and earlier ones
+    :ivar programs: the programs that differ at the locations of jobs
+    :ivar awaited: by the name of an output that streams only after a proof: the readers that the proof is about
+    :ivar recovers: whether a job that fails with a declared stream is tried with the file
+    :ivar told: the declared inputs, by name, for which a warning was logged that they are not read as declared
     """
 
     candidates: Mapping[str, Candidate]
@@ -64,12 +64,12 @@ class LearnedStreams:
     told: set[str] = field(default_factory=set)
 
     def is_learned(self, token: StreamToken) -> bool:
-        """Whether a stream was not asked for by a hint."""
+        """Whether no hint has asked for a stream."""
         name = _output(token.source.job, token.source.port)
         return name in self.streamed or name in self.awaited
 
     def is_awaited(self, token: StreamToken) -> bool:
-        """Whether a stream is none before it is proven that its readers can read it so."""
+        """Whether a stream needs a proof in this run that its readers can read it."""
         return _output(token.source.job, token.source.port) in self.awaited
 
     def is_streamed(self, job: str, port: str) -> bool:
@@ -78,26 +78,26 @@ class LearnedStreams:
         return name in self.streamed or (name in self.awaited and self.may_stream(job, port))
 
     def may_stream(self, job: str, port: str) -> bool:
-        """Whether an output of a job may be streamed by now that could not be when the run began."""
+        """Whether proofs allow by now that an awaited output of a job is streamed."""
         written, readers = self.proofs.of(self.written(job, port)), self.awaited[_output(job, port)]
         return (written is None or not written.is_refused) and all(
             self.proofs.is_read(self.candidates[reader].tool, of) for reader, of in readers
         )
 
     def closes(self, token: StreamToken) -> int | None:
-        """When a stream that no hint has asked for was closed so often it is taken to be complete; None: at the end."""
+        """The number of closes at which a stream without a hint counts as complete; None: the end of its job."""
         known = self.proofs.of(self.written(token.source.job, token.source.port)) if self.is_learned(token) else None
         return None if known is None else known.closes or None
 
     def written(self, job: str, port: str) -> ProofKey:
-        """What is known of how jobs like this one write an output has this key."""
+        """The key for proofs about how similar jobs write an output."""
         return ProofKey(self.tools[get_job_step_name(job)], "writes", port)
 
     async def refuse(self, token: StreamToken, how: str, was_closed: bool) -> None:
-        """An output that is streamed without a hint is not written front to back: it will not be streamed again.
+        """Let an output not be streamed again without a hint: the file is not written front to back.
 
-        :param how: in a sentence, about it, or about its path
-        :param was_closed: it was taken to be complete when it was closed: that will not be done again
+        :param how: the reason, in a sentence about `it` or its path
+        :param was_closed: whether the file counted as complete at a close; then only that will not be done again
         """
         step, port = get_job_step_name(token.source.job), token.source.port
         key, name = self.written(token.source.job, port), port_path(step, port)
@@ -112,7 +112,7 @@ class LearnedStreams:
 
 
 def not_as_declared(path: str, how: str) -> str:
-    """What is said of an input that is declared `streamable`, and is not read so.
+    """The message about an input that is declared `streamable`, and is not read front to back.
 
     :param path: the input, as /step/port
     :param how: what its program does
@@ -126,7 +126,7 @@ def _output(job: str, port: str) -> str:
 
 
 def _without_path(how: str, path: str) -> str:
-    """What has become of a file, for later runs, in which it has another path.
+    """The change of a file in words that later runs can use, in which the file has another path.
 
     :param path: in the output directory
     """
@@ -135,7 +135,7 @@ def _without_path(how: str, path: str) -> str:
 
 
 def written_by_now(token: StreamToken, attempt: Attempt) -> int:
-    """How many bytes a file has that is being written; 0 where nobody knows."""
+    """The present size of a file that is being written; 0 where the size is not known."""
     try:
         is_here = attempt.node_job is not None and attempt.node_job.runtime.is_here
         return os.path.getsize(written_to(token, attempt)) if is_here else 0
@@ -144,33 +144,33 @@ def written_by_now(token: StreamToken, attempt: Attempt) -> int:
 
 
 class LearnedReads:
-    """What one job reads as byte streams, because that is proven or declared, over all of its attempts."""
+    """The byte streams that one job reads because of a proof or a declaration, over all of its attempts."""
 
     def __init__(self, learned: LearnedStreams, step: CWLExecuteStep, job: JobState) -> None:
         self._learned = learned
         self._step = step
         self._state = job
         self._job = job.job
-        # How those are read that are streams, and of which proof, if they need one.
+        # The way in which each stream is read.
         self._ways: dict[str, Way] = {}
-        # Of how many first bytes that is proven, if not of all.
+        # The number of first bytes for which the proof of an input holds, if it does not hold for all.
         self._excerpts: dict[str, int] = {}
         self._keys: dict[str, ProofKey] = {}
-        # Those that hints declare `streamable`, or let stream.
+        # The inputs that hints declare `streamable`, or let stream.
         self._declared: set[str] = set()
-        # How far the proofs hold for each file.
+        # The sizes of files for which the proof of an input holds.
         self._extents: dict[str, Extents] = {}
-        # Those that are read when they are complete: it is not proven with these options, or has turned out wrong.
+        # The inputs that are read as complete files: nothing is proven with these options, or a stream has failed.
         self._as_files: set[str] = set()
-        # Those with which it has failed, and how.
+        # The streams that may be to blame for the last failure.
         self._blamed: frozenset[str] = frozenset()
-        # The outputs that it takes to be complete when they are closed, by job and name.
+        # The outputs that count as complete when they are closed, by job and port.
         self._closed: set[tuple[str, str]] = set()
         self._why = ""
         self._has_begun = False
 
     async def begin(self, reach: Reach) -> None:
-        """Find out how the streams of the job are read that has been scheduled; before anything else."""
+        """Find out how the scheduled job reads its streams; to be called before all other methods."""
         streams = {name: list(stream_tokens(token)) for name, token in self._job.inputs.items()}
         parts = {name for name, _ in parts_of(self._job.inputs) if name in self._step.streamable}
         if self._has_begun or not (parts or any(streams.values())):
@@ -192,7 +192,7 @@ class LearnedReads:
         return name in self._declared or next(stream_tokens(self._job.inputs[name]), None) is not None
 
     async def _look_up(self, candidate: Candidate, inputs: Collection[str], reach: Reach) -> None:
-        """What is known of inputs."""
+        """Look up the proofs for some inputs."""
         if not inputs:
             return
         runtime = await reach.runtime(self._state)
@@ -225,49 +225,51 @@ class LearnedReads:
         return self.streams if self._learned.recovers else self.streams - self._declared
 
     def parts(self) -> tuple[str, ...]:
-        """The inputs that are read front to back, if they are parts of files."""
+        """The inputs that are read front to back if they are parts of files."""
         return tuple(name for name in self._step.streamable if name not in self._as_files)
 
     async def take(self, inputs: Mapping[str, Token], jobs: StreamingJobs) -> Mapping[str, Token]:
-        """The inputs for the next attempt: waits for those that are not to be read as streams, which are files then.
+        """Return the inputs for the next attempt, in which files replace streams that must not be read as such.
 
-        :raises ProducerFailedError: if one never will be
+        Waits until these files are final.
+
+        :raises ProducerFailedError: if a file never will be final
         """
         if any(True for name in self._as_files for _ in stream_tokens(inputs[name])):
             return await with_finals(self._step, self._job, inputs, jobs, self._as_files)
         return inputs
 
     def under_net(self, inputs: Mapping[str, Token]) -> dict[int, int]:
-        """The streams that are under the net, by the identity of their tokens, and after how many bytes.
+        """The streams under the net, by the identity of their tokens, with the number of bytes before the net begins.
 
-        What a command does with a pipe is known to be right as far as it was tried; of all else it must not see that it
-        has no file.
+        The bytes that were tried are known to be read rightly from a pipe. After them, the command must not see that
+        its input is no file.
         """
         nets = {name: 0 for name in self.streams if self._ways[name] == "net"}
         nets |= {name: self._excerpts[name] for name in (self.streams & self._excerpts.keys()) - nets.keys()}
         return {id(token): bytes_ for name, bytes_ in nets.items() for token in stream_tokens(inputs[name])}
 
     def most(self, inputs: Mapping[str, Token]) -> dict[int, int]:
-        """How many bytes of streams may be fed, by the identity of their tokens; of others all."""
+        """The most bytes that a stream may feed, by the identity of its token. All other streams have no limit."""
         bounds = {id(token): extent.most for token, extent in self._bounded(inputs)}
         return {token: most for token, most in bounds.items() if most is not None}
 
     def largest(self, inputs: Mapping[str, Token]) -> dict[int, int]:
-        """How large the files of streams may be, by the identity of their tokens; of others as large as they are."""
+        """The largest size of the file of a stream, by the identity of its token. Other files have no limit."""
         return {id(token): extent.size for token, extent in self._bounded(inputs) if extent.size < ENOUGH}
 
     def _bounded(self, inputs: Mapping[str, Token]) -> Iterator[tuple[StreamToken, Extent]]:
         for name in self.streams & self._extents.keys():
             tokens = list(file_tokens(inputs[name]))
-            # Those of a list that are files already have their places in it, too.
+            # The complete files of a list count in the order of the list, too.
             for token, extent in zip(tokens, extents_of(self._extents[name], len(tokens)), strict=True):
                 if isinstance(token, StreamToken):
                     yield token, extent
 
     def are_too_large(self, inputs: Mapping[str, Token], producers: Producers) -> bool:
-        """Whether a file is larger by now than its proof holds for; the streams are read as files then.
+        """Whether a file is larger by now than its proof allows; the streams are read as files then.
 
-        How large it is, is known only on the driver's node; elsewhere it is seen while it is read.
+        The size is known only on the driver's node. Elsewhere it is seen while the file is read.
         """
         largest = self.largest(inputs)
         for token, attempt in producers:
@@ -277,8 +279,10 @@ class LearnedReads:
         return False
 
     def outgrown(self, inputs: Mapping[str, Token], job: str | None) -> None:
-        """A file of another job is larger than its proof holds for. All streams that need a proof are read as files, so
-        that they can be rehearsed with these."""
+        """Note that a file of another job is larger than its proof allows.
+
+        All streams that need a proof are read as files from now on, so that they can be rehearsed with these files.
+        """
         for name in sorted(self.streams & self._extents.keys()):
             if any(token.source.job == job for token in stream_tokens(inputs[name])):
                 self._learned.proofs.outgrown(self._keys[name])
@@ -288,19 +292,19 @@ class LearnedReads:
         self._as_files |= self.streams - self._declared
 
     def unasked(self, inputs: Mapping[str, Token]) -> set[int]:
-        """The streams for which no hint has asked, by the identity of their tokens."""
+        """The streams that no hint has asked for, by the identity of their tokens."""
         tokens = (token for name in self.streams for token in stream_tokens(inputs[name]))
         return {id(token) for token in tokens if self._learned.is_learned(token)}
 
     def closes(self, token: StreamToken) -> int | None:
-        """As :meth:`LearnedStreams.closes`, for a stream that it is about to read."""
+        """Return :meth:`LearnedStreams.closes` of a stream that the job is about to read."""
         closes = self._learned.closes(token)
         if closes is not None:
             self._closed.add((token.source.job, token.source.port))
         return closes
 
     def are_out_of_reach(self, inputs: Mapping[str, Token], runtime: NodeRuntime, producers: Producers) -> bool:
-        """Whether streams need their files at hand, and these are on another host; they are read as files then."""
+        """Whether a stream under the net has its file on another host; such streams are read as files then."""
         nets = self.under_net(inputs)
         far = {
             id(token)
@@ -312,7 +316,7 @@ class LearnedReads:
         return bool(names)
 
     async def rewritten(self, inputs: Mapping[str, Token], error: RewrittenError) -> bool:
-        """Whether what was written again is a stream for which no hint has asked; it is read as a file then."""
+        """Whether the file that was written again is a stream without a hint; it is read as a file then."""
         found = {
             name: token
             for name in inputs
@@ -326,17 +330,17 @@ class LearnedReads:
         return bool(found)
 
     async def replaced(self, error: ReplacedError) -> bool:
-        """Whether the output that is another file in the end was streamed though no hint has asked for that."""
+        """Whether an output that is another file in the end was streamed without a hint."""
         if not self._learned.is_learned(error.token):
             return False
         await self._learned.refuse(error.token, f"it {error.how}", was_closed=False)
         return True
 
     def blamed(self, error: JobFailedError) -> bool:
-        """The job has failed: whether a stream may be to blame.
+        """Whether a stream may be to blame for the failure of the job.
 
-        It is tried with the file then, and fails as with plain StreamFlow if that is not it. What has ended it from
-        outside has nothing to do with what hints declare.
+        Then the job is tried with files. If the stream was not to blame, the job fails as with plain StreamFlow. A
+        failure from outside has nothing to do with streams that hints declare.
         """
         is_own = not error.is_from_outside and not is_want(str(error))
         suspects = self.suspects if is_own else frozenset(filter(self._is_unasked, self.streams))
@@ -353,7 +357,7 @@ class LearnedReads:
     def suspecting(self) -> Iterator[None]:
         """Let a job that has ended without its outputs be tried with files if a stream may be to blame.
 
-        :raises JobFailedError: instead of what StreamFlow raises
+        :raises JobFailedError: instead of StreamFlow's exception
         """
         try:
             yield
@@ -363,11 +367,11 @@ class LearnedReads:
             raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{error}") from error
 
     def _is_unasked(self, name: str) -> bool:
-        """Whether no hint has asked for a stream."""
+        """Whether an input has a stream that no hint has asked for."""
         return any(map(self._learned.is_learned, stream_tokens(self._job.inputs[name])))
 
     async def succeeded(self) -> None:
-        """The job has succeeded: remember what that says of its streams."""
+        """Remember what the success of the job says about its streams."""
         step, proofs = self._step.name, self._learned.proofs
         for name in sorted(self._blamed):
             reason = f"it fails with a stream, and not with the file: {self._why}"

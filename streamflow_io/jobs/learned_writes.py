@@ -1,7 +1,7 @@
-"""When a job has closed what it streams though no hint says so: the next one like it is done with it then.
+"""Learns at which close an output that streams without a hint is complete: similar jobs need not end first.
 
-A lesson, not a proof: who reads it gets the end then, and what he has made is handed on when the job has ended without
-having written it again.
+This is a lesson, not a proof. Readers get the end of the stream at the close. Their results are handed on only when the
+job has ended, and has not written the file again.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from streamflow_io.wording import counted
 
 from .learned_streams import LearnedStreams
 
-# Readers have to gain so much: in seconds, and as a part of the time of the job.
+# The least gain for readers: seconds, and a part of the time of the job.
 _LEAST_SECONDS = 2.0
 _LEAST_PART = 0.1
 
 
 class LearnedWrites:
-    """How one job closes the outputs that stream without a hint."""
+    """The closes of one job's outputs that stream without a hint."""
 
     def __init__(self, learned: LearnedStreams, job: str) -> None:
         self._learned = learned
         self._job = job
         self._step = get_job_step_name(job)
-        # Of the last attempt, by output and file: the last time.
+        # By output and file: the last close in the last attempt.
         self._closed: dict[str, dict[str, ClosedEvent]] = {}
 
     def watched(self, output: WatchedOutput) -> WatchedOutput:
-        """What is to be watched of an output: also how often it is closed, if it streams without a hint."""
+        """An output as it is to be watched. If it streams without a hint, its closes are reported, too."""
         if not self._learned.is_streamed(self._job, output.port):
             return output
         return output.model_copy(update={"closes": True})
 
     async def told(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
-        """The events of an attempt, which are noted."""
+        """Pass on the events of an attempt, and note its closes."""
         self._closed = defaultdict(dict)
         async for event in events:
             if isinstance(event, ClosedEvent) and self._learned.is_streamed(self._job, event.port):
@@ -50,7 +50,7 @@ class LearnedWrites:
             yield event
 
     async def succeeded(self, exit_event: ExitEvent) -> None:
-        """The attempt has succeeded: remember what it was done with long before, if that is not known."""
+        """Remember the last close of an output that was complete long before the end, unless one is known."""
         ended, started = exit_event.ended or 0.0, exit_event.started or 0.0
         least = max(_LEAST_SECONDS, _LEAST_PART * (ended - started))
         for port, files in self._closed.items():

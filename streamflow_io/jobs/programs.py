@@ -1,7 +1,7 @@
-"""Edge: what tells the programs of tools from others, here and where their jobs run.
+"""Compares the programs of tools on the driver's node with those at the locations of jobs.
 
-A program is known by its file and by the libraries that the dynamic loader would load with it; a script by its own file
-and its interpreter. `sfio-node` looks, on each machine in the same way.
+A program is known by its file, and by the libraries that the dynamic loader would load with it. A script is known by
+its own file and its interpreter. `sfio-node` looks at them in the same way on each machine.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .proof_key import OtherPrograms
 
 _ASK = ("programs", "--")
 _ASK_SECONDS = 60.0
-# Of one command line.
+# Limits of one command line.
 _MOST_WORDS, _LONGEST_WORD = 200, 1000
 
 
 class Programs:
-    """What is known of the programs of tools, by where they run. Each is looked for once."""
+    """The programs of tools, by location. Each location is asked once for each tool."""
 
     def __init__(self) -> None:
         self._asked: dict[tuple[NodeRuntime, Candidate], asyncio.Task[OtherPrograms | None]] = {}
@@ -37,12 +37,12 @@ class Programs:
         await asyncio.gather(*self._asked.values(), return_exceptions=True)
 
     def known(self, candidate: Candidate) -> set[OtherPrograms]:
-        """Those of a tool at all places where they were looked for already."""
+        """The programs of a tool that differ from the driver's, for each location that has answered."""
         asked = [task for (_, of), task in self._asked.items() if of == candidate and _has_answer(task)]
         return {found for task in asked if (found := task.result()) is not None}
 
     async def of(self, runtime: NodeRuntime, candidate: Candidate) -> OtherPrograms | None:
-        """Those of a tool that are other ones than on the driver's node; None: that cannot be told."""
+        """Return the programs of a tool that differ from the driver's; None: the location gives no answer."""
         if runtime.is_here or not candidate.programs:
             return ()
         if (key := (runtime, candidate)) not in self._asked:
@@ -64,10 +64,10 @@ async def _ask(runtime: NodeRuntime, candidate: Candidate) -> OtherPrograms | No
 
 
 def differing(candidate: Candidate, said: str) -> OtherPrograms | None:
-    """Which programs of a tool are other ones than on the driver's node.
+    """The programs of a tool that differ from those on the driver's node.
 
-    :param said: a line for each of its words
-    :return: None: it is not understood
+    :param said: a line of `sfio-node programs` for each word of the tool
+    :return: None: the lines have another form
     """
     try:
         there = [(word, _stamp(line)) for (word, _), line in zip(candidate.programs, said.splitlines(), strict=True)]
@@ -84,12 +84,12 @@ def _stamp(line: str) -> Stamp:
 
 
 def stamps_here(words: Collection[str]) -> dict[str, Stamp]:
-    """What the driver's node has of words that may name a program, or are the path of one.
+    """The stamps of words that may name a program, or be the path of one, on the driver's node.
 
-    Without `sfio-node` libraries do not count: nothing streams then.
+    Without `sfio-node` libraries do not count; nothing streams then.
     """
     asked = [word for word in dict.fromkeys(words) if len(word) <= _LONGEST_WORD and word.isprintable()]
-    # Scripts on a command line, as a rule.
+    # The other words are scripts on a command line, as a rule.
     found = {word: _without_libraries(word) for word in {*words}.difference(asked)}
     for begin in range(0, len(asked), _MOST_WORDS):
         some = asked[begin : begin + _MOST_WORDS]

@@ -1,4 +1,4 @@
-"""How far the byte streams of a run are, and what its jobs wait for, told at most twice a second."""
+"""Shows how far the byte streams of a run are, and what its jobs wait for, at most twice a second."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from streamflow_io.records.records import ProgressRecord, StreamProgress
 from streamflow_io.runtime.protocol import FedEvent
 
 _BETWEEN = 0.5
-# Of so many streams it is told how far they are.
+# The most streams that are shown.
 _MOST = 200
 
 
 @dataclass
 class _Stream:
-    """
+    """A byte stream that a job reads.
+
     :ivar output: as /step/port, as is `input`
-    :ivar told: when it was told how far it is, by the clock of its node; None: not yet
-    :ivar since: when it began to move, or to stand, by the clock of the driver
+    :ivar told: the time of the last event, by the clock of its node; None: no event has come
+    :ivar since: when the stream began to move, or to stand still, by the clock of the driver
     """
 
     input: str | None
@@ -38,9 +39,9 @@ class _Stream:
 
 
 class Progress:
-    """The state of a run, as far as no record has it.
+    """The present state of a run, which is in no record.
 
-    :param show: is given it, when it has changed
+    :param show: called with the state when it has changed
     """
 
     def __init__(self, show: Callable[[ProgressRecord], None]) -> None:
@@ -52,7 +53,7 @@ class Progress:
         self._shown = 0.0
 
     def waits(self, job: JobState, cause: WaitingCause | None) -> None:
-        """A job waits for something; None: for nothing that is known."""
+        """Note what a job waits for; None: for nothing that is known."""
         before = self._causes.get(job)
         if before == cause:
             return
@@ -66,7 +67,7 @@ class Progress:
         self._changed()
 
     def reads(self, job: JobState, name: str, source: str, output: str, input_port: str | None) -> None:
-        """A job is about to read a byte stream.
+        """Note that a job is about to read a byte stream.
 
         :param name: of the stream, in the job
         :param output: as /step/port, as is `input_port`
@@ -75,35 +76,35 @@ class Progress:
         self._changed()
 
     def fed(self, job: JobState, event: FedEvent) -> None:
-        """How far a byte stream is."""
+        """Note how far a byte stream is."""
         if (stream := self._streams.get(job, {}).get(event.name)) is None:
             return
         now = time.time()
         rate = 0.0
         if not event.stalled:
-            # Before the first, it is not known since when it has moved: it is told once a second.
+            # Before the first event, the start of the movement is not known. Events come once a second.
             seconds = 1.0 if stream.told is None else event.time - stream.told
             rate = (event.bytes - stream.bytes) / max(seconds, 1e-3)
         if stream.rate is None or (rate > 0) is not (stream.rate > 0):
-            # Clocks of hosts differ.
+            # Clocks of hosts differ: only times of the same clock are subtracted.
             stood = 0.0 if rate > 0 or event.last is None else event.time - event.last
             stream.since = max(stream.since, now - stood)
         stream.bytes, stream.rate, stream.waits, stream.told = event.bytes, rate, event.waits, event.time
         self._changed()
 
     def ended(self, job: JobState, name: str) -> None:
-        """A byte stream of a job has ended."""
+        """Note that a byte stream of a job has ended."""
         if self._streams.get(job, {}).pop(name, None) is not None:
             self._changed()
 
     def job_ended(self, job: JobState) -> None:
-        """A job has ended, and does not read or wait any more."""
+        """Note that a job has ended: the job reads nothing, and waits for nothing."""
         self.waits(job, None)
         if self._streams.pop(job, None):
             self._changed()
 
     def close(self) -> None:
-        """Nothing is told any more."""
+        """Show nothing any more."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -112,7 +113,7 @@ class Progress:
             return
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # nobody waits for it
+        except RuntimeError:  # without an event loop nothing is shown
             return
         self._timer = loop.call_later(max(0.0, self._shown + _BETWEEN - time.monotonic()), self._tell)
 

@@ -1,9 +1,9 @@
-"""What a proof about an input that is read as a stream holds for.
+"""The key of a proof that an input can be read as a stream: it says for which jobs the proof holds.
 
-What a program does with one of its inputs can depend on all that it is given. So a proof holds for the same tool, with
-the same values of all inputs. Of files only what kind they are counts, by their extensions, so that what was proven on
-one sample holds for the next; but small ones, as scripts and configurations are, have to be the same. So have the
-programs, where the job runs: `cat` of another host, or in a container, may be another one.
+A program may treat an input differently for everything else that it is given. So a proof holds for the same tool, with
+the same values of all inputs. Of a data file only its extension counts: a proof from one sample holds for the next.
+Other small files, as scripts and configurations, have to be the same. The programs at the job's location have to be the
+same, too: `cat` on another host, or in a container, may be another one.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from typing import Any
 from streamflow_io.graph.candidates import Candidate, Stamp
 from streamflow_io.records.learned.proofs import ProofKey
 
-# Bytes up to which a file may be a script or a configuration.
+# The largest size, in bytes, of a file that may be a script or a configuration.
 _SMALL = 2**18
-# Changes with what a rehearsal tries, so that what was tried less is tried anew.
+# Part of every key. To be changed with what a rehearsal tries, so that proofs from lesser trials do not count.
 _HOW = "with a short file, too"
 
 
-#: Programs that are other ones where a job runs than on the driver's node, by the words of its tool.
+#: Programs at the location of a job that differ from those on the driver's node, by the words of its tool.
 OtherPrograms = tuple[tuple[str, Stamp], ...]
 
 
 def proof_key(candidate: Candidate, port: str, inputs: Mapping[str, Any], programs: OtherPrograms = ()) -> ProofKey:
-    """The key of what is known about an input of a job.
+    """The key for proofs about an input of a job.
 
-    :param inputs: those of the job, as in CWL; a file that is still written has no size and no checksum
-    :param programs: of the tool, where it runs
+    :param port: the input
+    :param inputs: the inputs of the job, as in CWL; a file that is still written has no size and no checksum
+    :param programs: the programs of the tool that differ at the location of the job
     """
     data = {*candidate.inputs, *candidate.declared}
     options = {name: _option(value, is_data=name in data) for name, value in inputs.items()}
@@ -47,7 +48,7 @@ def _option(value: Any, *, is_data: bool) -> Any:
         return {str(key): _option(inner, is_data=is_data) for key, inner in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         options = [_option(inner, is_data=is_data) for inner in value]
-        # How many samples there are does not matter.
+        # The number of samples does not matter.
         return sorted({json.dumps(option, sort_keys=True) for option in options}) if is_data else options
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 

@@ -1,4 +1,4 @@
-"""Where there are node runtimes, and which job can read the stream of which; each obstacle is told once."""
+"""Knows where node runtimes are, and which jobs can read each other's streams. Each obstacle is logged once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Reach(Listener):
     Without a node runtime a job runs as with plain StreamFlow, and delivers all at its end. A job that cannot read a
     stream gets the file when it is final.
 
-    :param part: is told of a job that cannot read the stream of another job from where both run
+    :param part: called with a reader and the name of a producer if the reader cannot read its stream from where both
+        run
     :param record: keeps a record for telemetry
     """
 
@@ -46,7 +47,7 @@ class Reach(Listener):
         self._recorded: set[tuple[str, str | None, str]] = set()
 
     async def runtime(self, job: JobState) -> NodeRuntime | None:
-        """The node runtime where a job runs that has been scheduled; None: there is none."""
+        """Return the node runtime at the location of a scheduled job; None: the job runs without one."""
         try:
             return await self._runtimes.for_streams_at(job.location, job.target.workdir)
         except NodeRuntimeError as error:
@@ -54,22 +55,22 @@ class Reach(Listener):
             why = str(error).removeprefix(f"{where.partition(' ')[2]}: ")
             self.fell_back(job, None, coded(f"no node runtime {where}: {why}", Code.NO_NODE_RUNTIME))
             plain = f"Nothing streams {where}, all is as with plain StreamFlow: {why}"
-            self._warn(plain, coded(plain, Code.NO_NODE_RUNTIME))  # Work directories at one place may differ in it.
+            self._warn(plain, coded(plain, Code.NO_NODE_RUNTIME))  # the reason may differ between work directories
             return None
 
     def made_for(self, job: JobState) -> tuple[str, ...]:
-        """The directories of a job that StreamFlow has made in the work directory for this job alone.
+        """The directories that StreamFlow has made in the work directory for this job alone.
 
-        Another directory, as a `dockerOutputDirectory`, may belong to other jobs, too.
+        Any other directory, as a `dockerOutputDirectory`, may belong to other jobs, too.
         """
         workdir = PurePosixPath(job.target.workdir)
         directories = (str(job.job.input_directory), str(job.job.output_directory))
         return tuple(path for path in directories if workdir in PurePosixPath(path).parents)
 
     async def measured_job(self, job: JobState, otherwise: str) -> NodeJob | None:
-        """A new job of the node runtime where a job runs that is only measured; None: there is none.
+        """Return a new job of the node runtime that is only measured; None: the job runs without a node runtime.
 
-        :param otherwise: what is said of that
+        :param otherwise: the beginning of the warning in that case
         """
         try:
             return await (await self._runtimes.at(job.location, job.target.workdir)).create_job(job.name)
@@ -80,9 +81,9 @@ class Reach(Listener):
             return None
 
     async def can_read(self, job: JobState, token: StreamToken, attempt: Attempt) -> bool:
-        """Whether a job that has been scheduled can read the stream of another.
+        """Whether a scheduled job can read the stream of another.
 
-        :param attempt: any one of the other job: all of them run at the same location
+        :param attempt: any attempt of the other job: all of them run at the same location
         """
         if attempt.node_job is None or (reader := await self.runtime(job)) is None:
             return False
@@ -102,8 +103,8 @@ class Reach(Listener):
     def fell_back(self, job: JobState, source: tuple[str, str] | None, reason: str, without: str | None = None) -> None:
         """Record that a job gets an output only when it is complete, once for each reason and step.
 
-        :param source: a job that writes it, and the output; None: all that is read
-        :param without: what an attempt was in vain with, which is made again without it
+        :param source: the job that writes the output, and the port; None: all inputs of the job come late
+        :param without: the feature without which a lost attempt is repeated; None: no attempt was lost
         """
         step = job.step
         output = None if source is None else posixpath.join(get_job_step_name(source[0]), source[1])

@@ -30,7 +30,7 @@ from streamflow_io.runtime.usage import JobUsage
 from .early_records import EarlyRecords
 from .progress import Progress
 
-# Nobody sees a shorter one.
+# Shorter waits, in seconds, are not recorded.
 _LEAST = 0.001
 
 
@@ -49,7 +49,7 @@ class Waits:
     _seconds: defaultdict[WaitCause, float] = field(default_factory=lambda: defaultdict(float))
 
     def lacks(self, cause: WaitCause | None, now: float) -> None:
-        """Take in what the job lacks; None: nothing."""
+        """Note what the job lacks; None: the job lacks nothing."""
         if self.cause != cause:
             self._add(now)
             self.since, self.cause = now, cause
@@ -80,10 +80,10 @@ class JobRecorder(Listener):
 
     Where no node runtime has measured a job, the times are those of the driver.
 
-    :param data: where StreamFlow has put files
+    :param data: StreamFlow's knowledge of where files are
     :param observes: whether the use of files by jobs is recorded, too
     :param record: keeps a record for telemetry
-    :param show: is given the state of the run, as far as no record has it
+    :param show: called with the part of the state of the run that is in no record
     :param has_queue: whether a location is that of a queue manager
     """
 
@@ -101,13 +101,13 @@ class JobRecorder(Listener):
         self._has_queue = has_queue
         self._progress = Progress(show)
         self._early = EarlyRecords(record, self._progress)
-        # By node and output directory of a job, its name.
+        # The names of jobs, by node and output directory.
         self._origins: dict[tuple[str, str], str] = {}
-        # By location, what its node runtime sees of its host.
+        # By location: the files of its host that its node runtime sees.
         self._places: dict[str, Place] = {}
 
     def is_measured(self, job: JobState) -> bool:
-        """Whether the measures of the node runtime are wanted of a job."""
+        """Whether the node runtime is to measure a job."""
         return job.hints is not None and (self._observes or job.concerns_storage)
 
     def submitted(self, job: JobState) -> None:
@@ -118,7 +118,7 @@ class JobRecorder(Listener):
     def lacks(self, job: JobState, cause: WaitCause | None) -> None:
         """The scheduler has looked at a job that waits for a place.
 
-        :param cause: what the job lacks; None: nothing any more
+        :param cause: what the job lacks; None: the job lacks nothing
         """
         if (waits := job.kept(Waits)) is not None:
             waits.lacks(cause, time.monotonic())
@@ -148,7 +148,7 @@ class JobRecorder(Listener):
         )
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
-        """Ask for measures of the job, and for what the job does with its files, as far as that is wanted."""
+        """Ask for measures of the job, and for its use of files, as far as they are wanted."""
         self._early.told(spec, job)
         self.queued(job)
         step = job.executed_by
@@ -186,7 +186,7 @@ class JobRecorder(Listener):
     def splits(self, job: JobState, split: PossibleSplit, rule: Mapping[str, object]) -> None:
         """Record that a job has split a file.
 
-        :param rule: as `sfio-node propose` says it
+        :param rule: as `sfio-node propose` prints it
         """
         what = {"port": split.port, "of": split.of, "count": split.parts}
         names = {"names": split.names.names, "first": split.names.first}
@@ -230,7 +230,7 @@ class JobRecorder(Listener):
         return None, path_on(reader.location, path)[1]
 
     def _paths(self, location: ExecutionLocation, path: str) -> Iterator[tuple[str, str]]:
-        """Where a file is, by another path or on another location; as far as StreamFlow has put it there."""
+        """Yield the places of a file as (node, path): its own, and all others that StreamFlow knows."""
         yield self._path_on(location, path)
         if not location.local or self._places:
             for known in (PurePosixPath(path), *PurePosixPath(path).parents):
@@ -239,7 +239,7 @@ class JobRecorder(Listener):
                     yield self._path_on(data.location, below)
 
     def _path_on(self, location: ExecutionLocation, path: str) -> tuple[str, str]:
-        """A path with its node: of a container, that on its host, if it is on a volume."""
+        """A path with its node. A path in a container becomes the path on its host, if it is on a volume."""
         place = self._places.get(location_node(location))
         if place is None or (outside := Place(place.host).path_of(place, path)) is None:
             return path_on(location, path)

@@ -1,4 +1,7 @@
-"""Outputs that are other files in the end than those that others have begun to read, which had temporary names."""
+"""Outputs that are another file in the end than the one that other jobs have begun to read.
+
+As a rule, the file that these jobs read had a temporary name.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ from streamflow_io.adapters.tokens import StreamToken, stream_tokens, with_files
 class ReplacedError(Exception):
     """An output that the job reads is another file in the end than the one that it has read.
 
-    :ivar token: what it has read
-    :ivar how: what has happened to it
+    :ivar token: the token of the file that the job has read
+    :ivar how: what has happened to the output
     """
 
     def __init__(self, token: StreamToken, final: Token) -> None:
@@ -33,9 +36,9 @@ class ReplacedError(Exception):
 
 
 def check_replaced(producers: Sequence[tuple[StreamToken, Attempt]]) -> None:
-    """Return if what a job reads of others, as far as they have ended, is what their outputs are.
+    """Check that the outputs of the jobs that have ended are the files that a job has read of them.
 
-    :raises ReplacedError: if it is not
+    :raises ReplacedError: if an output is another file
     """
     for token, attempt in producers:
         source = token.source
@@ -46,7 +49,10 @@ def check_replaced(producers: Sequence[tuple[StreamToken, Attempt]]) -> None:
 async def with_replacements(
     step: CWLExecuteStep, job: Job, inputs: Mapping[str, Token], jobs: StreamingJobs
 ) -> dict[str, Token]:
-    """The inputs of a job, with the files that it is to read instead, as it would have got them at their end."""
+    """Return the inputs of a job, in which final files replace those that are not outputs any more.
+
+    The files are transferred as if the producers had ended before.
+    """
 
     async def replacement(port: str, token: StreamToken) -> Token | None:
         source = token.source
@@ -58,12 +64,12 @@ async def with_replacements(
 async def with_finals(
     step: CWLExecuteStep, job: Job, inputs: Mapping[str, Token], jobs: StreamingJobs, names: Collection[str]
 ) -> dict[str, Token]:
-    """The inputs of a job, where some are the files that they are in the end, as it would have got them then.
+    """Return the inputs of a job, some with final files in place of streams, transferred as after the producers' end.
 
-    Waits until these are final.
+    Waits until these files are final.
 
-    :param names: of these inputs
-    :raises ProducerFailedError: if one never will be
+    :param names: the inputs that get files
+    :raises ProducerFailedError: if a file never will be final
     """
 
     async def final(port: str, token: StreamToken) -> Token | None:
@@ -79,7 +85,10 @@ async def _with_files(
     inputs: Mapping[str, Token],
     file_of: Callable[[str, StreamToken], Awaitable[Token | None]],
 ) -> dict[str, Token]:
-    """:param file_of: what a stream of an input is instead; None: it stays as it is"""
+    """Return the inputs of a job with transferred files in place of some streams.
+
+    :param file_of: returns the file for a stream of an input; None: the stream stays
+    """
 
     placed: dict[int, Token] = {}
     for port, stream in ((port, stream) for port, token in inputs.items() for stream in stream_tokens(token)):

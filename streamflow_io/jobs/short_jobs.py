@@ -1,7 +1,7 @@
-"""Which jobs are so short that no stream between them gains anything.
+"""Finds steps whose jobs are so short that no stream between them gains anything.
 
-A job under the node runtime costs a process and some events. Where no hint asks for streams, a job that ends after a
-few milliseconds runs as with plain StreamFlow instead: its output is there at once anyway.
+A job under the node runtime costs a process and some events. If no hint asks for streams, a job of a few milliseconds
+runs as with plain StreamFlow: its output is there at once anyway.
 """
 
 from __future__ import annotations
@@ -10,24 +10,25 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-#: A command that takes less seconds is short.
+#: A command that takes fewer seconds is short.
 SHORT = 0.1
-#: If of so many jobs all but one were short, the next ones of the step are taken to be short, too.
+#: The number of jobs that are looked at. If all but one were short, the next jobs of the step count as short.
 ENOUGH = 8
-#: One of so many is measured nevertheless.
+#: Of this many short jobs, one is measured nevertheless.
 SAMPLED = 50
-# After a job that takes so many seconds, with what the driver needs for it, all begins anew. On a busy machine a short
-# job may take longer now and then.
+# A job that takes this many seconds, with the driver's work for it, lets the step be measured anew. On a busy machine a
+# short job may take longer now and then.
 _LONG = 1.0
-# A job may read so many times the bytes that short jobs have read, and always so many.
+# A short job may read this many times the bytes of earlier short jobs, and in any case this many bytes.
 _MORE, _FEW_BYTES = 2, 2**16
 
 
 @dataclass
 class _Seen:
-    """
-    :ivar seconds: that the commands of the last measured jobs took
-    :ivar plain: jobs that were not measured since the last one that was
+    """The measured jobs of a step.
+
+    :ivar seconds: the times of the last measured commands
+    :ivar plain: the number of short jobs since the last measured one
     :ivar bytes: the most that a short job has read
     """
 
@@ -41,7 +42,7 @@ class _Seen:
 
 
 class ShortJobs:
-    """What is known of the jobs of each step.
+    """Knows whether the jobs of a step are short.
 
     :param steps: those for which no hint asks that anything be streamed or measured
     """
@@ -61,7 +62,11 @@ class ShortJobs:
         return seen.plain != 0
 
     def measured(self, step: str, read: int, seconds: float) -> None:
-        """A job has succeeded, and its command took so many seconds."""
+        """Note that a job has succeeded.
+
+        :param read: bytes of its input files
+        :param seconds: the time of its command
+        """
         if (seen := self._seen.get(step)) is None:
             return
         if seconds >= _LONG:
@@ -72,6 +77,9 @@ class ShortJobs:
             seen.bytes = max(seen.bytes, read)
 
     def ran_plainly(self, step: str, seconds: float) -> None:
-        """A job has run as with plain StreamFlow; it took so many seconds, with what the driver needs for it."""
+        """Note that a job has run as with plain StreamFlow.
+
+        :param seconds: its time, with the driver's work for it
+        """
         if step in self._seen and seconds >= _LONG:
             self._seen[step] = _Seen()

@@ -1,4 +1,4 @@
-"""The transfer of what is read before its producer has ended."""
+"""The transfer of files that are read before their producers have ended."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _OURS = (StreamToken, PartToken, EarlyInputToken)
 
 
 class Proofs(Protocol):
-    """What is known of streams without a hint."""
+    """The knowledge of a run about streams without a hint."""
 
     awaited: AwaitedStreams
 
 
 class TransferringRun(Protocol):
-    """What a transfer asks of its run."""
+    """The run, as a transfer uses it."""
 
     jobs: Jobs
     streaming_jobs: StreamingJobs
@@ -47,11 +47,11 @@ class TransferringRun(Protocol):
 
 
 class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
-    """Gives what is read early, and parts, a place in the job's input directory; the node runtime makes what is there.
+    """Gives streams and parts a path in the job's input directory, where the node runtime makes the files.
 
-    A job that cannot read it early waits here until it is final, and gets it by StreamFlow's own transfer. It holds its
-    location meanwhile, and what it waits for has its own already, or is in the queue of a queue manager: no deadlock.
-    Others do not wait for it.
+    A job that cannot read a file early waits here until it is final, and gets it by StreamFlow's own transfer. Such a
+    job holds its location meanwhile. There is no deadlock: its producer has a location already, or is in the queue of a
+    queue manager. Other jobs do not wait for the transfer.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
                 transfer.cancel()
         failed = [result for result in await asyncio.gather(*waiting, return_exceptions=True) if result is not None]
         if waiting and status not in (Status.FAILED, Status.CANCELLED):
-            # Nothing had come out when the step was called skipped.
+            # The step was called skipped when nothing had come out yet.
             status = Status.FAILED if failed else Status.COMPLETED
         await super().terminate(status)
 
@@ -94,12 +94,12 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
         return cast(Token, await super().transfer(job, token))
 
     async def _transfer_early(self, job: Job, token: EarlyInputToken) -> Token:
-        """Give a job a link to a file that is still read, or a copy when its checksum is known."""
+        """Give a job a link to a file that is still read for its checksum, or a copy when the checksum is known."""
         locations = self.workflow.context.scheduler.get_locations(job.name)
         if self.writable or not all(self._has(location, token.value["path"]) for location in locations):
             checksum = await token.checksum(self.workflow, f"{self.name} for {job.name}")
             return cast(Token, await super().transfer(job, token.update({**token.value, "checksum": checksum})))
-        # StreamFlow compares it where it copies only.
+        # StreamFlow compares the checksum only where it copies.
         linked = await super().transfer(job, token.update({"checksum": None, **token.value}))
         if linked.value["checksum"] is None:
             del linked.value["checksum"]
@@ -122,13 +122,13 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
         try:
             producer = self._streams.streaming_jobs.get(token.source.job)
         except ProducerFailedError:
-            return True  # The job itself will tell so.
+            return True  # the job itself reports the failure
         if not producer.attempts:
             return True
         return bool(await self._streams.reach.can_read(self._streams.jobs.of(job), token, producer.latest))
 
     async def _final(self, token: StreamToken) -> Token | None:
-        """The token of the file itself, when it is final; None: it never will be, as the job itself will tell."""
+        """Return the token of the final file; None: the file never will be final, which the job itself reports."""
         try:
             producer = self._streams.streaming_jobs.get(token.source.job)
             final = await producer.final(token.source.port, token.source.path)

@@ -1,10 +1,10 @@
-"""Whether a program has failed for want of something that its node has too little of, as far as it says so."""
+"""Recognises failures caused by a full disk, no memory or too many open files."""
 
 from __future__ import annotations
 
 import re
 
-# As the C library, and the runtimes of languages, say it.
+# The words of the C library, and of the runtimes of languages.
 _WANT = re.compile(
     r"cannot allocate memory|not enough memory|out ?of ?memory|memory (?:exhausted|error\b)|\bMemoryError\b|bad_alloc"
     r"|no space left on device|disk quota exceeded|too many open files",
@@ -13,8 +13,8 @@ _WANT = re.compile(
 
 
 def is_want(said: str) -> bool:
-    """Whether what a program has said when it failed tells of want: of memory, space, or open files.
+    """Whether the message of a failed program tells of a lack of memory, space or open files.
 
-    Another run may have enough, so that says nothing of the program.
+    Another run may have enough, so such a failure proves nothing about the program.
     """
     return _WANT.search(said) is not None

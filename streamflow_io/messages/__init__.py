@@ -1,4 +1,4 @@
-"""Messages that have more to say than a line, by their codes."""
+"""Messages with codes, and their explanations."""
 
 from .codes import Code, coded, is_about
 from .explanations import EXPLANATIONS, Case, Explanation

@@ -1,4 +1,4 @@
-"""The codes that messages end in. A code keeps its meaning; one that is not used any more is not given to another."""
+"""The codes at the end of messages. A code keeps its meaning, and an unused code is never given to another message."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _ENDS_IN_CODE = re.compile(r"\[SFIO-[A-Z]\d{3}\]$")
 
 
 class Code(str, Enum):
-    """What a message is about.
+    """The subject of a message.
 
-    The letter: `S`, streams and commits; `N`, the node runtime; `B`, storage bandwidth, cores and memory; `L`, what is
-    learned; `P`, parts of files; `T`, telemetry; `C`, CAPIO.
+    The letter: `S`, streams and commits; `N`, the node runtime; `B`, storage bandwidth, cores and memory; `L`, learned
+    facts; `P`, parts of files; `T`, telemetry; `C`, CAPIO.
     """
 
     NOT_STREAMABLE = "SFIO-S001"
@@ -81,5 +81,5 @@ def is_about(text: str, code: Code) -> bool:
 
 
 def coded(text: str, code: Code) -> str:
-    """A message, or a reason in one, that ends in its code; in that of the reason that it ends in, if that has one."""
+    """Return a message, or a reason in one, with a code at its end. A code that is there already stays."""
     return text if _ENDS_IN_CODE.search(text) else f"{text} [{code.value}]"

@@ -1,4 +1,4 @@
-"""What is known of a message beyond its line."""
+"""The explanation of a message code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Case:
     """One wording of a message, and what to do about it.
 
-    :ivar message: as it is printed; words in capitals and `...` stand for what differs
+    :ivar message: the message as printed; words in capitals and `...` stand for the parts that differ
     :ivar to_do: what to do
     """
 
@@ -19,12 +19,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a code means.
+    """The meaning of a code.
 
     :ivar title: what has happened
     :ivar why: why that is so, and what it means for the results
-    :ivar cases: how it is said, one wording at least, each with what to do
-    :ivar more: the page of the documentation, and the place in it, that says more
+    :ivar cases: the wordings, at least one, each with what to do
+    :ivar more: a page of the documentation, with an anchor, that says more
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""CAPIO as the node runtime, and where it is not used."""
+"""Explanations about CAPIO as the node runtime, and about edges without it."""
 
 from __future__ import annotations
 

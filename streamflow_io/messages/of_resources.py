@@ -1,4 +1,4 @@
-"""Storage bandwidth, cores, memory, disks; and what is kept from run to run."""
+"""Explanations about storage bandwidth, cores, memory and disks, and about facts kept from run to run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens while a run goes on: streams and commits, the node runtime, parts of files."""
+"""Explanations of events during a run: streams and commits, the node runtime, parts of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a file is not delivered as early as was asked: what `plan` and the run say of an edge."""
+"""Explanations of why `plan` and a run do not deliver a file as early as the hints ask."""
 
 from __future__ import annotations
 

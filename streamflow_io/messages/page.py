@@ -28,13 +28,13 @@ Results are those of plain StreamFlow wherever this page does not say that a run
 
 
 def explanation_text(code: Code) -> str:
-    """What a code means, for a terminal."""
+    """Return the explanation of a code, for a terminal."""
     found = EXPLANATIONS[code]
     return "\n".join([f"{code.value}: {found.title}", "", found.why, *_cases(found), *_more(found, "More: docs/{}")])
 
 
 def reference_page() -> str:
-    """The page with all codes, `docs/messages.md`."""
+    """Return the page with all codes, `docs/messages.md`."""
     parts = [_HEAD]
     for letter, title in _GROUPS.items():
         parts.append(f"## {title}\n")

@@ -1,17 +1,17 @@
-"""Whether the outputs of runs of a job differ in nothing but the time of day that the program has written.
+"""Recognises outputs of runs of a job that differ only in the time of day that the program has written.
 
-Many programs write the date into a header: no two runs of them make the same. Such a difference says nothing of a
-stream if all of this holds. Else it counts.
+Many programs write the date into a header: no two runs of them make the same output. Such a difference says nothing
+about a stream if all of the following holds. Otherwise it counts.
 
-- Three runs are compared: the job, which has read the file; a run with the stream; and one more run with the file. Two
-  with the file differ there themselves, so the program writes something else each time.
+- Three runs are compared: the job, which has read the file; a run with the stream; one more run with the file. The two
+  runs with the file differ there, too, so the program writes something else each time.
 - All three have the same lines but for moments: dates with a time, or seconds since the epoch, in a form that programs
-  use. Around them, and in all other lines, each byte is the same.
+  use. Around the moments, and in all other lines, each byte is the same.
 - Each moment lies within the run that has written it, from its start to its end, by the clock of its host.
 
-So what a stream may have changed unseen is one thing: which moment of its own run the program has written. It cannot be
-data. Data was there before both runs with the file began, and so would be the same in both: this holds for the times of
-the file itself, too. It cannot be a duration, a size, a number of bytes or a process number: these are no moments.
+So a stream may have changed only one thing unseen: which moment of its own run the program has written. A moment cannot
+be data. Data was there before both runs with the file began, and so would be the same in both. This holds for the times
+of the file itself, too. Durations, sizes, numbers of bytes and process numbers are no moments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from calendar import timegm
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-#: A moment is written to the second, and so may seem to be before the start.
+#: Seconds. A moment is written to the second, and so may seem to be before the start.
 _RESOLUTION = 1.0
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
@@ -31,7 +31,7 @@ _ZONE = r"(?: ?(?P<zone>UTC|GMT|Z|[+-]\d\d:?\d\d))?"
 _FORMS = tuple(
     re.compile(rf"(?<![\w.:-]){form}(?![\w:]|[.,-]\d)", re.ASCII)
     for form in (
-        # `ctime`, and `date`; HTTP and mail; ISO 8601, with `/` as well; seconds since the epoch, and what is finer.
+        # `ctime`, and `date`; HTTP and mail; ISO 8601, with `/` as well; seconds since the epoch, and finer units.
         rf"{_DAY} {_MONTH} (?P<day>[ \d]\d) {_CLOCK}{_ZONE} (?P<year>\d{{4}})",
         rf"(?:{_DAY},? )?(?P<day>\d{{1,2}})[ -]{_MONTH}[ -](?P<year>\d{{4}}) {_CLOCK}{_ZONE}",
         rf"(?P<year>\d{{4}})[-/]?(?P<digits>\d\d)[-/]?(?P<day>\d\d)[T ]{_CLOCK}{_ZONE}",
@@ -40,20 +40,20 @@ _FORMS = tuple(
     )
 )
 
-#: A line that differs: where it is, what the job itself has written, and the other run.
+#: A line that differs: its place, the text of the job itself, and the text of the other run.
 Line = tuple[str, str, str]
-#: From the start to the end of a run, in seconds since the epoch.
+#: The start and the end of a run, in seconds since the epoch.
 Span = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Unlike:
-    """What another run of a job has made that is not what the job has made: lines of some files, and nothing else.
+    """The differences of another run from the job: lines of some files, and nothing else.
 
-    :ivar lines: by the file, as the job itself has it
-    :ivar job: when the job has run
-    :ivar other: when the other run has
-    :ivar offsets: how much later than UTC the clock may show, in seconds
+    :ivar lines: by the path of the file in the job itself
+    :ivar job: the time of the job
+    :ivar other: the time of the other run
+    :ivar offsets: possible offsets of the clock from UTC, in seconds; later than UTC is positive
     """
 
     lines: Mapping[str, Sequence[Line]]
@@ -63,9 +63,9 @@ class Unlike:
 
 
 def differ_only_in_times(streamed: Unlike | None, again: Unlike | None) -> bool:
-    """Whether a run with a stream, and one more with the file, differ from the job in nothing but moments of their own.
+    """Whether a run with a stream, and one more with the file, differ from the job only in moments of their own.
 
-    :param streamed: how the run with the stream differs; None: in something else than lines
+    :param streamed: the differences of the run with the stream; None: more than lines differ
     :param again: the same of the run with the file
     """
     if streamed is None or again is None or streamed.job != again.job:
@@ -98,7 +98,7 @@ def _is_of_three(plain: str, its: str, control: str, streamed: Unlike, again: Un
 
 
 def _split(text: str) -> Iterator[tuple[str, int | None]]:
-    """The moments in a text, each with its form, and what lies between them, without one."""
+    """Yield the moments in a text, each with its form, and the texts between them, without a form."""
     place = 0
     while (found := _next_moment(text, place)) is not None:
         match, form = found

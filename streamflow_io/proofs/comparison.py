@@ -1,4 +1,4 @@
-"""What a job makes of a stream that is declared `streamable` is compared with what it makes of the file."""
+"""Compares a job's outputs for a stream that is declared `streamable` with its outputs for the file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ _VARIES = "its outputs differ from run to run"
 
 
 def next_of_declared(so_far: Sequence[tuple[Manner, Ran]]) -> Manner | Finding:
-    """How the job is to be run next, or what is found. A finding with a way and a reason says what cannot be compared.
+    """Decide how the job is to be run next, or what is found.
 
-    :param so_far: how it has gone, in order: with the file, compared with the job; then, where the paths are the same
-        for all of them, with a stream, with the file, with a stream, and with the file. Each of these but the first is
-        compared with a run before: the last one with the file, all others with the first stream
+    A finding with a way and a reason says why the outputs cannot be compared.
+
+    :param so_far: the runs in order. The first has the file, and is compared with the job. Four runs with the same
+        paths may follow: with a stream, the file, a stream, the file. The second and third of the four are compared
+        with the first, the fourth with the second
     """
     if not so_far:
         return "file"
@@ -46,10 +48,10 @@ def next_of_declared(so_far: Sequence[tuple[Manner, Ran]]) -> Manner | Finding:
 
 
 def next_short_of_declared(so_far: Sequence[tuple[Manner, Ran]]) -> Manner | Finding | None:
-    """The same with a short file: how it is to be run next, or why the declaration is refuted; None: it is not.
+    """Decide how the job is to be run next with a short file, or how that refutes the declaration; None: no refutation.
 
-    :param so_far: how it has gone, in order: with the file, with a stream, with the file, and with a stream; all are
-        compared with the first one
+    :param so_far: the runs in order: with the file, a stream, the file, and a stream. All are compared with the first
+        one
     """
     if not so_far:
         return "file"
@@ -60,7 +62,7 @@ def next_short_of_declared(so_far: Sequence[tuple[Manner, Ran]]) -> Manner | Fin
     if len(so_far) == 4:
         return None if ran.is_equal else _refuted(ran)
     if is_file:
-        return "pipe" if ran.is_equal else None  # Many formats have an end, which is cut off.
+        return "pipe" if ran.is_equal else None  # many formats have an end, which is cut off
     return None if ran.is_equal else "file"
 
 
@@ -71,8 +73,8 @@ def _refuted(ran: Ran) -> Finding:
 class Comparison(Rehearsal):
     """One input that a job has read as a stream, because it is declared `streamable`.
 
-    The job has ended well, and the file is where its stream was. Nobody has asked for one more run: so there is none
-    where the program could do something elsewhere.
+    The job has succeeded, and its file is where the stream was. No user has asked for one more run. So there is none
+    where the program could change anything else.
     """
 
     @cached_property
@@ -96,7 +98,10 @@ class Comparison(Rehearsal):
         return await self._with_output(following)
 
     async def _run(self, manner: Manner, ran: Sequence[Ran]) -> Ran:
-        """:param ran: the runs before"""
+        """Run the job once more.
+
+        :param ran: the runs before
+        """
         if manner == "file":
             return await self.job.run(manner, None)
         before = None if len(ran) == 1 else ran[2] if manner == "again" else ran[1]
@@ -104,12 +109,12 @@ class Comparison(Rehearsal):
 
     async def _refuted_by(self, short: Sequence[int], way: Way) -> Finding | None:
         if self._proven is not None and self._proven.reason is not None:
-            return None  # It cannot be compared.
+            return None  # the outputs cannot be compared
         found, _ = await self._run_with_excerpts(short, lambda ran, _: next_short_of_declared(ran), look_whole=False)
         return None if found is None else await self._with_output(found)
 
     async def _with_output(self, finding: Finding) -> Finding:
-        """A finding that names the output which differs, if one does."""
+        """The finding, with the name of the output that differs, if one does."""
         if finding.way is not None or not finding.is_known:
             return finding
         outputs = await self.job.plain_outputs()

@@ -1,4 +1,4 @@
-"""Makes the excerpts of files that a rehearsal tries first (:mod:`.excerpt_rules`)."""
+"""Makes the excerpts of files that a rehearsal tries first; see :mod:`.rehearsal`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import Excerpt
 
-# How long it may take to make an excerpt.
+# The most seconds that it may take to make an excerpt.
 _SECONDS = 600.0
 
 
@@ -19,8 +19,8 @@ class Excerpts:
     """The first bytes of some files, as files in one directory.
 
     :ivar of: the paths of those files
-    :ivar bytes: how many they have in all
-    :ivar look_whole: to a program that reads them as files they are to look as their files
+    :ivar bytes: the size of all excerpts together
+    :ivar look_whole: whether a program that reads an excerpt as a file has to find it like the whole file
     """
 
     directory: str
@@ -30,7 +30,7 @@ class Excerpts:
     look_whole: bool
 
     def as_wholes(self, paths: Sequence[str]) -> tuple[Excerpt, ...]:
-        """Each of them that is to look as its file to who finds it at one of these paths."""
+        """The excerpts that have to look like their whole files to the program, which finds them at these paths."""
         if not self.look_whole:
             return ()
         pairs = enumerate(zip(paths, self.of, strict=True))
@@ -40,11 +40,12 @@ class Excerpts:
 async def make_excerpts(
     runtime: NodeRuntime, directory: str, files: Sequence[str], most: Sequence[int], *, look_whole: bool
 ) -> Excerpts:
-    """
-    :param directory: is there
-    :param most: how many bytes each of them has at most
-    :param look_whole: as they have it
-    :raises OSError: if one cannot be made
+    """Make the excerpts of some files.
+
+    :param directory: an existing one, for the excerpts
+    :param most: the most bytes of each excerpt
+    :param look_whole: see :class:`Excerpts`
+    :raises OSError: if an excerpt cannot be made
     """
     paths = tuple(posixpath.join(directory, str(number)) for number in range(len(files)))
     bytes_ = 0

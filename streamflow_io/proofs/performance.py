@@ -1,4 +1,4 @@
-"""A job of which an input is rehearsed."""
+"""The original job that a rehearsal repeats."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .same_outputs import Places
 
 @dataclass(frozen=True)
 class JobResult:
-    """How a job has ended well.
+    """The result of a job that has succeeded.
 
     :ivar outputs: as StreamFlow has made them
     :ivar seconds: that its command took
     :ivar cpu: seconds of CPU time, with those of its node runtime
-    :ivar span: when its command began and ended, by the clock of its host, in seconds since the epoch
+    :ivar span: the start and the end of its command, by the clock of its host, in seconds since the epoch
     """
 
     outputs: Mapping[str, Token]
@@ -40,18 +40,18 @@ class JobResult:
 
 
 def span_of(exit_event: ExitEvent) -> Span:
-    """When a command began and ended, by the clock of its host."""
+    """The start and the end of a command, by the clock of its host."""
     return exit_event.started or 0.0, exit_event.ended or 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Performance:
-    """A job that runs, or has ended well.
+    """The original job, which runs, or has succeeded.
 
     :ivar inputs: before an InitialWorkDirRequirement has changed them
-    :ivar hardware: that it has
-    :ivar connector: through which its command is run
-    :ivar result: there when it has ended well; nobody but :meth:`ended` awaits it
+    :ivar hardware: of the job
+    :ivar connector: runs the command of the job
+    :ivar result: set when the job has succeeded; to be awaited only through :meth:`ended`
     """
 
     step: StreamingExecuteStep
@@ -64,26 +64,26 @@ class Performance:
 
     @property
     def has_ended(self) -> bool:
-        """Well."""
+        """Whether the original job has succeeded."""
         return self.result.done()
 
     async def ended(self) -> JobResult:
-        """Wait until it has, well; for ever, if it does not."""
+        """Wait until the job has succeeded; for ever, if it fails."""
         return await asyncio.shield(self.result)
 
     @property
     def seconds(self) -> float:
-        """That its command took; infinite as long as nobody knows."""
+        """The seconds that the command took; infinite before the job has succeeded."""
         return self.result.result().seconds if self.has_ended else math.inf
 
     @property
     def cpu(self) -> float:
-        """Seconds of CPU time that it took; infinite as long as nobody knows."""
+        """The seconds of CPU time that the command took; infinite before the job has succeeded."""
         return self.result.result().cpu if self.has_ended else math.inf
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """Of its outputs, its inputs, and what it throws away."""
+        """The directories of its outputs, its inputs, and its temporary files."""
         return self.job.output_directory, self.job.input_directory, self.job.tmp_directory
 
     def files(self, port: str) -> list[Token]:
@@ -91,22 +91,22 @@ class Performance:
         return list(file_tokens(self.inputs[port]))
 
     def places(self, port: str) -> Places:
-        """Where it had what, with the files of one of its inputs."""
+        """The paths of the job, with the files of one of its inputs."""
         return Places(self.directories, tuple(file.value["path"] for file in self.files(port)))
 
     def copied_inputs(self) -> dict[str, Token]:
-        """Its inputs, for somebody else to change."""
+        """Return copies of its inputs, which can be changed in place."""
         return {name: with_own_value(token) for name, token in self.inputs.items()}
 
     async def described(self) -> dict[str, Any]:
-        """Its outputs as :func:`described` says, when it has ended well."""
+        """Return the outputs of the job as :func:`described` does, when the job has succeeded."""
         return await described(self.step, self.job, (await self.ended()).outputs)
 
 
 async def described(step: StreamingExecuteStep, job: Job, tokens: Mapping[str, Token]) -> dict[str, Any]:
-    """The outputs of a job as in CWL, each Directory with the checksums of what is in it. Reads these.
+    """Return the outputs of a job as CWL objects, each Directory with the checksums of its files. Reads these files.
 
-    :raises NoChecksumsError: if there is nothing where it runs that makes them
+    :raises NoChecksumsError: if the job's location has no program for checksums
     """
 
     async def describe(value: Any) -> Any:

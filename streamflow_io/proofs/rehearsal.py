@@ -1,8 +1,8 @@
-"""An input of a job is rehearsed: the job runs once more, with that input as a stream.
+"""Rehearses an input of a job: the job runs once more, with that input as a stream.
 
-It does so when the job has ended well, or beside it: then its bounds are narrower, and what it has shown counts when
-the job has ended well. Of a large file the first bytes are tried before, which take less long (:mod:`.excerpt_rules`).
-What is proven is tried with a short file at last.
+The rehearsal runs when the job has succeeded, or beside the job. Beside the job its bounds are narrower, and its result
+counts only when the job has succeeded. Of a large file, the first bytes are tried before the whole file, because they
+take less time. A proven input is tried with a short file in the end.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from .rehearsal_rules import (
 from .repeated_job import ExhaustedError, NoGateError, NotApartError, RepeatedJob
 from .same_outputs import first_unlike
 
-# That a program has to start under the net, which does not grow with its file.
+# CPU time that a program needs to start under the net, which does not grow with its file.
 _SECONDS_TO_START = 0.1
 
 
 def excerpts_of(sizes: Sequence[int]) -> tuple[int, ...] | None:
-    """How many bytes of each file are tried first; None: all of them are tried at once.
+    """The bytes of each file that are tried first; None: the whole files are tried at once.
 
-    With fewer bytes nothing is proven of a larger file, so only files that are much larger have excerpts.
+    Fewer bytes prove nothing about a larger file, so only files that are much larger have excerpts.
 
     :param sizes: of the files of an input, in bytes
     """
-    # An excerpt ends where a line ends.
+    # An excerpt ends where a line ends. With this margin it is long enough all the same.
     most = extents.ENOUGH + extents.ENOUGH // 64
     excerpts = tuple(min(size, most) for size in sizes)
     return excerpts if 0 < 2 * sum(excerpts) <= sum(sizes) else None
@@ -55,12 +55,12 @@ def excerpts_of(sizes: Sequence[int]) -> tuple[int, ...] | None:
 def next_with_excerpt(
     so_far: Sequence[tuple[Manner, Ran]], bytes_: int, sizes: Sequence[int]
 ) -> Manner | Finding | None:
-    """How a job is to be run next with an excerpt, or what it has proven; None: nothing, all of the file decides.
+    """Decide how a job is to be run next with an excerpt, or what is proven; None: the whole file decides.
 
-    :param so_far: how it has gone, in order: with the excerpt as a file, and as a stream. Of the second run
-        `difference` says what is not as in the first one, which is compared with the whole file afterwards
-    :param bytes_: of the excerpt; of all files, if there are several
-    :param sizes: of the files of which it is an excerpt
+    :param so_far: the runs in order: with the excerpt as a file, and as a stream. The second is compared with the
+        first, and the first with the whole file afterwards
+    :param bytes_: of all excerpts together
+    :param sizes: of the whole files
     """
     if not so_far:
         return "file"
@@ -81,25 +81,25 @@ def next_with_excerpt(
 
 
 def _would_be_dear(cpu: float, plain: float, times: float) -> bool:
-    """Whether it might be :func:`is_dear` with so many times as many bytes."""
+    """Whether a run might be :func:`is_dear` with this many times the bytes."""
     return is_dear(max(0.0, cpu - _SECONDS_TO_START) * times, plain * times)
 
 
-#: How a job is to be run next with excerpts, of how it has gone and their bytes; or what that shows.
+#: Decides, from the runs with excerpts and the bytes of these, how the job is to be run next, or what is found.
 _Decide = Callable[[Sequence[tuple[Manner, Ran]], int], Manner | Finding | None]
 
-#: Whether what is done now is part of a rehearsal, of which nobody wants to hear.
+#: Whether the code that runs belongs to a rehearsal, whose messages are not logged.
 rehearsing: ContextVar[bool] = ContextVar("rehearsing", default=False)
 
 
 @dataclass(eq=False)
 class Rehearsal:
-    """One input of a job, which is to be read as a stream.
+    """The rehearsal of one input of a job as a stream.
 
     :ivar verify: as of the streams of the run
-    :ivar killed: how often it was ended before it had shown anything
-    :ivar spent: seconds, in all that was tried
-    :ivar waits_for_its_job: it does not run beside it
+    :ivar killed: how often the rehearsal was ended before it had shown anything
+    :ivar spent: seconds of all runs so far
+    :ivar waits_for_its_job: the rehearsal does not run beside its job
     """
 
     performance: Performance
@@ -110,7 +110,7 @@ class Rehearsal:
     spent: float = 0.0
     waits_for_its_job: bool = False
     _has_tried_excerpts: bool = False
-    # What is left to be tried with short files.
+    # A finding that is still to be tried with short files.
     _proven: Finding | None = None
     _made_of_excerpts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -121,12 +121,12 @@ class Rehearsal:
 
     @property
     def size(self) -> int:
-        """Bytes of its files."""
+        """The bytes of its files."""
         return sum(self.job.sizes)
 
     @property
     def is_compared(self) -> bool:
-        """Whether it has run, and what it has made is compared."""
+        """Whether the job has run once more, and its outputs are compared."""
         return self.job.is_compared
 
     @cached_property
@@ -136,17 +136,17 @@ class Rehearsal:
 
     @cached_property
     def _most(self) -> tuple[int, ...] | None:
-        """How many bytes of each file are tried first, at most; None: it is tried as a whole at once."""
+        """The most bytes of each file that are tried first; None: the whole files are tried at once."""
         return excerpts_of(self.job.sizes)
 
     @cached_property
     def _short(self) -> tuple[int, ...] | None:
-        """How many bytes of each file a short one has; None: they are short."""
+        """The bytes of each short file; None: the files are short themselves."""
         return shorts(self.job.sizes)
 
     @property
     def share(self) -> float:
-        """Which part of its files is read, the next time that it runs once."""
+        """The part of its files that the next run reads."""
         if self._proven is not None:
             return sum(self._short or ()) / self.size
         if self._most is None or self._has_tried_excerpts:
@@ -155,16 +155,16 @@ class Rehearsal:
 
     @property
     def seconds(self) -> float:
-        """About so long it takes to run once, the next time; infinite as long as nobody knows."""
+        """The seconds that the next run is expected to take; infinite before the job has succeeded."""
         return self.performance.seconds * self.share
 
     async def run(self) -> Finding | None:
-        """What it shows. When it is cancelled, nothing of it is left, neither processes nor files.
+        """Rehearse the input, and return the result. When cancelled, leaves neither processes nor files.
 
-        What it has shown by then is not tried again, if it is cancelled while short files are tried.
+        If the call is cancelled while short files are tried, the finding before that is kept for the next call.
 
-        :return: None: the first bytes of its files have shown nothing, and it is to be run once more, with all of them
-        :raises NotApartError: if it cannot run before its job has ended
+        :return: None: the excerpts have shown nothing, and the next call is to try the whole files
+        :raises NotApartError: if the rehearsal cannot run before its job has ended
         """
         rehearsing.set(True)
         try:
@@ -182,11 +182,11 @@ class Rehearsal:
         except NoGateError as error:
             return Finding(None, str(error), is_known=False, is_of_place=True)
         except Exception as error:
-            # It must not matter to the run, whatever it is.
+            # No error of a rehearsal may matter to the run.
             return unknown(f"{type(error).__name__}: {error}")
 
     async def _tried(self) -> Finding | None:
-        """What its files show, or the first bytes of them; None: these have shown nothing."""
+        """Return what the files show, or first their excerpts; None: the excerpts have shown nothing."""
         if self._most is None or self._has_tried_excerpts:
             return await self._run_until_known()
         finding = await self._try_excerpts(self._most)
@@ -194,9 +194,9 @@ class Rehearsal:
         return finding
 
     async def confirmed(self, finding: Finding) -> Finding | None:
-        """Wait until the job itself has ended well, whatever it has shown before.
+        """Wait until the job itself has succeeded, and return the finding if it still holds.
 
-        :return: None: the first bytes of its files have shown nothing, and it is to be run once more, with all of them
+        :return: None: the excerpts have shown nothing after all, and the next run is to try the whole files
         """
         await self.performance.ended()
         if finding.excerpt is None:
@@ -215,13 +215,13 @@ class Rehearsal:
         while not isinstance(following := next_manner(ran, self.size, self.performance.cpu), Finding):
             before = ran[-1][1] if following in ("twin", "again") else None
             ran.append((following, await self.job.run(following, before)))
-        # What has failed for want of space says nothing of the program.
+        # A failure for lack of space says nothing about the program.
         if following.way is None and following.is_known and (lack := await self._lack_of_room()) is not None:
             return unknown(lack)
         return following
 
     async def _try_excerpts(self, most: Sequence[int]) -> Finding | None:
-        """What the first bytes of its files prove; None: nothing."""
+        """Return what the excerpts prove; None: the whole files decide."""
         sizes = self.job.sizes
         try:
             finding, self._made_of_excerpts = await self._run_with_excerpts(
@@ -231,20 +231,20 @@ class Rehearsal:
         except (NoGateError, NotApartError):
             raise
         except Exception:
-            # Whatever it is, all of the file decides.
+            # After any error, the whole files decide.
             return None
 
     async def _refuted_by(self, short: Sequence[int], way: Way) -> Finding | None:
-        """Why what is proven does not hold for short files; None: it does, as far as is known."""
+        """Return why the proof does not hold for short files; None: the proof stands, as far as is known."""
         finding, _ = await self._run_with_excerpts(short, lambda ran, _: next_with_short(ran, way), look_whole=False)
         return finding
 
     async def _run_with_excerpts(
         self, most: Sequence[int], decide: _Decide, *, look_whole: bool
     ) -> tuple[Finding | None, Mapping[str, Any]]:
-        """Run the job with the first bytes of its files as long as that is wanted.
+        """Run the job with excerpts as long as `decide` asks for it.
 
-        :return: what is found, and what the first run has made
+        :return: the finding, and the outputs of the first run
         """
         directory = self.job.new_directory()
         try:
@@ -252,7 +252,8 @@ class Rehearsal:
             ran: list[tuple[Manner, Ran]] = []
             while isinstance(following := decide(ran, excerpts.bytes), str):
                 if ran and not ran[-1][1].succeeded:
-                    # Nothing is left of a job that has failed, but all of one that had ended well when it was given up.
+                    # The node runtime has removed the excerpts of a failed run, but not those of a run that was given
+                    # up after its end.
                     await self.job.remove((directory,))
                     excerpts = await self.job.make_excerpts(directory, most, look_whole=look_whole)
                 before = ran[0][1] if ran else None

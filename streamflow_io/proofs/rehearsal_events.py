@@ -1,4 +1,4 @@
-"""What a node runtime tells of a rehearsal while it runs."""
+"""The events that a node runtime reports of a rehearsal while it runs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .rehearsal_rules import GIVEN_UP, Ran, is_worthless
 
 @dataclass
 class Seen:
-    """What was told of a job with streams, by their names.
+    """The events of a job with streams, by the names of the streams.
 
-    :ivar size: bytes of the one file that it reads as a stream; None: it reads none, or more
-    :ivar files: how many it reads as streams, by the names 0, 1, ...
-    :ivar is_decided: how it ends says nothing more
-    :ivar is_elsewhere: directories are not where the job has them
-    :ivar no_gate: why it is not told what the program does; None: it is
+    :ivar size: bytes of the only file that is read as a stream; None: no file is, or several are
+    :ivar files: the number of files that are read as streams, with the names 0, 1, ...
+    :ivar is_decided: set when the end of the job would say nothing more
+    :ivar is_elsewhere: directories are not where the original job has them
+    :ivar no_gate: why the runtime does not see what the program does; None: the runtime sees it
     """
 
     size: int | None
@@ -32,7 +32,7 @@ class Seen:
     _held: dict[str, HeldEvent] = field(default_factory=dict)
 
     async def follow(self, node_job: NodeJob) -> None:
-        """Take what is told, to the end of the job."""
+        """Collect the events of the job to its end."""
         async for event in node_job.events():
             self._take(event)
             if self.no_gate is None and self.size is not None and is_worthless(self._held_at, self._asked, self.size):
@@ -52,7 +52,7 @@ class Seen:
 
     @property
     def _held_at(self) -> int | None:
-        """After how many bytes it has waited for a whole file; None: it has not."""
+        """The bytes that the program had read when it waited for a whole file; None: the program has not waited."""
         read = {name: event.bytes for name, event in (self._streams | self._held).items()}
         return sum(read.values()) if self._held else None
 
@@ -62,7 +62,7 @@ class Seen:
         return tuple(0 if stream is None else stream.bytes for stream in streams)
 
     def ran(self, exit_event: ExitEvent, succeeded: bool, said: str, difference: str | None = None) -> Ran:
-        """How it went that has ended."""
+        """The outcome of a run that has ended."""
         return Ran(
             succeeded,
             exit_event.reason,
@@ -77,7 +77,7 @@ class Seen:
         )
 
     def given_up(self) -> Ran:
-        """How it went whose end is not waited for."""
+        """The outcome of a run whose end is not waited for."""
         return Ran(False, GIVEN_UP, held_at=self._held_at, call=self._call, asked=self._asked)
 
     @property

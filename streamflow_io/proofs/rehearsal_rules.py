@@ -1,7 +1,7 @@
-"""What may be rehearsed, when, and what follows from how it went.
+"""Decides what may be rehearsed, when, and what follows from the outcome.
 
-A rehearsal is one more run of a job that has ended well, with one of its inputs fed as a byte stream. It proves that
-the program makes the same of a stream, or shows that it does not. What it does not show stays unknown.
+A rehearsal is one more run of a job, with one of its inputs fed as a byte stream. It proves that the program makes the
+same of a stream, or shows that the program does not. Whatever it does not show stays unknown.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from streamflow_io.records.learned.proofs import Way
 
 from .clocks import Span, Unlike, differ_only_in_times
 
-#: So much is in a pipe before it is read: a program may have tried to seek in a file that was there as a whole.
+#: Bytes that a pipe holds before they are read. A smaller file is in the pipe as a whole: a program may have tried to
+#: seek in it.
 SMALL = 2**16
-# Part of the file that is read as a stream, at least: else little is gained.
+# The part of the file that has to be read as a stream, at least: otherwise little is gained.
 _WORTH = 0.5
-# More CPU time than so many times that of the job, and so many seconds.
+# A stream costs too much beyond these times the CPU time of the job, plus these seconds.
 _DEAR_TIMES = 1.5
 _DEAR_SECONDS = 1.0
 
-#: How a job is run once more: with a stream; with the file, as it was; or with the file at all the paths of the run
-#: with the stream, and once more so.
+#: How a job is run once more. `net` and `pipe`: with a stream; `file`: with the file as it was. `twin` and `again`:
+#: with the file, at all the paths of the run with the stream.
 Manner = Literal["net", "pipe", "file", "twin", "again"]
 
-#: So many first bytes of a file are a short one.
+#: Bytes of a short file, which are the first of a longer one.
 SHORT = 2**12
 
-#: Why a run has ended whose end was not waited for, because it gets too little of the file as a stream.
+#: The end of a run that was not waited for, because the program gets too little of the file as a stream.
 GIVEN_UP = "given up"
 
-# That it has ended so says nothing of the program.
+# Ends of a run that say nothing about the program.
 _TROUBLE = ("cancelled", "driver", "lost", "producer", "rewritten", "error")
 
 _CALLS = {
@@ -55,7 +56,7 @@ _CALLS = {
 
 @dataclass(frozen=True)
 class FreeRoom:
-    """What nobody holds of a location, or of what that runs on.
+    """The free cores and the free memory of a location, or of a host below it.
 
     :ivar memory: in MiB
     """
@@ -66,23 +67,23 @@ class FreeRoom:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a job went that was run once more.
+    """The outcome of one more run of a job.
 
-    :ivar succeeded: it has ended with a success code
-    :ivar ended: why it has ended, as the node runtime says it
-    :ivar is_from_outside: somebody else has ended it
-    :ivar said: in words, if it has not succeeded
-    :ivar read: bytes that it has read of each of its streams, in the order of the files
-    :ivar held_at: after how many of them it has waited for the whole file; None: it has not
+    :ivar succeeded: the command has ended with a success code
+    :ivar ended: why the run has ended, in the words of the node runtime
+    :ivar said: the reason of a failure, for people
+    :ivar read: bytes that were read of each stream, in the order of the files
+    :ivar held_at: bytes that were read when the program waited for the whole file; None: the program has not waited
     :ivar call: the system call that has waited
-    :ivar asked: it has asked by path for more than bytes
-    :ivar difference: what differs of its outputs, from those of the job itself, or, of a twin, from the run before;
-        None: nothing
-    :ivar cpu: seconds of CPU time, with those of its node runtime
-    :ivar is_elsewhere: it has had other paths than the job, which it may have written into its outputs
-    :ivar made: its outputs, as in CWL
-    :ivar span: when it has run, by the clock of its host
-    :ivar unlike: in which lines of its files it differs from the job, or from the run before; None: in something else
+    :ivar asked: the program has asked by path for more than bytes
+    :ivar difference: the first difference of the outputs from those of the job; of a twin, from the run before. None:
+        no difference
+    :ivar is_from_outside: the run was ended from outside
+    :ivar cpu: seconds of CPU time, with those of the node runtime
+    :ivar is_elsewhere: the program had other paths than in the job, and may have written them into its outputs
+    :ivar made: the outputs, as CWL objects
+    :ivar span: the start and the end, by the clock of the host
+    :ivar unlike: the lines that differ from the job, or from the run before; None: something else differs
     """
 
     succeeded: bool
@@ -102,7 +103,7 @@ class Ran:
 
     @property
     def fed(self) -> int:
-        """Bytes of all its streams."""
+        """Bytes that were read of all streams."""
         return sum(self.read)
 
     @property
@@ -112,15 +113,15 @@ class Ran:
 
 @dataclass(frozen=True)
 class Finding:
-    """What rehearsals of an input have shown.
+    """The result of the rehearsals of an input.
 
-    :ivar way: how it reads a stream; None: it does not
-    :ivar reason: why not, or why that is not known
-    :ivar is_known: false: it is as if it had not been rehearsed
-    :ivar is_of_place: nothing can be rehearsed where it ran
-    :ivar has_failed: the reason is that it has failed, which may be an accident
-    :ivar excerpt: with so many first bytes of the file it was found; None: with all of it
-    :ivar read: bytes that it has read of each of its files as a stream
+    :ivar way: how the program reads a stream; None: the program reads no stream
+    :ivar reason: why the program reads no stream, or why that is not known
+    :ivar is_known: false: the result is the same as without a rehearsal
+    :ivar is_of_place: nothing can be rehearsed at this location
+    :ivar has_failed: the reason is a failure of the program, which may be an accident
+    :ivar excerpt: the number of first bytes that were tried; None: the whole file was tried
+    :ivar read: bytes that were read of each file as a stream
     """
 
     way: Way | None = None
@@ -137,16 +138,16 @@ def unknown(reason: str) -> Finding:
 
 
 def may_start(rooms: Sequence[FreeRoom], memory: float) -> bool:
-    """Whether a rehearsal may run where this is free.
+    """Whether a rehearsal may start with this free room.
 
-    :param rooms: of the location, and of all that it runs on, as far as that is known; at least one
+    :param rooms: of the location, and of all that it runs on, as far as known; with none, no rehearsal starts
     :param memory: that the job asks for, in MiB
     """
     return bool(rooms) and all(room.cores >= 1 and room.memory >= memory for room in rooms)
 
 
 def seconds_for(plain: float) -> int:
-    """How long a rehearsal may take, in seconds, without those in which it waits for a processor.
+    """The most seconds that a rehearsal may take. Waits for a processor do not count.
 
     :param plain: seconds that the job took
     """
@@ -154,7 +155,7 @@ def seconds_for(plain: float) -> int:
 
 
 def disk_for(outputs: int) -> int:
-    """How many bytes have to be free before a rehearsal.
+    """The bytes that have to be free before a rehearsal.
 
     :param outputs: bytes that the job has written into its output directory
     """
@@ -162,7 +163,7 @@ def disk_for(outputs: int) -> int:
 
 
 def disk_beside(outputs: int, file: int) -> int:
-    """How many bytes have to be free before a rehearsal beside its job, of which nobody knows yet how much it writes.
+    """The bytes that have to be free before a rehearsal beside its job, whose outputs are not complete yet.
 
     :param outputs: bytes that the job has written by now
     :param file: bytes of the input
@@ -171,10 +172,10 @@ def disk_beside(outputs: int, file: int) -> int:
 
 
 def obstacle_of_work_dir(listing: Any, absolute: bool) -> str | None:
-    """Why a job cannot be run again that has an InitialWorkDirRequirement; None: it can.
+    """Why a job with an InitialWorkDirRequirement cannot be run again; None: no obstacle.
 
-    :param listing: as StreamFlow keeps it; None: it has none
-    :param absolute: whether it may put something outside the output directory
+    :param listing: as StreamFlow keeps it; None: the job has no such requirement
+    :param absolute: whether files may be put outside the output directory
     """
     if listing is None or not absolute:
         return None
@@ -186,9 +187,9 @@ def obstacle_of_work_dir(listing: Any, absolute: bool) -> str | None:
 
 
 def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> Manner | Finding:
-    """How a job is to be run next, or what is found.
+    """Decide how a job is to be run next, or what is found.
 
-    :param so_far: how it has gone, in order
+    :param so_far: the runs in order
     :param size: bytes of the file
     :param cpu: seconds of CPU time that the job itself took
     """
@@ -222,7 +223,7 @@ def next_manner(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> 
 
 
 def shorts(sizes: Sequence[int]) -> tuple[int, ...] | None:
-    """How many bytes the short files have that stand for these; None: most of these are short already.
+    """The sizes of the short files that stand for these files; None: the files are short themselves.
 
     :param sizes: of the files of an input, in bytes
     """
@@ -231,15 +232,15 @@ def shorts(sizes: Sequence[int]) -> tuple[int, ...] | None:
 
 
 def next_with_short(so_far: Sequence[tuple[Manner, Ran]], way: Way) -> Manner | Finding | None:
-    """How a job that is proven is to be run next with a short file, or why it is refused after all; None: it is not.
+    """Decide how a proven job is to be run next with a short file, or why it is refused; None: the proof stands.
 
-    What was proven with one file holds for others, also for short ones. Some programs ask how long their file is, and
-    do something else where it is short, which a stream never is: `wc` aligns its numbers so, and `brotli` chooses its
+    A proof with one file holds for other files, also for short ones. Some programs ask for the size of their file, and
+    do something else if it is short, which a stream never is. `wc` aligns its numbers so, and `brotli` chooses its
     window.
 
-    :param so_far: how it has gone, in order: with a short file, with the same bytes as a stream, and, where something
-        differs, with the short file again. Of all but the first `difference` says what is not as in that one
-    :param way: as it is proven
+    :param so_far: the runs in order: with a short file, with the same bytes as a stream, and, if something differs,
+        with the short file again. All are compared with the first one
+    :param way: the proven way
     """
     if not so_far:
         return "file"
@@ -247,7 +248,7 @@ def next_with_short(so_far: Sequence[tuple[Manner, Ran]], way: Way) -> Manner | 
     if shows_nothing(manner, ran):
         return unknown(ran.said or ran.ended)
     if len(so_far) == 1:
-        return way if ran.is_equal else None  # Many formats have an end, which is cut off.
+        return way if ran.is_equal else None  # many formats have an end, which is cut off
     streamed = so_far[1][1]
     if streamed.is_equal:
         return None
@@ -261,7 +262,7 @@ def next_with_short(so_far: Sequence[tuple[Manner, Ran]], way: Way) -> Manner | 
 
 
 def waits_for_more(ran: Ran, size: int) -> bool:
-    """Whether a program waits for the whole file under the net, and might do as well with a pipe.
+    """Whether a program waits for the whole file under the net, and may do without it when it has a pipe.
 
     :param size: bytes of the file
     """
@@ -273,25 +274,27 @@ def waits_for_more(ran: Ran, size: int) -> bool:
 def is_worthless(held_at: int | None, asked: bool, size: int) -> bool:
     """Whether a program gets too little of the file as a stream.
 
-    :param held_at: after how many bytes it has waited for the whole file; None: it has not
-    :param asked: it has asked by path for more than bytes
+    :param held_at: bytes that were read when the program waited for the whole file; None: the program has not waited
+    :param asked: whether the program has asked by path for more than bytes
     :param size: bytes of the file
     """
     return asked or (held_at is not None and held_at < _WORTH * size)
 
 
 def is_dear(cpu: float, plain: float) -> bool:
-    """Whether a stream costs so much CPU time that little is gained, as where each of many calls is told.
+    """Whether a stream costs too much CPU time, so that little is gained.
 
-    :param cpu: seconds, of a rehearsal
-    :param plain: of the job itself
+    This happens if each of many system calls is reported.
+
+    :param cpu: seconds of CPU time of the rehearsal
+    :param plain: seconds of CPU time of the job itself
     """
     return cpu > _DEAR_TIMES * plain + _DEAR_SECONDS
 
 
 def shows_nothing(manner: Manner, ran: Ran) -> bool:
-    """Whether the program has no part in how it has ended."""
-    # What is an error of a pipe is that it was opened twice: the node runtime has killed who did that.
+    """Whether the program has no part in the end of its run."""
+    # With a pipe, an error means that the pipe was opened twice: the node runtime has killed the program for that.
     opened_twice = manner == "pipe" and ran.ended == "error"
     return not opened_twice and (ran.is_from_outside or ran.ended in _TROUBLE)
 
@@ -305,7 +308,7 @@ def _with_a_pipe(under_net: Ran, ran: Ran, cpu: float) -> Finding:
 
 
 def _with_its_twin(so_far: Sequence[tuple[Manner, Ran]], size: int, cpu: float) -> Manner | Finding:
-    """What a job shows that may have made something else only because it was elsewhere."""
+    """The result for a job whose outputs may differ only because it had other paths."""
     *before, (manner, streamed), (_, twin) = so_far
     if not twin.succeeded:
         return Finding(None, f"it does not run twice: {twin.said}", has_failed=True)
@@ -319,7 +322,7 @@ def _like_the_job(ran: Ran) -> Ran:
 
 
 def _with_the_file_again(streamed: Ran, ran: Ran) -> Finding:
-    """What a job shows by itself which has made something else of a stream than of the file."""
+    """The result for a job that has made something else of a stream than of the file."""
     if not ran.succeeded:
         return Finding(None, f"it does not run twice: {ran.said}", has_failed=True)
     if ran.difference is not None and not (streamed.succeeded and differ_only_in_times(ran.unlike, ran.unlike)):

@@ -1,6 +1,6 @@
-"""Rehearses on idle cores what may stream without a hint, or is declared to, and keeps what that shows.
+"""Rehearses on idle cores the inputs that may stream without a hint, or are declared to, and keeps the results.
 
-Decides little: :mod:`.rehearsal_rules` does. Nothing here ever makes a run fail, nor take longer.
+:mod:`.rehearsal_rules` decides most of it. Nothing here makes a run fail, or take longer.
 """
 
 from __future__ import annotations
@@ -55,20 +55,21 @@ from .rehearsal import Rehearsal, rehearsing
 from .rehearsal_rules import Finding, FreeRoom, may_start, obstacle_of_work_dir, unknown
 from .repeated_job import NotApartError
 
-# What becomes ready because a job has ended does so meanwhile.
+# Seconds. Jobs that become ready because a job has ended do so meanwhile.
 _SETTLING = 0.2
-# How long the end of a run may wait until what was made already is compared, in seconds.
+# Seconds for which the end of a run may wait while outputs that exist already are compared.
 _COMPARING = 1.0
-# So often one is begun that had to end before it has shown anything.
+# The most tries of a rehearsal that has to end each time before it has shown anything.
 _MOST_TRIES = 3
-# So many wait at a host: where each job has a value of its own, there may be thousands.
+# The most rehearsals that wait at a host. Where each job has a value of its own, there may be thousands.
 _MOST_WAITING = 64
 
 
 @dataclass
 class _Running:
-    """
-    :ivar is_beside: it has begun before its job has ended
+    """A rehearsal that runs.
+
+    :ivar is_beside: the rehearsal has begun before its job has ended
     :ivar has_begun: its task runs
     :ivar is_void: its job has failed
     """
@@ -82,7 +83,7 @@ class _Running:
     is_void: bool = False
 
     def end(self) -> None:
-        """Once: what it does to leave nothing is not to be cancelled."""
+        """End the rehearsal, but only once: its clean-up must not be cancelled."""
         if not self.is_ending and self.task is not None:
             self.is_ending = True
             # A task that is cancelled before it has begun runs no `finally`.
@@ -94,12 +95,12 @@ class Rehearsals(Listener):
     """The rehearsals of a run: one at a time at each location, and only while StreamFlow's accounts have a core free.
 
     :param candidates: the steps that may stream without a hint, or stream because they are declared, by path
-    :param is_auto: whether what is proven is to stream without a hint
+    :param is_auto: whether proven inputs are to stream without a hint
     :param hints: of the steps of the workflow, by path
-    :param programs: which of them are other ones where jobs run
-    :param streaming_jobs: those that stream to others
-    :param jobs: those that were scheduled, by name
-    :param used: the hardware that is taken, by the name of a location
+    :param programs: the programs of the candidates that differ where jobs run
+    :param streaming_jobs: the jobs that stream to others
+    :param jobs: the scheduled jobs, by name
+    :param used: the hardware in use, by the name of a location
     :param record: keeps a record for telemetry
     """
 
@@ -128,29 +129,29 @@ class Rehearsals(Listener):
         self._jobs = jobs
         self._used = used
         self._record = record
-        # Where the jobs of candidates are.
+        # The places of the jobs of candidates, by name.
         self._places: dict[str, AvailableLocation] = {}
-        # The sizes of the largest files with which something was begun.
+        # The sizes of the largest files for which a rehearsal was begun.
         self._seen: dict[ProofKey, Extents] = {}
-        # Of these declared inputs one job is compared, whatever its options.
+        # The declared inputs that are compared: of each only one job, whatever its options.
         self._compared: set[tuple[str, str]] = set()
-        # Of which it is not known yet what they would prove.
+        # Tasks that find out what a rehearsal would prove.
         self._adding: set[asyncio.Task[None]] = set()
         self._queues: set[str] = set()
         self._gateless: set[NodeRuntime] = set()
-        # Where nothing can run beside its job.
+        # The runtimes under which nothing can run beside its job.
         self._open: set[NodeRuntime] = set()
-        # Those that run, by their names.
+        # The jobs that run, by name.
         self._performances: dict[str, Performance] = {}
-        # What is to be done when those have ended well that read streams, by their names.
+        # By name of a job that reads streams: what is to be done when the job has succeeded.
         self._reading: dict[str, Callable[[], Coroutine[None, None, None]]] = {}
-        # What the declared inputs are that are not read so, and how, by name.
+        # By name of a declared input that is not read as declared: how it is read.
         self._refuted: dict[str, str] = {}
-        # What has shown something, and counts when its job has ended well.
+        # Tasks with a finding, which counts when its job has succeeded.
         self._confirming: dict[asyncio.Task[None], Rehearsal] = {}
-        # How many, by the input.
+        # The number of rehearsals begun, by input.
         self._begun: Counter[str] = Counter()
-        # By the name of the host, or of what is nearest to it.
+        # By the name of the host, or of the location nearest to it.
         self._waiting: dict[str, list[tuple[Rehearsal, AvailableLocation]]] = {}
         self._running: dict[str, _Running] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -159,10 +160,10 @@ class Rehearsals(Listener):
         logger.addFilter(self._is_silent)
 
     async def close(self, *, waits: bool = False, is_well: bool = True) -> None:
-        """End all of them. Returns when nothing of them is left.
+        """End all rehearsals. Returns when nothing of them is left.
 
-        :param waits: nothing else runs any more: let them come to their own end first
-        :param is_well: the run has succeeded: what has been made already is compared
+        :param waits: whether rehearsals may come to their own end first, because nothing else runs any more
+        :param is_well: whether the run has succeeded; then outputs that exist already are compared
         """
         try:
             if waits:
@@ -175,7 +176,7 @@ class Rehearsals(Listener):
                 logger.warning(not_as_declared(name, f"{how}. The results of this run are those of the stream"))
 
     async def _compare(self) -> None:
-        """Begin no more of them, and wait for those that have run, and are compared with jobs that have just ended."""
+        """Begin no more rehearsals, and wait for those whose outputs are compared with jobs that have just ended."""
         self._is_closed = True
         deadline = time.monotonic() + _COMPARING
         running = [each.task for each in self._running.values() if each.rehearsal.is_compared]
@@ -185,7 +186,7 @@ class Rehearsals(Listener):
             await asyncio.wait(self._confirming, timeout=max(0.0, deadline - time.monotonic()))
 
     async def _finish(self) -> None:
-        """Wait until there is nothing to rehearse, or no room for it."""
+        """Wait until there is nothing to rehearse, or no room for a rehearsal."""
         await asyncio.gather(*self._adding, return_exceptions=True)
         if waiting := sum(map(len, self._waiting.values())) + len(self._running):
             them = "it" if waiting == 1 else "them"
@@ -210,7 +211,7 @@ class Rehearsals(Listener):
             each.end()
         tasks = (each.task for each in running if each.task is not None)
         await asyncio.gather(*tasks, *self._adding, return_exceptions=True)
-        # One that was ended may just have shown something.
+        # A rehearsal that was ended may just have shown something.
         for confirming in self._confirming:
             confirming.cancel()
         await asyncio.gather(*self._confirming, return_exceptions=True)
@@ -229,10 +230,10 @@ class Rehearsals(Listener):
         inputs: Mapping[str, Token],
         streams: Collection[str] = (),
     ) -> None:
-        """An attempt of a job is about to run. Never waits, and never fails.
+        """Note that an attempt of a job is about to run. Never waits, and never fails.
 
         :param inputs: before an InitialWorkDirRequirement has changed them
-        :param streams: the names of those of which it reads the bytes while they are written
+        :param streams: the names of the inputs whose bytes the job reads while they are written
         """
         candidate, place = self._candidates.get(step.name), self._places.get(job.name)
         if self._is_closed or candidate is None or place is None:
@@ -273,16 +274,16 @@ class Rehearsals(Listener):
         task.add_done_callback(self._adding.discard)
 
     def _can_be_compared(self, job: Job, inputs: Mapping[str, Token], streams: Collection[str]) -> bool:
-        """Whether a job has read all of its streams as bytes, and their files are where it runs."""
+        """Whether a job reads all of its streams as bytes, and their files are where the job runs."""
         names = {name for name, token in inputs.items() if next(stream_tokens(token), None) is not None}
         places = {_places_of(self._jobs[token.source.job]) for token in streams_of(inputs)}
         return names <= {*streams} and places == {_places_of(self._jobs[job.name])}
 
     def succeeded(self, job: Job, outputs: Mapping[str, Token], exit_event: ExitEvent) -> None:
-        """The attempt has ended well, and holds its cores yet. Never waits, and never fails.
+        """Note that the attempt has succeeded; it still holds its cores. Never waits, and never fails.
 
         :param outputs: as StreamFlow has made them
-        :param exit_event: what its command took
+        :param exit_event: of the command of the attempt
         """
         self._places.pop(job.name, None)
         if (performance := self._performances.pop(job.name, None)) is not None:
@@ -292,7 +293,10 @@ class Rehearsals(Listener):
                 self._start_adding(reading())
 
     def attempt_ended(self, job: Job) -> None:
-        """The attempt has ended, and what was not said to have succeeded has not. Never waits, and never fails."""
+        """Note that the attempt has ended; it has failed unless :meth:`succeeded` was called.
+
+        Never waits, and never fails.
+        """
         self._reading.pop(job.name, None)
         self._places.pop(job.name, None)
         if (performance := self._performances.pop(job.name, None)) is None:
@@ -310,14 +314,14 @@ class Rehearsals(Listener):
             if confirming.performance is performance:
                 void.append(confirming)
                 task.cancel()
-        # The next attempt begins anew.
+        # The next attempt is rehearsed anew.
         for each in void:
             self._seen.pop(each.key, None)
 
     async def _look_for_files(
         self, performance: Performance, place: AvailableLocation, candidate: Candidate, ports: Sequence[str]
     ) -> None:
-        """The same for a job that has read streams: their files are where it had them, when it has ended well."""
+        """Add the rehearsals of a job that has read streams, and has succeeded: files are where the streams were."""
         try:
             files = {id(token): await self._file(token) for token in streams_of(performance.inputs)}
         except (ProducerFailedError, WorkflowException):
@@ -327,7 +331,7 @@ class Rehearsals(Listener):
             await self._look_and_add(replace(performance, inputs=inputs), place, candidate, ports)
 
     async def _file(self, stream: StreamToken) -> Token:
-        """What is known of the file of a stream, which is complete, at the path that the stream had."""
+        """Return the token of the complete file of a stream, at the path that the stream had."""
         final = await self._streaming_jobs.get(stream.source.job).final(stream.source.port, stream.source.path)
         file = final.update({**final.value, **file_value(stream.value["path"])})
         file.tag, file.persistent_id = stream.tag, final.persistent_id
@@ -358,7 +362,7 @@ class Rehearsals(Listener):
             return
         waiting = self._waiting.setdefault(_host(place), [])
         for rehearsal in new[: max(0, _MOST_WAITING - len(waiting))]:
-            # A larger file proves more than one that waits.
+            # A larger file proves more than a smaller one that waits.
             waiting[:] = [each for each in waiting if each[0].key != rehearsal.key or each[0].spent]
             self._seen[rehearsal.key] = tuple(Extent(size, size) for size in rehearsal.job.sizes)
             if rehearsal.key.kind == "declared":
@@ -367,7 +371,7 @@ class Rehearsals(Listener):
         self.look()
 
     def _is_new(self, rehearsal: Rehearsal) -> bool:
-        """Whether it may prove what is not known, and no other one is to do that."""
+        """Whether a rehearsal may prove something unknown that no other rehearsal is to prove."""
         key, sizes = rehearsal.key, rehearsal.job.sizes
         if key.kind == "declared":
             if key in self._seen or (key.tool, key.port) in self._compared:
@@ -380,7 +384,10 @@ class Rehearsals(Listener):
         return self._proofs.is_wanted(key, sizes)
 
     def _leave_queue_alone(self, deployment: str) -> None:
-        """Nobody has granted a core of a queue manager's nodes to a rehearsal, nor is it a job that anybody wants."""
+        """Log once that nothing is rehearsed on a queue manager.
+
+        Its cores were not granted to rehearsals, and no user wants a rehearsal as a job in the queue.
+        """
         if self._is_auto and deployment not in self._queues:
             self._queues.add(deployment)
             logger.info(
@@ -389,7 +396,7 @@ class Rehearsals(Listener):
             )
 
     def look(self) -> None:
-        """StreamFlow's accounts have changed: one that has no core any more ends, and one that has may begin soon."""
+        """Look at StreamFlow's accounts, which have changed: rehearsals without a core end, others may begin soon."""
         for running in self._running.values():
             if not self._may_start(running.rehearsal, self._rooms(running.place)):
                 running.end()
@@ -400,10 +407,11 @@ class Rehearsals(Listener):
                 self._timers[host] = asyncio.get_running_loop().call_later(_SETTLING, self._begin, host)
 
     def _next(self, host: str) -> tuple[Rehearsal, AvailableLocation] | None:
-        """Of those that may start, the shortest of which there were fewest; None: there is none.
+        """The rehearsal to begin next at a host; None: no rehearsal may start.
 
-        A core may be idle for a short time only, and what has to end before it has shown anything is lost. Of those
-        that take as long, that of the largest file: by that most is gained.
+        The input with the fewest rehearsals comes first, then the shortest rehearsal. A core may be idle for a short
+        time only, and a rehearsal that has to end too early is lost. Among equals the largest file comes first, because
+        it gains most.
         """
 
         def rank(waiting: tuple[Rehearsal, AvailableLocation]) -> tuple[int, float, float, int]:
@@ -413,7 +421,7 @@ class Rehearsals(Listener):
         return min(self._able(host), key=rank, default=None)
 
     def _able(self, host: str) -> Iterator[tuple[Rehearsal, AvailableLocation]]:
-        """Those that may start. Each job that gets a place asks for them: so the room of a place is found once."""
+        """Yield the rehearsals that may start. Called for each placed job, so the room of a place is found once."""
         rooms: dict[str, list[FreeRoom]] = {}
         for rehearsal, place in self._waiting[host]:
             if (found := rooms.get(place.name)) is None:
@@ -428,7 +436,7 @@ class Rehearsals(Listener):
         self._waiting[host].remove(chosen)
         rehearsal, place = chosen
         self._begun[rehearsal.name] += 1
-        # It does not run before it is known here.
+        # The task does not run before it is entered here.
         self._running[host] = running = _Running(rehearsal, place, not rehearsal.performance.has_ended)
         running.task = asyncio.create_task(self._rehearse(host, running))
 
@@ -442,14 +450,14 @@ class Rehearsals(Listener):
                 finding = await asyncio.create_task(rehearsal.run())
             finally:
                 rehearsal.spent += time.time() - began
-            # What it has shown is kept, whoever wants its core now.
+            # The result is kept, even if its core is wanted now.
             running.is_ending = True
             self._has_shown(host, running, finding)
         except NotApartError:
             self._open.add(rehearsal.performance.runtime)
             self._put_back(host, running)
         except asyncio.CancelledError:
-            # What was tried beside its job has cost it nothing.
+            # Beside its job, a rehearsal may be ended as often as needed.
             rehearsal.killed += not running.is_beside
             if rehearsal.killed == _MOST_TRIES:
                 self._tell(rehearsal, unknown("its core was wanted"))
@@ -476,7 +484,7 @@ class Rehearsals(Listener):
             task.add_done_callback(self._confirming.pop)
 
     async def _confirm(self, host: str, running: _Running, finding: Finding) -> None:
-        """What it has shown counts when its job has ended well."""
+        """Keep a finding when its job has succeeded."""
         confirmed = await running.rehearsal.confirmed(finding)
         if confirmed is not None:
             await self._found(running.rehearsal, confirmed)
@@ -503,10 +511,10 @@ class Rehearsals(Listener):
         if finding.has_failed:
             failures += 1
         elif finding.way is None:
-            failures = 0  # It is refused for good.
+            failures = 0  # the input is refused for good
         way, reason, size, excerpt = finding.way, finding.reason, rehearsal.size, finding.excerpt
         key, now = rehearsal.key, time.time()
-        # What is declared holds for files of any size.
+        # A declaration holds for files of any size.
         pairs = zip(finding.read, rehearsal.job.sizes, strict=True) if way and key.kind != "declared" else ()
         extents = tuple(Extent(read, size) for read, size in pairs)
         for host, waiting in self._waiting.items():
@@ -546,7 +554,7 @@ class Rehearsals(Listener):
         )
 
     def _obstacle(self, step: StreamingExecuteStep, inputs: Mapping[str, Token]) -> str | None:
-        """Why a job is not run once more; None: it may be."""
+        """Why a job cannot be run once more; None: no obstacle."""
         command, hints = step.command, self._hints.get(step.name)
         if not isinstance(command, CWLCommand) or step.output_connectors:
             return "it is no command, or its outputs are elsewhere"
@@ -565,7 +573,7 @@ class Rehearsals(Listener):
         return may_start(rooms, float(performance.hardware.memory))
 
     def _rooms(self, place: AvailableLocation) -> list[FreeRoom]:
-        """What is free at a place, and at all that it is on."""
+        """The free room of a place, and of all that the place is on."""
         return [
             FreeRoom(float(hardware.cores - used.cores), float(hardware.memory - used.memory))
             for each in _stack(place)
@@ -575,7 +583,7 @@ class Rehearsals(Listener):
 
 
 def _can_be_rehearsed(token: Token | None) -> bool:
-    """Whether an input has files, of which there is something to read."""
+    """Whether an input is one or more complete files without secondary files, and not all of them are empty."""
     files = list(file_tokens(token))
     if not files or not all(map(is_whole_file, files)) or any(file.value.get("secondaryFiles") for file in files):
         return False
@@ -583,7 +591,7 @@ def _can_be_rehearsed(token: Token | None) -> bool:
 
 
 class _Silence(logging.Filter):
-    """What a rehearsal does is not told as if a job did it."""
+    """Drops the messages of rehearsals, which would look like those of jobs."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not rehearsing.get()

@@ -1,7 +1,7 @@
-"""A job runs once more, in directories of its own, with one of its inputs as a stream, or as a file.
+"""Runs a job once more, in directories of its own, with one of its inputs as a stream, or as a file.
 
-It may be ended at any time, but what it lets StreamFlow ask of a location goes to its end (:func:`to_the_end`): all
-goes through one shell there, and an answer that nobody has read would be taken for that to the next question.
+The run may be ended at any time. A question to a location goes to its end, however (:func:`to_the_end`). StreamFlow
+asks through one shell there, and would take an unread answer for the answer to its next question.
 """
 
 from __future__ import annotations
@@ -42,37 +42,37 @@ from .same_outputs import Places, first_difference, unlike_files
 from .shadow import shadow_of
 
 _ASK_SECONDS = 60.0
-# How long it may take to end one that nobody waits for any more.
+# The most seconds to wait for the end of a run that is not needed any more.
 _END_SECONDS = 20.0
 
-# More files are not looked into.
+# With more differing files than this, their lines are not compared.
 _MOST_FILES = 16
 
-# What differs first of what was made within a span, and in which lines, if nothing else does.
+# The first difference of outputs, and the lines that differ, if nothing else does. The span is that of the run.
 _Compared = tuple[str | None, Unlike | None]
 _Compare = Callable[[Mapping[str, Any], Span], Awaitable[_Compared]]
 
 
 class NoGateError(Exception):
-    """What the program does is not told: it has read the file."""
+    """The node runtime does not see what the program does, and the program has read the whole file."""
 
 
 class ExhaustedError(Exception):
-    """It has had all that it was given, of time or of space."""
+    """The run has used up its time or its space."""
 
 
 class NotApartError(Exception):
-    """It cannot run beside its job, but when that has ended."""
+    """The kernel cannot keep the run from changing other files, so it must not run now."""
 
 
 @dataclass(eq=False)
 class RepeatedJob:
     """A job that runs once more.
 
-    :ivar port: the input that it reads as a stream
+    :ivar port: the input that the job reads as a stream
     :ivar verify: as of the streams of the run
-    :ivar is_apart: it does not run where the kernel cannot keep it from changing other files, and from TCP
-    :ivar is_compared: it has run, and what it has made is compared
+    :ivar is_apart: the job does not run where the kernel cannot keep it from changing other files, and from TCP
+    :ivar is_compared: the job has run, and its outputs are compared
     """
 
     performance: Performance
@@ -83,36 +83,36 @@ class RepeatedJob:
 
     @cached_property
     def files(self) -> list[Token]:
-        """Those of the input."""
+        """The files of the input."""
         return self.performance.files(self.port)
 
     @property
     def sizes(self) -> list[int]:
-        """Of these, in bytes."""
+        """The sizes of the files of the input, in bytes."""
         return [int(file.value.get("size") or 0) for file in self.files]
 
     async def used(self) -> int:
-        """Bytes of its outputs.
+        """Return the bytes that the outputs of the original job take.
 
-        :raises ValueError, IndexError: if nobody says how many
+        :raises ValueError, IndexError: if the location does not tell
         """
         directory = self.performance.job.output_directory
         used, _ = await self.performance.runtime.run(["du", "-sk", directory], _ASK_SECONDS)
         return int(used.split()[0]) << 10
 
     async def free(self) -> int:
-        """Bytes where its outputs are.
+        """Return the bytes that are free where the outputs of the original job are.
 
-        :raises ValueError, IndexError: if nobody says how many
+        :raises ValueError, IndexError: if the location does not tell
         """
         directory = self.performance.job.output_directory
         free, _ = await self.performance.runtime.run(["df", "-Pk", directory], _ASK_SECONDS)
         return int(free.splitlines()[-1].split()[3]) << 10
 
     async def run(self, manner: Manner, before: Ran | None) -> Ran:
-        """Run the job once more, where the paths are those of before if that can be had, and then does no harm.
+        """Run the job once more. If possible and harmless, the program finds the paths of the original job.
 
-        :param before: what the run before has made, if it had the same paths
+        :param before: the run before, which had the same paths, to compare with; None: the original job
         """
         if before is not None:
             return await self._run_at(manner, before, is_disguised=False)
@@ -122,27 +122,28 @@ class RepeatedJob:
             return await self._run_at(manner, None, is_disguised=False)
 
     async def run_apart(self, manner: Manner, before: Ran | None) -> Ran:
-        """Run the job once more, where all such runs have the same paths.
+        """Run the job once more, at paths that are the same for all such runs.
 
-        :param before: what one of them has made; None: it is compared with the job
+        :param before: the run to compare with; None: the original job
         """
         return await self._run_at(manner, before, is_disguised=False)
 
     async def run_with(self, excerpts: Excerpts, manner: Manner, before: Ran | None) -> Ran:
-        """Run the job once more, with the first bytes of its files; the first such run is compared with nothing.
+        """Run the job once more, with excerpts of its files.
 
-        :param before: what the first run has made; None: this is it
+        :param before: the first such run, to compare with; None: the run is the first, and is compared with nothing
         """
         return await self._run_at(manner, before, is_disguised=False, excerpts=excerpts)
 
     def new_directory(self) -> str:
-        """The path of one that is not there, beside the directories of the job."""
+        """The path of a new directory, beside the directories of the job."""
         return str(posixpath.join(posixpath.dirname(self.performance.job.input_directory), random_name()))
 
     async def make_excerpts(self, directory: str, most: Sequence[int], *, look_whole: bool) -> Excerpts:
-        """
+        """Make the excerpts of the files of the input.
+
         :param directory: is made
-        :raises OSError: if one cannot be made
+        :raises OSError: if an excerpt cannot be made
         """
         path = job_path(self.performance.step.workflow.context, self.performance.job, directory)
         await to_the_end(path.mkdir(mode=0o777, parents=True, exist_ok=True))
@@ -150,7 +151,7 @@ class RepeatedJob:
         return await make_excerpts(self.performance.runtime, directory, files, most, look_whole=look_whole)
 
     async def remove(self, directories: Sequence[str]) -> None:
-        """Remove directories, as far as they are there."""
+        """Remove directories, as far as they exist."""
         await to_the_end(self._remove(directories))
 
     async def _remove(self, directories: Sequence[str]) -> None:
@@ -159,17 +160,17 @@ class RepeatedJob:
                 await job_path(self.performance.step.workflow.context, self.performance.job, directory).rmtree()
 
     async def _find_files(self) -> list[str]:
-        """The files themselves, to which the inputs of the job lead."""
+        """Return the real paths of the files of the input."""
         return [str((await self.performance.runtime.find(file.value["path"])).path) for file in self.files]
 
     @cached_property
     def _names(self) -> Mapping[str, str]:
-        """The directories of each run, by those of the job."""
+        """The directories of each run, by the directories of the job."""
         return {path: posixpath.join(posixpath.dirname(path), random_name()) for path in self.performance.directories}
 
     @cached_property
     def _streams(self) -> tuple[str, ...]:
-        """The paths of the files in each run with streams."""
+        """The paths of the files of the input in each run with streams."""
         place = self._names[self.performance.job.input_directory]
         return tuple(posixpath.join(place, random_name(), file.value["basename"]) for file in self.files)
 
@@ -181,9 +182,11 @@ class RepeatedJob:
         is_disguised: bool,
         excerpts: Excerpts | None = None,
     ) -> Ran:
-        """
-        :param before: what the run before has made, if it had the same paths
-        :param excerpts: what it reads instead of its files; the first run with them is compared with nothing
+        """Run the job once more.
+
+        :param before: the run to compare with, which had the same paths; None: the original job
+        :param is_disguised: whether the program is to find its files at the paths of the job
+        :param excerpts: what the program reads in place of its files. The first such run is compared with nothing
         """
         step, plain, names, streams = self.performance.step, self.performance.job, self._names, self._streams
         directories = tuple(names[path] for path in self.performance.directories)
@@ -217,7 +220,7 @@ class RepeatedJob:
                 compare = partial(self._differs_from, before, there, excerpts)
             elif excerpts is not None:
                 compare = _no_difference
-            # Nothing follows from it how much of a short file somebody reads as a stream.
+            # It does not matter how much of a short file the program reads as a stream.
             size = sum(self.sizes) if excerpts is None else excerpts.bytes if excerpts.look_whole else None
             ran = await self._perform(job, spec, size, compare)
             if excerpts is not None and not excerpts.look_whole and before is None and ran.succeeded:
@@ -227,16 +230,17 @@ class RepeatedJob:
             await self.remove(directories)
 
     async def _link(self, files: Sequence[str]) -> None:
-        """Put files at the paths of the streams."""
+        """Put links to files at the paths of the streams."""
         for file, stream in zip(files, self._streams, strict=True):
             said, code = await self.performance.runtime.run(["ln", "-s", file, stream], _ASK_SECONDS)
             if code != 0:
                 raise OSError(said)
 
     async def _perform(self, job: Job, spec: JobSpec, size: int | None, compare: _Compare) -> Ran:
-        """
-        :param size: bytes of what it reads as a stream; None: however little of that it reads, its end is waited for
-        :param compare: says what differs of its outputs, which are given as in CWL
+        """Run the command, and compare its outputs.
+
+        :param size: bytes that are read as a stream; None: the end is waited for, however little is read
+        :param compare: returns the differences of the outputs, which it gets as CWL objects
         """
         performance = self.performance
         node_job = await performance.runtime.create_job(f"{job.name} rehearsal")
@@ -253,7 +257,7 @@ class RepeatedJob:
             except WorkflowException as error:
                 if not spec.inputs:
                     raise
-                # What StreamFlow does with a file before the command, it cannot do with a stream.
+                # StreamFlow cannot do with a stream what it does with a file before the command.
                 return Ran(False, "exited", str(error).splitlines()[0] if str(error) else type(error).__name__)
             exit_event = await exit_event_of(node_job)
             await following
@@ -282,9 +286,10 @@ class RepeatedJob:
             await to_the_end(_end(node_job, execution, following))
 
     async def _is_given_up(self, execution: asyncio.Task[CommandOutput], seen: Seen) -> bool:
-        """Wait until it has ended, or until it is known that its end says nothing more.
+        """Wait until the run has ended, or until its end would say nothing more.
 
-        :raises ExhaustedError: if it has had its time
+        :return: whether the run has not ended
+        :raises ExhaustedError: if the run has used up its time
         """
         decided, exhausted = asyncio.create_task(seen.is_decided.wait()), asyncio.create_task(self._exhausted())
         try:
@@ -299,9 +304,9 @@ class RepeatedJob:
             exhausted.cancel()
 
     async def _exhausted(self) -> None:
-        """Wait until one has had its time that has begun beside its job; for ever, if it has not."""
+        """Wait until a run that has begun beside its job has used up its time. Waits for ever for a later run."""
         if self.performance.has_ended:
-            await asyncio.get_running_loop().create_future()  # The node runtime ends it.
+            await asyncio.get_running_loop().create_future()  # the node runtime ends such a run
         await asyncio.sleep(seconds_for((await self.performance.ended()).seconds))
 
     @property
@@ -309,7 +314,11 @@ class RepeatedJob:
         return f"it has not ended after {seconds_for(self.performance.seconds)} s"
 
     def _check(self, exit_event: ExitEvent) -> None:
-        """Look whether it has ended by itself."""
+        """Check that the run has ended by itself.
+
+        :raises ExhaustedError: if it has used up its time or its space
+        :raises NotApartError: if it has not started because it could not be kept apart
+        """
         if exit_event.reason == "overtime":
             raise ExhaustedError(self._too_long)
         if exit_event.reason == "space":
@@ -318,7 +327,7 @@ class RepeatedJob:
             raise NotApartError
 
     async def _differs_from_the_job(self, there: Places, its: Mapping[str, Any], span: Span) -> _Compared:
-        """What differs of what the job itself makes, when it has ended well."""
+        """Return the differences from the outputs of the original job, when this job has succeeded."""
         plain, ended = await self.plain_outputs(), await self.performance.ended()
         if (difference := first_difference(plain, self._here, its, there)) is None:
             return None, None
@@ -327,9 +336,9 @@ class RepeatedJob:
     async def _differs_from(
         self, before: Ran, places: Places, excerpts: Excerpts | None, its: Mapping[str, Any], span: Span
     ) -> _Compared:
-        """What differs of what a run before has made, which had the same paths.
+        """Return the differences from the outputs of a run before, which had the same paths.
 
-        :param excerpts: what both have read instead of their files
+        :param excerpts: what both runs have read in place of their files
         """
         made = before.made or {}
         if (difference := first_difference(made, places, its, places)) is None:
@@ -342,9 +351,9 @@ class RepeatedJob:
         return difference, await self._unlike(kept or None, before.span, span)
 
     async def _unlike(self, pairs: Sequence[tuple[str, str]] | None, job: Span, span: Span) -> Unlike | None:
-        """In which lines files differ; None: in something else, or that cannot be told.
+        """Return the lines in which files differ; None: something else differs, or the lines cannot be compared.
 
-        :param pairs: the paths of a file of the job, and of that of another run
+        :param pairs: the path of a file of the job, and the path of the same file of another run
         """
         if pairs is None or len(pairs) > _MOST_FILES:
             return None
@@ -360,7 +369,7 @@ class RepeatedJob:
         return Unlike(lines, job, span, tuple({0, time.localtime(span[1]).tm_gmtoff}))
 
     async def _keep(self, directory: str, at: str) -> None:
-        """Put what a run has made aside, so that others can be compared with it."""
+        """Put the outputs of a run aside, so that later runs can be compared with it."""
         said, code = await self.performance.runtime.run(["mv", directory, at], _ASK_SECONDS)
         if code != 0:
             raise OSError(said)
@@ -373,23 +382,26 @@ class RepeatedJob:
         return self.performance.places(self.port)
 
     def _mounts(self, job: Job, manner: Manner, files: Sequence[str], streams: Sequence[str]) -> tuple[Mount, ...]:
-        """What lets the program find all where the job had it: many write their command lines into what they make."""
+        """The mounts that let the program find everything where the job had it.
+
+        Many programs write their command lines into their outputs.
+        """
         plain = self.performance.job
         pairs = [(job.output_directory, plain.output_directory), (job.tmp_directory, plain.tmp_directory)]
         if manner != "file":
             used = [*paths_of(self.performance.inputs.values()), *files]
             for file, stream in zip(self.files, streams, strict=True):
                 directory = posixpath.dirname(file.value["path"])
-                # What is covered is not seen any more, also by who feeds the stream.
+                # Files below a mount are hidden, also from the process that feeds the stream.
                 is_alone = sum(other.startswith(f"{directory}/") for other in used) == 1
                 if is_alone and posixpath.dirname(directory) == plain.input_directory:
                     pairs.append((posixpath.dirname(stream), directory))
         return tuple(Mount(path=path, at=at) for path, at in pairs)
 
     def _inputs(self, paths: Sequence[str], *, is_stream: bool) -> dict[str, Token]:
-        """The inputs of the job, the files of one of them at these paths, if there are any.
+        """The inputs of the job, with the files of the rehearsed one at these paths, if there are any.
 
-        :param is_stream: nothing is known of them but their paths
+        :param is_stream: nothing is known of the files but their paths
         """
         inputs = self.performance.copied_inputs()
         if paths:
@@ -442,16 +454,16 @@ async def _no_difference(its: Mapping[str, Any], span: Span) -> _Compared:
 
 
 def _kept(excerpts: Excerpts) -> str:
-    """Where that is which the first run with excerpts has made."""
+    """The directory with the outputs of the first run with excerpts."""
     return posixpath.join(excerpts.directory, "made")
 
 
 class _NotDisguisedError(Exception):
-    """What has been made names paths, which lead to what the job itself has made."""
+    """The outputs name paths, which lead to the outputs of the job itself."""
 
 
 async def _names_paths(runtime: NodeRuntime, job: Job, output: CommandOutput) -> bool:
-    """Whether something in the output directory of a job leads to other places by their paths."""
+    """Whether outputs of a job name other files by their paths."""
     if isinstance(output, CWLOutputJSONCommandOutput):
         return True
     links, code = await runtime.run(["find", job.output_directory, "-type", "l"], _ASK_SECONDS)
@@ -470,7 +482,7 @@ async def _execute(step: StreamingExecuteStep, job: Job) -> CommandOutput:
 
 async def _end(node_job: NodeJob, execution: asyncio.Task[CommandOutput], following: asyncio.Task[None]) -> None:
     await node_job.cancel()
-    # Who starts a process and does not wait for it leaves it to an event loop that may be closed by then.
+    # A process that is not waited for is left to an event loop, which may be closed by then.
     await asyncio.wait([execution], timeout=_END_SECONDS)
     execution.cancel()
     following.cancel()

@@ -1,4 +1,4 @@
-"""Whether two runs of a job have made the same, wherever they ran."""
+"""Compares the outputs of two runs of a job, wherever the job ran."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-# What stands for a place of a job, in each of its runs: nothing that a path can have.
+# Stands for a path of the job in each of its runs; no path can have this character.
 _MARK = "\0"
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where a run of a job had what.
+    """The paths of one run of a job.
 
-    :ivar directories: absolute, in the same order for each run: of its outputs, its inputs, and what it throws away
-    :ivar streams: the paths of the files that are read as streams in one of the runs, in the same order
-    :ivar shown: the places that the program was shown instead; None: these
+    :ivar directories: absolute, in the same order for each run: of its outputs, its inputs, and its temporary files
+    :ivar streams: the paths of the files that one of the runs reads as streams, in the same order for each run
+    :ivar shown: the places that the program was shown instead; None: the program was shown these
     """
 
     directories: tuple[str, ...]
@@ -25,7 +25,7 @@ class Places:
     shown: Places | None = None
 
     def without(self, text: str) -> str:
-        """A text that has the same in the place of each of these paths, whichever the run."""
+        """The text with a mark in place of each of these paths; the mark is the same in all runs."""
         if self.shown is not None:
             text = self.shown.without(text)
         for number, path in enumerate((*self.streams, *self.directories)):
@@ -37,13 +37,13 @@ class Places:
 def first_difference(
     plain: Mapping[str, Any], its_places: Places, again: Mapping[str, Any], places: Places
 ) -> str | None:
-    """What differs first in the outputs of two runs of a job, for people; None: nothing does.
+    """The name of the first output or file that differs between two runs of a job; None: all are the same.
 
-    Files are the same if they have the same name, size and checksum, and all that is known of them is the same, but for
-    the directories of the run.
+    Files are the same if they have the same name, size, checksum, and all other fields. The directories of the run may
+    differ.
 
-    :param plain: by output, as in CWL, of the one run
-    :param again: of the other one
+    :param plain: the outputs of one run by name, as CWL objects
+    :param again: the outputs of the other run
     """
     for name in dict.fromkeys((*plain, *again)):
         if name not in plain or name not in again:
@@ -56,10 +56,10 @@ def first_difference(
 def unlike_files(
     plain: Mapping[str, Any], its_places: Places, again: Mapping[str, Any], places: Places
 ) -> list[tuple[str, str]] | None:
-    """The paths of the files that differ in the outputs of two runs of a job; None: something else differs, too.
+    """The paths of the files that differ between two runs of a job; None: something else differs, too.
 
-    :param plain: by output, as in CWL, of the one run
-    :param again: of the other one
+    :param plain: the outputs of one run by name, as CWL objects
+    :param again: the outputs of the other run
     """
     found = list[tuple[str, str]]()
     same = plain.keys() == again.keys() and all(
@@ -71,7 +71,7 @@ def unlike_files(
 def _but_for_contents(plain: Any, its: Places, again: Any, places: Places, found: list[tuple[str, str]]) -> bool:
     """Whether two values are the same but for the contents of files.
 
-    :param found: gets the paths of these
+    :param found: gets the paths of the files that differ
     """
     if isinstance(plain, list) and isinstance(again, list):
         pairs = zip(plain, again, strict=False)
@@ -91,10 +91,10 @@ def _but_for_contents(plain: Any, its: Places, again: Any, places: Places, found
 
 
 def first_unlike(plain: Mapping[str, Any], again: Mapping[str, Any]) -> str | None:
-    """Which output of a job is of another kind, when it has read less; None: none is.
+    """The first output of a job that is of another kind when the job reads less; None: all are of the same kind.
 
-    A file that was there is there, and has something in it if it had; so has a list. A program that says nothing of
-    what was cut, and makes nothing of it, is found out so.
+    Each file and list has to be there again, and must not be empty if it was not. So a program is found out that makes
+    nothing of a cut file, without an error.
     """
     unlike = (name for name in plain if name not in again or not _is_alike(plain[name], again[name]))
     return next(unlike, None)
@@ -134,7 +134,7 @@ def _difference(plain: Any, again: Any, name: str) -> str | None:
 
 
 def _is_same(plain: Any, again: Any) -> bool:
-    """As `==`, but `1`, `1.0` and `true` are three values."""
+    """Whether two values are equal. `1`, `1.0` and `true` are three values, and NaN is equal to itself."""
     if type(plain) is not type(again):
         return False
     if isinstance(plain, dict):

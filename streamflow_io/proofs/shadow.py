@@ -1,8 +1,8 @@
-"""A run of a job that leaves nothing in StreamFlow: stand-ins for what its command and its outputs are told to.
+"""Runs a job without a trace in StreamFlow: stand-ins for the parts of StreamFlow that keep something.
 
-What a job leaves are rows in the database, locations of data, and checkpoints. The stand-ins take them, and forget
-them. All else is StreamFlow's own, so that the run is as the job's own was. `tests/integration/test_shadow.py` fails
-when StreamFlow asks for more than is here.
+A job leaves rows in the database, locations of data, and checkpoints. The stand-ins take and forget them. Everything
+else is StreamFlow's own, so that this run is like the job's own run. `tests/integration/test_shadow.py` fails when
+StreamFlow asks for more than is here.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from streamflow_io.adapters.steps import StreamingExecuteStep
 
 
 class NoShadowError(Exception):
-    """StreamFlow is configured with something for which there is no stand-in."""
+    """StreamFlow is configured with a part that has no stand-in."""
 
 
 def shadow_of(step: StreamingExecuteStep, job: Job, connector: Connector, hardware: Hardware) -> StreamingExecuteStep:
     """A step that runs one job, and collects its outputs, without a trace.
 
     :param job: with directories of its own
-    :param connector: through which its command is run
-    :param hardware: that it has
+    :param connector: runs the command of the job
+    :param hardware: of the job
     :raises NoShadowError: if the data manager is not StreamFlow's own
     """
     context = copy(step.workflow.context)
@@ -71,7 +71,7 @@ class _NoCheckpoints:
 
 
 class _Scheduler:
-    """The scheduler, but for how one job is run."""
+    """StreamFlow's scheduler, with another connector and hardware for one job."""
 
     def __init__(self, inner: Any, job: str, connector: Connector, hardware: Hardware) -> None:
         self._inner = inner

@@ -1,1 +1,1 @@
-"""The facts of a run: what happened, job by job, in the files that each run keeps."""
+"""The facts of a run: its records, job by job, in the files that each run keeps."""

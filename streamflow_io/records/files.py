@@ -12,16 +12,16 @@ from streamflow_io.hints.reasons import SessionReason
 
 from .jobs import BaseRecord, JobRecord
 
-#: What is said of an edge that CAPIO serves.
+#: Value of `EdgeRecord.capio` for an edge that CAPIO serves.
 SERVED = "served"
 
 
-#: Why nothing is delivered early in a run that is to be a baseline.
+#: The reason why nothing is delivered early in a run without a node runtime, a baseline.
 OFF = "`runtime: off`"
 
 
 class RouteRecord(PossibleRoute, BaseRecord):
-    """A way from an output of a step to an input of another; written at the start of a run that is observed."""
+    """A route from an output of a step to an input of another; written at the start of a run that is observed."""
 
     event: Literal["route"] = "route"
 
@@ -49,7 +49,7 @@ class FallbackRecord(JobRecord):
 
 
 class ReadingRecord(JobRecord):
-    """A job is about to run, and reads an output that is not complete as far as is known."""
+    """A job that is about to run, and reads an output that is not known to be complete."""
 
     event: Literal["reading"] = "reading"
     input: str = Field(description="as /step/port")
@@ -59,7 +59,7 @@ class ReadingRecord(JobRecord):
 
 
 class StreamedRecord(JobRecord):
-    """A byte stream into a job has ended well."""
+    """The end, without an error, of a byte stream into a job."""
 
     event: Literal["streamed"] = "streamed"
     input: str | None = Field(None, description="as /step/port; none: not known")
@@ -146,13 +146,13 @@ class SplitRecord(JobRecord):
     equal: bool = Field(description="this many parts of equal bytes are the same parts")
 
 
-#: Where the parts come from: `said` by the program that splits, or `selected` by each job. `whole`: the whole file is
-#: read ahead, before StreamFlow reads the file for its checksum.
+#: Origin of the parts: `said` by the program that splits, or `selected` by each job. `whole`: the whole file is read
+#: ahead, before StreamFlow reads the file for its checksum.
 SessionForm = Literal["said", "selected", "whole"]
 
 
 class SessionRecord(BaseRecord):
-    """A read session begins."""
+    """The beginning of a read session."""
 
     event: Literal["session"] = "session"
     session: int = Field(description="its number in the run, from 1")
@@ -169,7 +169,7 @@ class SessionRecord(BaseRecord):
 
 
 class ChunkRecord(BaseRecord):
-    """A chunk has arrived."""
+    """The arrival of a chunk."""
 
     event: Literal["chunk"] = "chunk"
     session: int
@@ -184,7 +184,7 @@ class ChunkRecord(BaseRecord):
 
 
 class ArrivedRecord(BaseRecord):
-    """A part has arrived, or its reader need not wait for it any longer."""
+    """The arrival of a part, or the end of the reader's need to wait for it."""
 
     event: Literal["arrived"] = "arrived"
     session: int
@@ -192,7 +192,7 @@ class ArrivedRecord(BaseRecord):
 
 
 class ConsumedRecord(BaseRecord):
-    """A job that reads a part has ended."""
+    """The end of a job that reads a part."""
 
     event: Literal["consumed"] = "consumed"
     session: int
@@ -201,7 +201,7 @@ class ConsumedRecord(BaseRecord):
 
 
 class SessionEndRecord(BaseRecord):
-    """A read session reads nothing more."""
+    """The end of a read session, which reads nothing more."""
 
     event: Literal["sessionEnd"] = "sessionEnd"
     session: int

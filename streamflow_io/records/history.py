@@ -114,15 +114,15 @@ class History:
     :ivar seconds: from the start of the run to its end, or to its last record
     :ivar ended: whether the end was recorded; if not, the run was killed or goes on
     :ivar status: how the run ended. None: the run has not ended, or its status is not known
-    :ivar routes: the ways from outputs to inputs, if the run was observed
+    :ivar routes: the routes from outputs to inputs, if the run was observed
     :ivar edges: files to be delivered early, as planned or as found while the run went on
     :ivar fallbacks: files that the run could not deliver early
-    :ivar readings: what jobs began to read before it was complete
+    :ivar readings: outputs that jobs began to read before the outputs were complete
     :ivar streamed: byte streams that have ended
-    :ivar committed: what jobs committed before they ended
-    :ivar requests: what I/O tasks and byte streams moved, and what compute jobs wrote
+    :ivar committed: outputs that jobs committed before they ended
+    :ivar requests: data that I/O tasks and byte streams moved, and that compute jobs wrote
     :ivar rates: how fast jobs might move from each time on, in order
-    :ivar leases: what the run held of storages that other runs use, too
+    :ivar leases: bandwidth that the run held of storages that other runs use, too
     :ivar lent: jobs that ran on cores of other jobs
     :ivar held: bursts that were held back until their slots, in order
     :ivar sessions: read sessions, by their numbers
@@ -151,18 +151,18 @@ class History:
     sessions: dict[int, Session] = field(default_factory=dict)
 
     def since_start(self, time: float) -> float:
-        """A time of a record, in seconds since the start of the run."""
+        """Return the time of a record in seconds since the start of the run."""
         return max(0.0, time - self.run.time)
 
     def is_io_task(self, step: str) -> bool:
         return step in self.steps and self.steps[step].io_task
 
     def direction(self, step: str) -> Direction:
-        """The direction in which the bytes of a step's jobs count; without hints, bytes that are written count."""
+        """Return the direction in which the bytes of a step's jobs count; without hints, written bytes count."""
         return self.steps[step].direction if step in self.steps else "write"
 
     def waiting(self, job: Job) -> Interval | None:
-        """The time in which a job waited for its place, and in the queue of a queue manager."""
+        """Return the time in which a job waited for its place, and in a queue. None: the job was not submitted."""
         if job.submitted is None:
             return None
         begun = self.begun(job)
@@ -170,33 +170,33 @@ class History:
         return job.submitted, self.seconds if end is None else end
 
     def running(self, job: Job) -> Interval | None:
-        """The time in which a job ran."""
+        """Return the time in which a job ran. None: the job did not start."""
         begun = self.begun(job)
         if begun is None:
             return None
         return begun, self.seconds if job.ended is None else job.ended
 
     def begun(self, job: Job) -> float | None:
-        """The time since when a job ran: its start, or the end of its wait in a queue. None: the job did not start."""
+        """Return when a job began to run: at its start, or after its wait in a queue. None: the job did not start."""
         queued = self.queued(job)
         return job.started if queued is None else queued[1]
 
     def queued(self, job: Job) -> Interval | None:
-        """The time that a job with a place spent in a queue. None: the job was not seen to wait there."""
+        """Return the time that a job with a place spent in a queue. None: the job was not seen to wait there."""
         measured = self.measured(job) if job.queue else None
         if measured is None or job.started is None or measured[0] - job.started < _QUEUED:
             return None
         return job.started, measured[0]
 
     def waited(self, job: Job) -> dict[DelayCause, float]:
-        """The causes for which a job waited before its command started, with the seconds of each."""
+        """Return the causes for which a job waited before its command started, with the seconds of each."""
         waited: dict[DelayCause, float] = dict(job.waited.items())
         if (queued := self.queued(job)) is not None:
             waited["queue"] = queued[1] - queued[0]
         return waited
 
     def measured(self, job: Job) -> Interval | None:
-        """The time in which the command of a job ran, as the node runtime measured it."""
+        """Return the time in which the command of a job ran, as the node runtime measured it. None: no measure."""
         if job.usage is None or job.ended is None:
             return None
         since, until = (self.run.time + time for time in (job.submitted or 0.0, job.ended))
@@ -222,17 +222,17 @@ def read_history(label: str, records: Iterable[Record]) -> History:
 class HistoryReader:
     """Puts the records of a run together, one by one.
 
-    :ivar history: what is known by now
+    :ivar history: the facts so far
     """
 
     def __init__(self, label: str, run: RunRecord) -> None:
         self.history = History(label, run)
         self._open_jobs: dict[str, Job] = {}
-        # Each from an output to an input.
+        # Each edge leads from an output to an input.
         self._edges: set[tuple[str, str | None]] = set()
 
     def told(self, record: Record) -> None:
-        """The next record."""
+        """Add the next record."""
         history = self.history
         time = history.since_start(record.time)
         history.seconds = max(history.seconds, time)
@@ -269,7 +269,7 @@ class HistoryReader:
         history.jobs = history.jobs[-most:]
         begin = min((job.submitted for job in history.jobs if job.submitted is not None), default=0.0)
         before = [lease for lease in history.leases if history.since_start(lease.time) < begin]
-        # The last of each before it holds at its beginning.
+        # Before the first kept job, only the last lease of each storage and direction counts.
         last = {(lease.storage, lease.direction): lease for lease in before}
         history.leases = [*last.values(), *history.leases[len(before) :]]
 
@@ -279,7 +279,7 @@ Keep = Callable[[History, object], None]
 
 
 def _in(kind: type[R], of: Callable[[History], list[R]]) -> tuple[type[R], Keep]:
-    """Records of a kind are kept in a list."""
+    """Return a kind of record, and a function that appends records of the kind to a list."""
 
     def keep(history: History, record: object) -> None:
         assert isinstance(record, kind)
@@ -288,7 +288,7 @@ def _in(kind: type[R], of: Callable[[History], list[R]]) -> tuple[type[R], Keep]
     return kind, keep
 
 
-# What is kept as it is.
+# Records that are kept as they are.
 _KEPT: Mapping[type, Keep] = dict(
     (
         _in(EpochRecord, lambda history: history.epochs),

@@ -13,7 +13,7 @@ from streamflow_io.runtime.protocol import ClosedEvent, CommittedEvent, Event, J
 
 from .files import InputRecord, OutputRecord
 
-# Of more files in one output or input there is one record for all of them.
+# An output or input with more files has one record for all of them.
 MOST_RECORDS = 100
 
 Origin = Callable[[str], tuple[str | None, str]]
@@ -21,7 +21,11 @@ Origin = Callable[[str], tuple[str | None, str]]
 
 @dataclass(slots=True)
 class _Written:
-    """:ivar number: how often the file was closed"""
+    """The writes of a file.
+
+    :ivar number: how often the file was closed
+    :ivar closes: the times of the first and the last close
+    """
 
     opened: float | None = None
     closes: list[float] = field(default_factory=list)
@@ -60,7 +64,7 @@ class JobFiles:
 
     What is kept of a file does not grow with the number of its closes.
 
-    :param spec: what the node runtime was told of it
+    :param spec: the job's specification for the node runtime
     """
 
     def __init__(self, spec: JobSpec) -> None:
@@ -81,25 +85,25 @@ class JobFiles:
                 file.size = event.size
             else:
                 file.number = event.closes
-                # The first and the last are all that is told of them.
+                # Records give only the first and the last close.
                 file.closes[1:] = [event.time] if file.closes else []
                 file.closes = file.closes or [event.time]
 
     def outputs(self, of: Identity, time: float, ended: float) -> Iterator[OutputRecord]:
-        """The use of each output. A Directory, or more files than :data:`MOST_RECORDS`, give one record together.
+        """Yield the use of each output. A Directory, or more files than :data:`MOST_RECORDS`, give one record together.
 
         :param ended: when the command of the job ended
         """
         for port, written in self._written.items():
             output = self._outputs[port]
-            # What is not committed at the end of a job that succeeded was removed: it is no output.
+            # Files that are not committed when a job has succeeded were removed, and are no output.
             files = {path: file for path, file in written.items() if file.size is not None} or written
             together = output.kind == "directory" or len(files) > MOST_RECORDS
             for group in [list(files)] if together else [[path] for path in files]:
                 yield self._output(of, port, group, time, ended)
 
     def possible_splits(self) -> Iterator[PossibleSplit]:
-        """The outputs that may be parts of an input that the job has opened."""
+        """Yield the outputs that may be parts of an input that the job has opened."""
         for port, written in self._written.items():
             output = self._outputs[port]
             sizes = {path: file.size for path, file in written.items() if file.size is not None}
@@ -139,7 +143,7 @@ class JobFiles:
         )
 
     def inputs(self, of: Identity, time: float, origin: Origin) -> Iterator[InputRecord]:
-        """The use of each input, with inputs that were never opened.
+        """Yield the use of each input, with inputs that were never opened.
 
         :param origin: maps an absolute path to the job that made the file, and to the path relative to that job's
             output directory; a path of no job maps to None and itself
@@ -181,15 +185,16 @@ def _is_within(path: str, directory: str) -> bool:
 
 
 _DIGITS = re.compile(r"[0-9]+")
-# The most that a rule of a read session can have.
+# The most digits in a rule of a read session.
 _WIDEST = 18
 
 
 @dataclass(frozen=True)
 class PartNames:
-    """:ivar names: with one `%d`, or `%0Nd`, for the number
+    """The pattern of the names of parts.
 
-    :ivar first: the number of the first one
+    :ivar names: the pattern, with one `%d`, or `%0Nd`, for the number
+    :ivar first: the number of the first name
     """
 
     names: str
@@ -197,7 +202,7 @@ class PartNames:
 
 
 def names_of_parts(found: Sequence[str]) -> PartNames | None:
-    """The pattern that some names share. None: the names are not numbered one after the other.
+    """Return the pattern that some names share. None: the names are not numbered one after the other.
 
     :param found: names without a slash, in order
     """

@@ -1,4 +1,4 @@
-"""The records of single jobs, and what all records have in common."""
+"""The records of single jobs, and the fields that all records have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamflow_io.runtime.usage import JobUsage
 class BaseRecord(BaseModel):
     """A line of the telemetry file."""
 
-    # Built when first used: each run starts with importing all of them, and writes some.
+    # Models are built when first used: each run imports all of them at its start, and writes some.
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
     time: float = Field(description="seconds since the epoch")
     event: str
@@ -24,20 +24,20 @@ EndStatus = Literal["completed", "failed", "cancelled", "rolled back"]
 
 
 class JobRecord(BaseRecord):
-    """Something happens to a job."""
+    """An event of a job."""
 
     job: str
     step: str
 
 
 class SubmittedRecord(JobRecord):
-    """A job asks to be scheduled."""
+    """A job that asks to be scheduled."""
 
     event: Literal["submitted"] = "submitted"
 
 
 class AdmittedRecord(JobRecord):
-    """A job may start, as far as storages are concerned."""
+    """A job that may start, as far as storages are concerned."""
 
     event: Literal["admitted"] = "admitted"
     location: str
@@ -47,16 +47,17 @@ class AdmittedRecord(JobRecord):
     running: int = Field(description="admitted I/O tasks on the location, with this one")
 
 
-#: What a job waits for before it has a place. `storage`: bandwidth, or an I/O executor. `place`: a location that takes
-#: one more job.
+#: Causes for which a job waits before it has a place. `storage`: bandwidth, or an I/O executor. `place`: a location
+#: that takes one more job.
 WaitCause = Literal["storage", "cores", "memory", "disk", "place"]
 
 
-#: What a job waits for until its command runs. `queue`: a queue manager has the job, and has not started it.
+#: Causes for which a job waits until its command runs. `queue`: a queue manager has the job, and has not started it.
 DelayCause = Literal["storage", "cores", "memory", "disk", "place", "queue"]
 
 
-#: What a job waits for now. `gate`: its command runs, and is held where it opens a file that is not committed yet.
+#: Causes for which a job waits now. `gate`: its command runs, and is held where it opens a file that is not committed
+#: yet.
 WaitingCause = Literal["storage", "cores", "memory", "disk", "place", "queue", "gate"]
 
 
@@ -73,7 +74,7 @@ CAUSES: Mapping[WaitingCause, str] = {
 
 
 class StartedRecord(JobRecord):
-    """A job runs."""
+    """The start of a job."""
 
     event: Literal["started"] = "started"
     location: str
@@ -86,7 +87,7 @@ class StartedRecord(JobRecord):
 
 
 class LentRecord(JobRecord):
-    """A job is about to run on cores that other jobs hold and do not use."""
+    """The start of a job on cores that other jobs hold and do not use."""
 
     event: Literal["lent"] = "lent"
     location: str
@@ -110,7 +111,7 @@ class RehearsedRecord(JobRecord):
 
 
 class EndedRecord(JobRecord):
-    """A job has ended."""
+    """The end of a job."""
 
     event: Literal["ended"] = "ended"
     status: EndStatus

@@ -1,4 +1,4 @@
-"""Reads the records of runs, and lists the runs that there are."""
+"""Reads the records of runs, and lists the runs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .runs import TELEMETRY_FILE, end_record, run_names, runs_directory
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """The records of a telemetry file, in the order in which they were written; the first is a :class:`RunRecord`.
+    """Yield the records of a telemetry file, in order. The first is a :class:`RunRecord`.
 
-    The last line is ignored if it has no end: the run was killed, or is still writing it. Unknown fields are ignored.
+    A last line without an end is ignored: the run was killed, or is still writing the line. Unknown fields are ignored.
 
     :raises HintErrors: if the file cannot be read or holds something else; names the line
     """
@@ -44,9 +44,9 @@ def read_records(path: Path) -> Iterator[Record]:
 
 
 def parse_record(path: Path, number: int, line: bytes) -> Record:
-    """A line of a telemetry file.
+    """Parse a line of a telemetry file.
 
-    :raises HintErrors: if it holds something else; names the line
+    :raises HintErrors: if the line holds something else; names the line
     """
     try:
         return RECORD.validate_json(line)
@@ -57,17 +57,18 @@ def parse_record(path: Path, number: int, line: bytes) -> Record:
         raise HintErrors.one(path, field, first["msg"], allowed, line=number) from None
 
 
-#: `ended`: well, as far as is known. `killed`: no process writes the records any more, and the last one is missing. A
-#: run on another host, or on a file system without locks, may be called killed while it goes on.
+#: `ended`: without an error, as far as is known. `killed`: no process writes the records any more, and the last one is
+#: missing. A run on another host, or on a file system without locks, may count as killed while it goes on.
 ListedState = Literal["ended", "failed", "cancelled", "running", "killed"]
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """
+    """A line of the list of runs.
+
     :ivar workflow: the CWL file
     :ivar began: in seconds since the epoch
-    :ivar seconds: until its last record
+    :ivar seconds: from the beginning to the last record
     """
 
     name: str
@@ -78,7 +79,7 @@ class RunSummary:
 
 
 def list_runs(most: int | None = None) -> list[RunSummary]:
-    """The runs, the newest telemetry first. Directories that hold no run of this version are left out.
+    """Return the runs, the newest telemetry first. Directories that hold no run of this version are left out.
 
     :param most: how many runs are listed. None: all
     """
@@ -113,9 +114,9 @@ def _state(file: BinaryIO) -> ListedState:
 
 
 def running_run() -> Path:
-    """The telemetry file of the newest run that goes on.
+    """Return the telemetry file of the newest run that goes on.
 
-    :raises HintErrors: if none does
+    :raises HintErrors: if no run goes on
     """
     found = [run for run in list_runs() if run.state == "running"]
     if not found:
@@ -127,7 +128,7 @@ def running_run() -> Path:
 
 
 def last_seconds(telemetry: Path) -> float | None:
-    """The time that the last successful run of the same workflow took. None: no earlier run succeeded.
+    """Return the time that the last successful run of the same workflow took. None: no earlier run succeeded.
 
     :param telemetry: the telemetry file of a run, which is not compared with itself
     """
@@ -150,7 +151,7 @@ def _seconds_of_others(own: RunRecord) -> Iterator[float]:
 
 
 def read_latest(path: Path) -> ProgressRecord | None:
-    """The progress of a run that was written last. None: no progress can be read."""
+    """Read the latest progress of a run. None: no progress can be read."""
     try:
         return ProgressRecord.model_validate_json(path.read_bytes())
     except (OSError, ValueError):

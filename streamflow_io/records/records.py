@@ -98,7 +98,7 @@ class LeaseRecord(BaseRecord):
 
 
 class HeldRecord(BaseRecord):
-    """A burst of this run begins, and is held back until its slot in a schedule that runs follow."""
+    """The beginning of a burst that is held back until its slot in a schedule that runs follow."""
 
     event: Literal["held"] = "held"
     storage: str
@@ -121,9 +121,9 @@ class StreamProgress(BaseModel):
 
 
 class ProgressRecord(BaseRecord):
-    """The progress of a run that no other record tells.
+    """The progress of a run, as far as no other record has it.
 
-    The record is not part of the telemetry file; a file beside it is replaced with each one.
+    The record is not part of the telemetry file: a file beside it holds the latest one.
     """
 
     event: Literal["progress"] = "progress"
@@ -135,10 +135,10 @@ class ProgressRecord(BaseRecord):
 
 
 class RequestRecord(JobRecord):
-    """Data that an I/O task or a byte stream moved, or that a compute job wrote, and when a job first waited for the
-    data.
+    """Data that moved, and when a job first waited for the data.
 
-    Requests are recorded when both are known, in no order.
+    An I/O task or a byte stream moved the data, or a compute job wrote the data. Requests are recorded when both facts
+    are known, in no order.
     """
 
     event: Literal["request"] = "request"
@@ -169,7 +169,7 @@ class RateRecord(JobRecord):
 
 
 class EpochRecord(BaseRecord):
-    """An epoch of learning has ended."""
+    """The end of an epoch of learning."""
 
     event: Literal["epoch"] = "epoch"
     step: str

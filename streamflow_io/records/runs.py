@@ -1,4 +1,4 @@
-"""Where runs keep their files: one directory for each run, in the user's data directory; removes those of old runs."""
+"""The directories of runs, one for each run, in the user's data directory. Removes the directories of old runs."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from streamflow_io.files import stranger
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.wording import shortened
 
-#: The directory below that of the run.
+#: The directory of the jobs' logs, below the directory of the run.
 LOGS_DIRECTORY = "jobs"
 
 
 TELEMETRY_FILE = "telemetry.jsonl"
 COORDINATION_FILE = "coordination.json"
-#: There while the run goes on.
+#: A file that exists while the run goes on.
 PROGRESS_FILE = "progress.json"
 LAST = "last"
 
 
 def runs_directory() -> Path:
-    """The parent of all run directories; it may not exist."""
+    """Return the parent of all run directories; it may not exist."""
     return data_directory() / "runs"
 
 
 def create_run_directory(name: str) -> Path:
-    """A new directory, of mode 0700, for a run.
+    """Create a directory, of mode 0700, for a run.
 
-    The second run of a name gets `NAME-2`, the third `NAME-3`: an earlier run is never touched. What cannot be part of
-    a file name becomes `_`. Two processes at once get two directories.
+    The second run of a name gets `NAME-2`, the third `NAME-3`: an earlier run is never touched. Characters that cannot
+    be part of a file name become `_`. Two processes at once get two directories.
 
-    :raises OSError: if it cannot be created
+    :raises OSError: if the directory cannot be created
     """
     runs_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
     base = _file_name(name)
-    # `last` means another run.
+    # `last` stands for the newest run, and cannot be a name.
     number = 2 if base == LAST else 1
     while True:
         directory = runs_directory() / (base if number == 1 else f"{base}-{number}")
@@ -56,7 +56,7 @@ def create_run_directory(name: str) -> Path:
 
 
 def find_run(text: str) -> Path:
-    """The telemetry file of a run.
+    """Return the telemetry file of a run.
 
     :param text: the path of a telemetry file or of its directory, the name of a run, or `last` for the newest telemetry
     :raises HintErrors: if there is no such run; names similar runs
@@ -67,7 +67,7 @@ def find_run(text: str) -> Path:
     if text in names:
         return runs_directory() / text / TELEMETRY_FILE
     path = Path(text).expanduser()
-    # A text that cannot be a path is no path.
+    # An error means that the text cannot be a path.
     with contextlib.suppress(OSError, ValueError):
         if path.is_dir() and (path / TELEMETRY_FILE).is_file():
             return path / TELEMETRY_FILE
@@ -81,13 +81,13 @@ def find_run(text: str) -> Path:
 
 
 def run_names() -> list[str]:
-    """The names of the run directories that have telemetry, the one written last first."""
+    """Return the names of the run directories that have telemetry, the one written last first."""
     files = [(file.stat().st_mtime_ns, file.parent.name) for file in runs_directory().glob(f"*/{TELEMETRY_FILE}")]
     return [name for _, name in sorted(files, reverse=True)]
 
 
 def run_label(telemetry: Path) -> str:
-    """The name under which the run of a telemetry file is shown."""
+    """Return the name under which the run of a telemetry file is shown."""
     telemetry = telemetry.absolute()
     return telemetry.parent.name if telemetry.name == TELEMETRY_FILE else telemetry.stem
 
@@ -99,16 +99,16 @@ def _file_name(name: str) -> str:
 
 
 def data_directory() -> Path:
-    """`$XDG_DATA_HOME/streamflow-io`, by default `~/.local/share/streamflow-io`; it may not exist.
+    """Return `$XDG_DATA_HOME/streamflow-io`, by default `~/.local/share/streamflow-io`; it may not exist.
 
-    A relative `XDG_DATA_HOME` is ignored, as its specification asks.
+    A relative `XDG_DATA_HOME` is ignored, as its specification requires.
     """
     base = os.environ.get("XDG_DATA_HOME", "")
     return (Path(base) if os.path.isabs(base) else Path("~/.local/share").expanduser()) / "streamflow-io"
 
 
 KEPT_RUNS = 100
-# Locks of other hosts are not seen on every file system, and a run may be silent while its jobs wait in a queue.
+# Not every file system shows locks of other hosts, and a run may be silent while its jobs wait in a queue.
 SILENT_SECONDS = 30 * 24 * 3600
 _LONGEST_END = 4096
 _TRIES = 50
@@ -127,8 +127,9 @@ def remove_old_runs(keep: int = KEPT_RUNS) -> None:
 
 
 def lock(descriptor: int) -> None:
-    """Show other processes that a run goes on while its telemetry file is open. Raises nothing: some disks have no
-    locks.
+    """Lock a telemetry file, so that other processes see that its run goes on.
+
+    Raises nothing: some file systems have no locks.
     """
     with contextlib.suppress(OSError):
         for _ in range(_TRIES):
@@ -140,16 +141,20 @@ def lock(descriptor: int) -> None:
 
 
 def _remove(directory: Path) -> None:
-    """:raises OSError, ValueError: if it holds something else"""
+    """Remove the directory of a run that is over. Does nothing if the directory holds other files, or the run goes on.
+
+    :raises OSError: if the directory cannot be removed, or another process has the lock
+    :raises ValueError: if the telemetry holds no JSON
+    """
     telemetry = directory / TELEMETRY_FILE
     ours = {TELEMETRY_FILE, COORDINATION_FILE, PROGRESS_FILE, f".{PROGRESS_FILE}", LOGS_DIRECTORY}
     others = set(os.listdir(directory)) - ours
     if directory.is_symlink() or not telemetry.is_file() or others:
         return
-    # For writing, without which NFS gives no lock.
+    # NFS gives a lock only on a file that is open for writing.
     with os.fdopen(os.open(telemetry, os.O_RDWR | os.O_NOFOLLOW), "rb") as file:
         if _event(file.readline()) == "run" and (has_ended(file) or _was_killed(file)):
-            # The telemetry last: without it this is no run any more, and would never be looked at again.
+            # The telemetry is removed last: a directory without it is no run, and would never be removed later.
             if (directory / LOGS_DIRECTORY).exists():
                 shutil.rmtree(directory / LOGS_DIRECTORY)
             for name in (COORDINATION_FILE, PROGRESS_FILE, f".{PROGRESS_FILE}"):
@@ -159,12 +164,12 @@ def _remove(directory: Path) -> None:
 
 
 def has_ended(file: BinaryIO) -> bool:
-    """Whether a telemetry file has its last record."""
+    """Whether a telemetry file has the record of the end."""
     return end_record(file) is not None
 
 
 def end_record(file: BinaryIO) -> dict[str, object] | None:
-    """The last record of a telemetry file, if it has it."""
+    """Return the record of the end of a telemetry file. None: the run goes on, or was killed."""
     file.seek(max(0, os.fstat(file.fileno()).st_size - _LONGEST_END))
     try:
         record = json.loads(file.readlines()[-1])
@@ -174,7 +179,10 @@ def end_record(file: BinaryIO) -> dict[str, object] | None:
 
 
 def _was_killed(file: BinaryIO) -> bool:
-    """:raises OSError: if it goes on"""
+    """Whether nothing was written for :data:`SILENT_SECONDS`.
+
+    :raises OSError: if another process has the lock, because the run goes on
+    """
     if time.time() - os.fstat(file.fileno()).st_mtime < SILENT_SECONDS:
         return False
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -182,6 +190,9 @@ def _was_killed(file: BinaryIO) -> bool:
 
 
 def _event(line: bytes) -> object:
-    """:raises ValueError: if it is no JSON"""
+    """Return the event of a line.
+
+    :raises ValueError: if the line is no JSON
+    """
     record = json.loads(line)
     return record.get("event") if isinstance(record, dict) else None

@@ -17,12 +17,12 @@ SCHEMA_FILE = Path(__file__).with_name("telemetry.schema.json")
 
 
 def record_schema() -> dict[str, Any]:
-    """The JSON Schema of one record."""
+    """Return the JSON Schema of one record."""
     return {"$schema": DRAFT, "title": "Record", **tidy(RECORD.json_schema(by_alias=True))}
 
 
 def schema_text() -> str:
-    """The content of the schema's file."""
+    """Return the content of the schema's file."""
     return json.dumps(record_schema(), indent=2) + "\n"
 
 

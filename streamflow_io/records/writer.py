@@ -20,7 +20,7 @@ from streamflow_io.messages import Code, coded
 from .records import ProgressRecord, Record
 from .runs import lock
 
-# A full second is what a killed run may lose; the rest is for a slow disk.
+# A killed run may lose a full second; the rest is for a slow disk.
 INTERVAL = 0.5
 _CLOSE_TIMEOUT = 10.0
 
@@ -28,14 +28,14 @@ _CLOSE_TIMEOUT = 10.0
 class TelemetryWriter:
     """Appends records, one JSON object per line, in the order of :meth:`write`, and puts files beside them.
 
-    A thread of its own serialises and writes twice a second: the caller never waits for the disk, which may be the one
-    that the run congests. A run that is killed loses at most its last second and leaves whole lines, but perhaps for
-    the last. If the file cannot be written, one warning says so and all further records are dropped.
+    A thread serialises and writes twice a second. So the caller never waits for the disk, which may be the one that the
+    run congests. A run that is killed loses at most its last second, and leaves whole lines, perhaps except the last.
+    If the file cannot be written, one warning says so and all further records are dropped.
 
-    The file is created with the first record, mode 0600; it must not exist: two runs never share one.
+    The file is created with the first record, with mode 0600. The file must not exist: two runs never share one.
 
-    :param locate: gives the path of the file; called once, with the first record, in the writer's thread. It may
-        create directories.
+    :param locate: returns the path of the file, and may create directories. Called once, with the first record, in the
+        writer's thread
     """
 
     def __init__(self, locate: Callable[[], Path], interval: float = INTERVAL) -> None:
@@ -48,10 +48,10 @@ class TelemetryWriter:
         self._thread: threading.Thread | None = None
 
     def write(self, record: Record | tuple[str, bytes]) -> None:
-        """Append a record. Raises nothing; returns at once; does nothing after :meth:`close`.
+        """Append a record. Raises nothing, returns at once, and does nothing after :meth:`close`.
 
-        :param record: or a new file beside the telemetry, by its relative path, with its content: it is there before
-            the records that come after it
+        :param record: a record, or the relative path and content of a new file beside the telemetry. The file is there
+            before the records that come after it
         """
         if self._stopped:
             return
@@ -60,7 +60,7 @@ class TelemetryWriter:
             self._start()
 
     def close(self) -> None:
-        """Write what is pending and end. Waits for the disk, but not for ever; may be called again."""
+        """Write pending records and end. Waits for the disk, but not for ever. May be called again."""
         self._stopped = True
         thread, self._thread = self._thread, None
         if thread is None:
@@ -101,7 +101,7 @@ class TelemetryWriter:
             self._give_up(error)
 
     def _write_batch(self, file: BinaryIO) -> bool:
-        """Wait for records, let some gather, write them.
+        """Wait for records, let some gather, and write them.
 
         :return: whether there may be more
         """
@@ -158,7 +158,7 @@ class LatestWriter:
         self._thread: threading.Thread | None = None
 
     def write(self, record: ProgressRecord) -> None:
-        """Raises nothing; returns at once; does nothing after :meth:`close`."""
+        """Write a record, in the background. Raises nothing, returns at once, and does nothing after :meth:`close`."""
         if self._closed:
             return
         self._latest = record

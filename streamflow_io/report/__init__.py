@@ -1,1 +1,1 @@
-"""How the results of runs are shown: figures, pages, tables, and the live view."""
+"""Views of the results of runs: figures, pages, tables, and the live view."""

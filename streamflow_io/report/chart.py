@@ -23,12 +23,12 @@ _NUMBERS = 40
 
 
 def draw_figure(figure: Figure) -> str:
-    """The SVG of a figure."""
+    """Return the SVG of a figure."""
     return _bars(figure) if figure.bars else _lines(figure)
 
 
 def numbers(figure: Figure) -> str:
-    """The numbers of a figure, as text that can be copied: a column of x, and one of y, for each line."""
+    """Return the numbers of a figure, as text that can be copied: for each line, a column of x, and one of y."""
     parts = []
     for line in figure.lines:
         some = _few(line.points)
@@ -53,7 +53,7 @@ def _few(all_points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
 
 
 class _Scale:
-    """From values to places in a drawing."""
+    """Maps values to places in a drawing."""
 
     def __init__(self, most: float, begin: float, end: float) -> None:
         self.most = most if most > 0 else 1.0
@@ -155,7 +155,7 @@ def _line(line: ChartLine, x: _Scale, y: _Scale) -> Iterator[str]:
 
 
 def _legend(figure: Figure) -> tuple[str, int]:
-    """The names of the lines, above them, and how many rows they take."""
+    """Return the names of the lines, as SVG, and how many rows the names take."""
     entries = [
         (line.name, line.colour or COLOURS[line.index % len(COLOURS)], DASHES[line.index % len(DASHES)])
         for line in figure.lines
@@ -211,7 +211,7 @@ def _bars(figure: Figure) -> str:
 
 
 def _fill(kind: int, colour: str) -> str:
-    """Kinds differ by a pattern, too: the first is filled."""
+    """Return the fill of a kind of bar. Kinds differ by a pattern, too: the first kind is filled."""
     return colour if kind == 0 else f"url(#kind{kind}{colour.removeprefix('#')})"
 
 
@@ -235,32 +235,32 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 DASHES = ("", "7 4", "2 3", "9 3 2 3", "12 4", "4 2 1 2")
 BAD = "#D55E00"
 WAITING = "#BBBBBB"
-# About as wide as a character is, of its height.
+# Width of a character, as a share of its height.
 _CHARACTER = 0.57
 
 
 def text_of(text: str) -> str:
-    """A text inside of an element."""
+    """Return a text for the inside of an element."""
     return html.escape(text, quote=True)
 
 
 def short(value: float) -> str:
-    """Enough digits for a drawing."""
+    """Return a number with enough digits for a drawing."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def width_of(text: str, size: float = 12) -> float:
-    """About how wide a text is."""
+    """Return about how wide a text is."""
     return len(text) * size * _CHARACTER
 
 
 def cut(text: str, most: int) -> str:
-    """A name of at most `most` characters: a longer name loses its beginning, as a path does."""
+    """Return a name of at most `most` characters: a longer name loses its beginning, as a path does."""
     return text if len(text) <= most else f"…{text[1 - most :]}"
 
 
 def ticks(most: float, count: int = 6) -> list[float]:
-    """Round numbers from 0 on, about `count` of them."""
+    """Return round numbers from 0 on, about `count` of them."""
     if most <= 0 or not math.isfinite(most):
         return [0.0]
     rough = most / count
@@ -277,7 +277,7 @@ def points(pairs: Iterable[tuple[float, float]]) -> str:
     return " ".join(f"{short(x)},{short(y)}" for x, y in pairs)
 
 
-#: Figures of one kind in a run: more of them would hide the others.
+#: The most figures of one kind in a run: more of them would hide the others.
 MOST = 8
 TIME = "time since the start of the run (s)"
 
@@ -348,27 +348,27 @@ class Figure:
 def levels_line(
     name: str, index: int, levels: ChartPoints, until: float, area: float = 0.0, colour: str | None = None
 ) -> ChartLine:
-    """A line of levels that each hold until the next: from 0 at the start of the run to its end."""
+    """Return a line of levels that each hold until the next: from 0 at the start of the run to its end."""
     last = levels[-1][1] if levels else 0.0
     return ChartLine(name, [(0.0, 0.0), *levels, (until, last)], index, area=area, colour=colour)
 
 
 def bins_line(name: str, index: int, width: float, values: Sequence[float]) -> ChartLine:
-    """A line of means, each of an interval of the same width, from the start of the run on."""
+    """Return a line of means, each of an interval of the same width, from the start of the run on."""
     points = [(number * width, value) for number, value in enumerate(values)]
     return ChartLine(name, [*points, (len(values) * width, values[-1] if values else 0.0)], index)
 
 
 def limit(value: float, name: str = "limit") -> tuple[str, float]:
-    """A value that is not to be exceeded, MB/s, with its name."""
+    """Return a value that is not to be exceeded, in MB/s, with its name."""
     return f"{name}: {value:g} MB/s", value
 
 
 def of_run(run: str, runs: int) -> str:
-    """The end of a title, where several runs are shown."""
+    """Return the end of a title, where several runs are shown."""
     return f" of {run}" if runs > 1 else ""
 
 
 def how_many_are_shown(count: int, what: str) -> str:
-    """The end of a caption, if not all of a kind have a figure."""
+    """Return the end of a caption, if not all of a kind have a figure."""
     return "" if count <= MOST else f" {MOST} of {count} {what} are shown."

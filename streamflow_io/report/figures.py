@@ -32,7 +32,7 @@ _LEARNING_STEPS = 12
 
 
 def draw(runs: Sequence[RunResult]) -> list[Figure]:
-    """All figures of one or several runs, but for timelines; those that would be empty are left out."""
+    """Return all figures of one or several runs, except timelines. Figures that would be empty are left out."""
     figures = [_total_time(runs)] if len(runs) > 1 else []
     if any(run.throughput for run in runs):
         figures += [_mean_throughput(runs)] if len(runs) > 1 else []
@@ -120,7 +120,7 @@ def _constraints(runs: Sequence[RunResult]) -> Figure:
             name = constraint.step if len(runs) == 1 else f"{run.run}: {constraint.step}"
             points = [(choice.time, choice.constraint) for choice in constraint.choices]
             labels = [choice.reason for choice in constraint.choices]
-            # Where it changes often, the reasons would hide each other.
+            # Where the constraint changes often, the reasons would hide each other.
             shown = [*labels, ""] if len(labels) <= MOST else ()
             lines.append(ChartLine(name, [*points, (run.seconds, points[-1][1])], len(lines), labels=shown))
     caption = (
@@ -144,7 +144,7 @@ def _activity(run: RunResult, of: str) -> Figure:
 
 
 def _busiest(admitted: Sequence[AdmittedBandwidth]) -> list[AdmittedBandwidth]:
-    """The storages with the most admissions, if there are too many of them to draw all."""
+    """Return the storages with the most admissions, at most :data:`MOST`."""
     return sorted(admitted, key=lambda storage: -len(storage.levels))[:MOST]
 
 
@@ -165,14 +165,14 @@ def _admitted(run: RunResult, admitted: AdmittedBandwidth, of: str) -> Figure:
     )
 
 
-# A colour of its own beside waiting, which other runs cause.
+# Waiting for other runs has a colour, so held bursts have another.
 _HELD_COLOUR = COLOURS[3]
 _HELD = " A burst that could begin was held back until its slot in a schedule that runs follow."
 _Named = tuple[str, LeaseResult]
 
 
 def lease_figures(runs: Sequence[RunResult]) -> list[Figure]:
-    """The use of the storages that runs share."""
+    """Return the figures of the storages that runs share."""
     figures = []
     for run in runs:
         shared = [lease for lease in run.leases if any(others for _, _, others in lease.levels)]
@@ -184,7 +184,7 @@ def lease_figures(runs: Sequence[RunResult]) -> list[Figure]:
 
 def _levels(run: RunResult, lease: LeaseResult, shared: int, of: str) -> Figure:
     own = [(time, used) for time, used, _ in lease.levels]
-    # What others have shows above what this run has: a second line would cross the first one everywhere.
+    # The amounts of other runs stand above those of this run: a second line would cross the first one everywhere.
     together = [(time, used + others) for time, used, others in lease.levels]
     held = [(one.since, one.since + one.seconds) for one in lease.held]
     return Figure(
@@ -229,7 +229,7 @@ def _row(run: str, lease: LeaseResult, offset: float) -> Bars:
 
 
 def _uses(lease: LeaseResult) -> list[tuple[float, float]]:
-    """The spans in which jobs hold bandwidth of a storage."""
+    """Return the spans in which jobs hold bandwidth of a storage."""
     uses: list[tuple[float, float]] = []
     begun: float | None = None
     for time, used, _ in lease.levels:
@@ -250,7 +250,7 @@ _USES = (
 
 
 def requirement_figures(runs: Sequence[RunResult]) -> list[Figure]:
-    """The figures of all runs with recorded requests."""
+    """Return the figures of all runs with recorded requests."""
     known = [(run, run.requirements) for run in runs if run.requirements is not None]
     figures = []
     for run, found in known:
@@ -303,7 +303,7 @@ def _use_of_time(known: Sequence[tuple[RunResult, Requirements]]) -> Figure:
 
 
 def session_figures(runs: Sequence[RunResult]) -> list[Figure]:
-    """Two figures for each of the read sessions that read most, run by run."""
+    """Return two figures for each of the read sessions that read most, run by run."""
     figures = []
     for run in runs:
         read = [session for session in run.sessions if session.storage_bytes + session.cached_bytes]

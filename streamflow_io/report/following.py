@@ -12,7 +12,7 @@ from streamflow_io.records.runs import PROGRESS_FILE
 
 from .analysis.live import LiveRun, RunView
 
-# Seconds. The writer locks the file. Without lock and news for this time, the writer is gone.
+# In seconds. The writer locks the file. Without lock and news for this time, the writer is gone.
 _SECONDS = 1.0
 _PIECE = 1 << 22
 
@@ -40,9 +40,9 @@ class FollowedRun:
         return self.live.has_ended or self._is_alone
 
     def look(self) -> None:
-        """Read what is new.
+        """Read all new records.
 
-        :raises HintErrors: if it is no record; names the line
+        :raises HintErrors: if a line is no record; names the line
         """
         has_writer = self._has_writer()
         news = False
@@ -57,7 +57,10 @@ class FollowedRun:
         self._is_alone = self._alone is not None and now - self._alone >= _SECONDS
 
     def view(self, now: float) -> RunView:
-        """:param now: in seconds since the epoch"""
+        """Return the state of the run.
+
+        :param now: in seconds since the epoch
+        """
         return self.live.view(now, is_alive=not self.is_over)
 
     def close(self) -> None:

@@ -21,15 +21,15 @@ from .chart import BAD, COLOURS, cut, points, short, text_of, width_of
 _LEAST, _MOST, _HEIGHT = 150.0, 300.0, 44
 _BESIDE, _LAYER = 44, 94
 _MARGIN = 12
-# Of the text in a node, on both sides together.
+# Space beside the text in a node, on both sides together.
 _PADDING = 20
-# How many points of a curve are looked at.
+# How many points of a curve are compared with labels.
 _SAMPLES = 24
-# About as wide as a character of a name is.
+# Width of a character of a name.
 _BOLD = 7.6
 _THIN, _THICK = 1.5, 8.0
 _SIZE = 12
-# Where on its way the label of an edge may stand, the best first.
+# Places of an edge's label along the edge, the best first.
 _PLACES = (0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78)
 
 Point = tuple[float, float]
@@ -40,7 +40,7 @@ Box = tuple[float, float, float, float]
 class Style:
     """How a way of delivery is drawn.
 
-    :ivar dash: as of SVG
+    :ivar dash: a dash pattern of SVG
     """
 
     name: str
@@ -58,12 +58,12 @@ STYLES = {
 
 
 def draw_graph(graph: WorkflowGraph) -> str:
-    """The drawing; every text in it can be selected."""
+    """Return the drawing. Every text in it can be selected."""
     return _Drawing(graph).svg()
 
 
 def draw_legend(graph: WorkflowGraph) -> str:
-    """How each way of delivery that is in the graph is drawn."""
+    """Return the drawings of all ways of delivery in the graph."""
     used = [delivery for delivery in STYLES if any(flow.delivery is delivery for flow in graph.flows)]
     x, parts = 0.0, []
     for delivery in used:
@@ -139,7 +139,7 @@ class _Drawing:
         )
 
     def _ways(self) -> Iterator[tuple[GraphFlow, list[Point]]]:
-        """Each flow with the points that it passes."""
+        """Yield each flow with the points that it passes."""
         leaves: defaultdict[str, list[int]] = defaultdict(list)
         comes: defaultdict[str, list[int]] = defaultdict(list)
         flows = self._graph.flows
@@ -165,7 +165,7 @@ class _Drawing:
             yield flow, [*way, (end_x + ends[index], end_y)]
 
     def _towards(self, flow: GraphFlow, is_start: bool) -> float:
-        """In which column the other end is, or the next bend."""
+        """Return the column of the other end, or of the next bend."""
         bends = self._layout.bends.get((flow.source, flow.target))
         if bends:
             return bends[0] if is_start else bends[-1]
@@ -210,7 +210,7 @@ class _Drawing:
         )
 
     def _places(self, flow: GraphFlow, way: Sequence[Point], width: float) -> Iterator[Box]:
-        """Where the label of a flow may stand, right and left of it, the best places first."""
+        """Yield the places for the label of a flow, right and left of it, the best places first."""
         beside = self._thickness(flow) / 2 + 5
         for part in pairwise(way):
             for at_x, at_y in (_on_curve(*part, place) for place in _PLACES):
@@ -220,22 +220,22 @@ class _Drawing:
         yield way[0][0] + beside, way[0][1], way[0][0] + beside + width, way[0][1] + _SIZE * 1.4
 
     def _hidden(self, box: Box) -> float:
-        """How much of a label would be hidden, or hide: by what is there, and by lines."""
+        """Return how much a label at a place would hide, or be hidden, by nodes, labels and lines."""
         left, top, right, bottom = box
         lines = sum(left <= x <= right and top <= y <= bottom for x, y in self._passed)
         return lines + 100.0 * sum(_overlap(box, other) for other in self._boxes)
 
 
 def _on_curve(begin: Point, end: Point, place: float) -> Point:
-    """A point of the curve that is drawn from one point down to another."""
-    # Of a cubic curve with control points half way down.
+    """Return a point of the curve that is drawn from one point down to another."""
+    # The curve is cubic, with control points half way down.
     down = 1.5 * place * (1 - place) + place**3
     across = place * place * (3 - 2 * place)
     return begin[0] + (end[0] - begin[0]) * across, begin[1] + (end[1] - begin[1]) * down
 
 
 def _passed(way: Sequence[Point]) -> Iterator[Point]:
-    """Points of a way, near to each other."""
+    """Yield points of a flow's curve, near to each other."""
     for part in pairwise(way):
         yield from (_on_curve(*part, place / _SAMPLES) for place in range(_SAMPLES + 1))
 
@@ -248,7 +248,7 @@ def _label_text(flow: GraphFlow) -> str:
 
 
 def flow_text(flow: GraphFlow) -> str:
-    """All that is known of a flow, in a line."""
+    """Return all that is known of a flow, in a line."""
     ways = ", ".join(f"{source} -> {target}" for source, target in flow.ports)
     size = "" if flow.bytes is None else f", {size_text(flow.bytes)}"
     fell = "; not all as asked" if flow.fell_back else ""
@@ -269,10 +269,11 @@ _SWEEPS = 6
 
 @dataclass(frozen=True)
 class Layout:
-    """
-    :ivar layers: of each node, from 0 at the top
-    :ivar columns: of each node, its place in its layer, with fractions: 0 is the middle
-    :ivar bends: by edge, the columns where it passes the layers between its nodes, from the top
+    """The places of nodes and edges.
+
+    :ivar layers: the layer of each node, from 0 at the top
+    :ivar columns: the place of each node in its layer, with fractions: 0 is the middle
+    :ivar bends: for each edge, the columns where it passes the layers between its nodes, from the top
     """
 
     layers: dict[str, int]
@@ -281,7 +282,7 @@ class Layout:
 
 
 def layout(nodes: Sequence[str], edges: Iterable[tuple[str, str]]) -> Layout:
-    """Put each node below all that come before it; edges against the order of a cycle, as of a loop, do not count."""
+    """Put each node below all nodes before it. Edges against the order of a cycle, such as a loop, do not count."""
     layers, forward = _layers(nodes, edges)
     rows: list[list[str]] = [[] for _ in range(max(layers.values(), default=-1) + 1)]
     for node in nodes:
@@ -292,7 +293,7 @@ def layout(nodes: Sequence[str], edges: Iterable[tuple[str, str]]) -> Layout:
     for source, target in forward:
         chain = [source]
         for layer in range(layers[source] + 1, layers[target]):
-            # What stands for an edge where it passes a layer.
+            # This name stands for an edge where it passes a layer.
             chain.append(f"{source}\n{target}\n{layer}")
             rows[layer].append(chain[-1])
         passed[source, target] = chain[1:]
@@ -317,7 +318,7 @@ def _middle(places: Sequence[float], otherwise: float) -> float:
 
 
 def _layers(nodes: Sequence[str], edges: Iterable[tuple[str, str]]) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """The length of the longest way to each node, and the edges that go forward."""
+    """Return the length of the longest way to each node, and the edges that go forward."""
     known = set(nodes)
     after: defaultdict[str, list[str]] = defaultdict(list)
     for source, target in dict.fromkeys(edges):
@@ -335,7 +336,7 @@ def _layers(nodes: Sequence[str], edges: Iterable[tuple[str, str]]) -> tuple[dic
 
 
 def _order(nodes: Sequence[str], after: defaultdict[str, list[str]]) -> tuple[list[str], set[tuple[str, str]]]:
-    """The nodes, each after those before it, and the edges that close a cycle."""
+    """Return the nodes, each after the nodes before it, and the edges that close a cycle."""
     backward: set[tuple[str, str]] = set()
     done: list[str] = []
     state: dict[str, int] = {}
@@ -360,8 +361,10 @@ def _order(nodes: Sequence[str], after: defaultdict[str, list[str]]) -> tuple[li
 def _columns(
     rows: Sequence[Sequence[str]], above: defaultdict[str, list[str]], below: defaultdict[str, list[str]]
 ) -> dict[str, float]:
-    """A column for each, at least 1 beside its neighbours (0.5 where only an edge passes), near to what it is joined
-    with."""
+    """Return a column for each node and bend, near to those that it is joined with.
+
+    Neighbours are at least 1 apart, less where an edge passes.
+    """
     columns: dict[str, float] = {}
     for row in rows:
         _spread(columns, row, {})

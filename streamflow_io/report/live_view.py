@@ -1,4 +1,4 @@
-"""The state of a run as words, as one line, as the facts of a page, and on a terminal of 80 columns or more."""
+"""Views of the state of a run: words, one line, the facts of a page, and a terminal of 80 columns or more."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from streamflow_io.wording import counted, displayed, size_text
 from .analysis.live import RunView, StepView, StorageView, StreamView
 
 _STYLES = {"running": "bold", "completed": "bold green", "failed": "bold red", "killed": "bold red"}
-# What is not a row of a table: title, headers, lines between.
+# Lines that are no row of a table: title, headers, lines between.
 _FRAME = 9
 _LEAST_ROWS = 3
 
 
 def screen(view: RunView, height: int) -> RenderableType:
-    """The state of a run, in at most `height` lines."""
+    """Return the state of a run, in at most `height` lines."""
     rows = max(3 * _LEAST_ROWS, height - _FRAME - len(view.storages) - len(view.failures))
     streams = view.streams[: max(_LEAST_ROWS, rows // 3)]
     return Group(*_parts(view, max(_LEAST_ROWS, rows - len(streams)), streams))
@@ -51,7 +51,10 @@ def _parts(view: RunView, rows: int, streams: Sequence[StreamView]) -> Iterator[
 
 
 def _table(*columns: tuple[str, bool]) -> Table:
-    """:param columns: the title of each, and whether it has numbers"""
+    """Make a table.
+
+    :param columns: the title of each column, and whether it has numbers
+    """
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, expand=False, header_style="underline")
     for number, (column, is_number) in enumerate(columns):
         fold = number in (0, len(columns) - 1)
@@ -64,7 +67,7 @@ def _table(*columns: tuple[str, bool]) -> Table:
 def _steps(steps: Sequence[StepView], rows: int) -> Table:
     shown = list(steps)
     if len(shown) > rows:
-        # Those where something happens, then those that are to come, then those that are done.
+        # First the steps where something happens, then the steps that are to come, then the steps that are done.
         ranked = sorted(range(len(steps)), key=lambda index: (_rank(steps[index]), index))[: rows - 1]
         shown = [steps[index] for index in sorted(ranked)]
     made = _table(
@@ -134,7 +137,7 @@ STATES = {
 
 
 def time_text(seconds: float) -> str:
-    """A duration: `12 s`, `2 min 5 s`, `3 h 12 min`."""
+    """Return a duration: `12 s`, `2 min 5 s`, `3 h 12 min`."""
     whole = int(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -144,25 +147,25 @@ def time_text(seconds: float) -> str:
 
 
 def jobs_text(view: RunView) -> str:
-    """The numbers of jobs: `jobs: 3 waiting, 2 running, 10 done`."""
+    """Return the numbers of jobs: `jobs: 3 waiting, 2 running, 10 done`."""
     waiting, running, done, failed = view.jobs
     parts = [f"{waiting:,} waiting", f"{running:,} running", f"{done:,} done"]
     return "jobs: " + ", ".join(parts + ([f"{failed:,} failed"] if failed else []))
 
 
 def waits_text(step: StepView) -> str:
-    """The causes for which a step's jobs wait: `cores (10), the queue (2)`."""
+    """Return the causes for which a step's jobs wait: `cores (10), the queue (2)`."""
     return ", ".join(f"{CAUSES.get(cause, cause)} ({count:,})" for cause, count in step.waits.items() if count)
 
 
 def way_text(stream: StreamView) -> str:
-    """The way of a stream: `/a/out -> /b/in`, with the tag of a scattered job."""
+    """Return the way of a stream: `/a/out -> /b/in`, with the tag of a scattered job."""
     tag = "" if stream.tag == "0" else f" ({stream.tag.removeprefix('0.')})"
     return f"{stream.output} -> {stream.input or '?'}{tag}"
 
 
 def rate_text(stream: StreamView) -> str:
-    """The rate of a stream, or why nothing moves: `12.0 MB/s`."""
+    """Return the rate of a stream, or why nothing moves: `12.0 MB/s`."""
     if stream.rate is None:
         return "begins"
     if stream.stalled is None:
@@ -172,37 +175,37 @@ def rate_text(stream: StreamView) -> str:
 
 
 def storage_text(storage: StorageView) -> str:
-    """The admitted share of a storage: `48 of 64 MB/s admitted to 3 jobs`."""
+    """Return the admitted share of a storage: `48 of 64 MB/s admitted to 3 jobs`."""
     of = "" if storage.bandwidth is None else f" of {storage.bandwidth:g}"
     return f"{storage.admitted:g}{of} MB/s admitted to {counted(storage.jobs, 'job')}"
 
 
 def time_and_jobs(view: RunView) -> str:
-    """The time of a run and the states of its jobs: `9 s; jobs: 1 waiting, 2 running, 1 done`."""
+    """Return the time of a run and the states of its jobs: `9 s; jobs: 1 waiting, 2 running, 1 done`."""
     text = f"{time_text(view.seconds)}; {jobs_text(view)}"
     return text if view.expected is None else f"{text}; the last time it took {time_text(view.expected)}"
 
 
 def streamed_text(view: RunView) -> str:
-    """The streams that have ended: `2 byte streams ended, 1.5 GB`. Empty: none has ended."""
+    """Return the streams that have ended: `2 byte streams ended, 1.5 GB`. Empty: none has ended."""
     if not view.streamed:
         return ""
     return f"{counted(view.streamed, 'byte stream')} ended, {size_text(view.streamed_bytes)}"
 
 
 def plain_line(view: RunView) -> str:
-    """The state of a run in one line, for where there is no terminal."""
+    """Return the state of a run in one line, for output without a terminal."""
     return f"{view.label}: {time_text(view.seconds)}, " + "; ".join(_line_parts(view))
 
 
 def end_line(view: RunView) -> str:
-    """How a run has ended."""
+    """Return how a run has ended."""
     text = f"{view.label} {STATES[view.state]} after {time_text(view.seconds)}; {jobs_text(view)}"
     return text + (f"; failed: {', '.join(view.failures)}" if view.failures else "")
 
 
 def page_facts(view: RunView) -> dict[str, Any]:
-    """The facts of a run that a page shows, mostly as words."""
+    """Return the facts of a run that a page shows, mostly as words."""
     return {
         "label": view.label,
         "state": view.state,

@@ -26,10 +26,10 @@ from .chart import Figure, draw_figure, numbers
 from .graph_drawing import draw_graph, draw_legend
 from .timeline_data import timeline_data
 
-# Seconds that a job has waited: to ask for something takes a moment, too.
+# Shorter waits of a job are not shown, in seconds: a request takes a moment, too.
 _TO_SPEAK_OF = 0.1
 _NUMBER = re.compile(r"[-+0-9.,%e]*")
-# Of a critical path: seconds, and how many spans have a row.
+# The shortest span of a critical path with a row, in seconds, and the most rows.
 _SHORTEST, _SPANS = 0.01, 25
 _RUN_HEADER = ("run", "workflow", "total time (s)", "jobs", "mean I/O throughput (MB/s)", "bytes of I/O tasks (MB)")
 STEP_HEADER = (
@@ -108,10 +108,10 @@ def render(
     advice: Sequence[Sequence[Advice]] = (),
     comparisons: Sequence[RunComparison] = (),
 ) -> str:
-    """The page.
+    """Return the page.
 
-    :param advice: for each run what to do next
-    :param comparisons: of runs with the first
+    :param advice: for each run, the next steps
+    :param comparisons: the comparisons of other runs with the first
     """
     templates = environment(__package__)
     templates.policies["json.dumps_kwargs"] = {
@@ -154,14 +154,14 @@ def render(
 
 
 def _code(text: str) -> Markup:
-    """A text with what is to be written, as `observe: true`, told apart."""
+    """Return a text with its code, such as `observe: true`, marked."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def shown_columns(
     header: Sequence[str], rows: Iterable[Sequence[str]]
 ) -> tuple[list[list[str]], list[int], list[bool]]:
-    """The rows of a table, which columns are shown, as any row has something there, and which hold numbers."""
+    """Return the rows of a table, the columns that have a text in any row, and whether each column holds numbers."""
     found = [list(row) for row in rows]
     shown = [index for index in range(len(header)) if any(row[index] for row in found)]
     numeric = [all(_NUMBER.fullmatch(row[index]) for row in found) for index in range(len(header))]
@@ -169,26 +169,26 @@ def shown_columns(
 
 
 def environment(package: str) -> Environment:
-    """The templates of pages in a package."""
+    """Return the templates of pages in a package."""
     loader = PackageLoader(package, ".")
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
 def _run_row(run: RunResult) -> tuple[str, ...]:
-    """A row of the table of runs."""
+    """Return a row of the table of runs."""
     throughput = run.throughput
     moved = ("", "") if throughput is None else (number(throughput.mean), megabytes(throughput.bytes))
     return (run.run, run.workflow, number(run.seconds), f"{run.jobs:,}", *moved)
 
 
 def shown_path(path: Sequence[PathSpan]) -> list[PathSpan]:
-    """The longest spans of a critical path, in its order."""
+    """Return the longest spans of a critical path, in its order."""
     longest = sorted((span for span in path if span.seconds >= _SHORTEST), key=lambda span: -span.seconds)[:_SPANS]
     return sorted(longest, key=lambda span: span.begin)
 
 
 def path_row(span: PathSpan) -> tuple[str, ...]:
-    """A row of the table of the critical path."""
+    """Return a row of the table of the critical path."""
     what = span_text(span)
     if span.what == "ran":
         what = "ran"
@@ -204,7 +204,7 @@ def path_row(span: PathSpan) -> tuple[str, ...]:
 
 
 def notes(run: RunResult) -> list[str]:
-    """Remarks about results that are missing in the report, and why."""
+    """Return remarks about results that are missing in the report, and why."""
     result = []
     if not run.ended:
         result.append(f"{run.run}: its end was not recorded. It was killed, or goes on.")
@@ -218,7 +218,7 @@ def notes(run: RunResult) -> list[str]:
 
 
 def remarks(run: RunResult) -> list[str]:
-    """Remarks about a run that no table shows."""
+    """Return remarks about a run that no table shows."""
     return [
         f"{run.run}: {lent.jobs:,} jobs of {lent.step} ran on cores that {' and '.join(lent.lenders)} "
         "held and did not use."
@@ -227,7 +227,7 @@ def remarks(run: RunResult) -> list[str]:
 
 
 def step_row(step: StepResult) -> tuple[str, ...]:
-    """A row of the table of steps."""
+    """Return a row of the table of steps."""
     return (
         step.step,
         "I/O task" if step.io_task else "compute",
@@ -246,12 +246,12 @@ def step_row(step: StepResult) -> tuple[str, ...]:
 
 
 def waits(step: StepResult) -> str:
-    """The mean seconds of a step's jobs by cause, where they are long enough to matter."""
+    """Return the mean seconds of a step's jobs by cause, where they are long enough to matter."""
     return ", ".join(f"{cause} {number(seconds)}" for cause, seconds in step.waited.items() if seconds >= _TO_SPEAK_OF)
 
 
 def edge_row(edge: EdgeResult) -> tuple[str, ...]:
-    """A row of the table of stream edges."""
+    """Return a row of the table of stream edges."""
     return (
         f"{edge.output} -> {edge.input or 'workflow output'}",
         _DELIVERY[edge.delivery],
@@ -264,7 +264,7 @@ def edge_row(edge: EdgeResult) -> tuple[str, ...]:
 
 
 def lease_row(lease: LeaseResult) -> tuple[str, ...]:
-    """A row of the table of shared storages."""
+    """Return a row of the table of shared storages."""
     held = [one.seconds for one in lease.held]
     at_slot = sum(one.is_at_slot for one in lease.held)
     shown = (f"{len(held):,}", f"{at_slot:,}", number(sum(held))) if held else ("", "", "")
@@ -272,7 +272,7 @@ def lease_row(lease: LeaseResult) -> tuple[str, ...]:
 
 
 def session_row(session: SessionResult) -> tuple[str, ...]:
-    """A row of the table of read sessions."""
+    """Return a row of the table of read sessions."""
     return (
         session.step,
         PurePath(session.file).name,
@@ -297,14 +297,14 @@ def session_row(session: SessionResult) -> tuple[str, ...]:
 
 
 def number(value: float | None) -> str:
-    """A number for people."""
+    """Return a number as text. Empty: no number."""
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def megabytes(count: int) -> str:
-    """Bytes in MB, for people."""
+    """Return bytes in MB, as text."""
     if 0 < count < 10_000:
         return "< 0.01"
     return number(count / 1e6) if count else ""

@@ -9,7 +9,7 @@ from typing import Any
 from .analysis.results import RunResult
 from .analysis.timeline import TimelineJob
 
-#: Times are seconds since the start of the run; a field without a value is empty.
+#: The columns. Times are seconds since the start of the run. A field without a value is empty.
 COLUMNS = (
     "run",
     "kind",
@@ -36,7 +36,7 @@ COLUMNS = (
 
 
 def as_csv(runs: Sequence[RunResult]) -> str:
-    """The table, with a header.
+    """Return the table, with a header.
 
     The kinds of its rows: `job`, an attempt that ran; `wait`, one cause of its wait before; `stream`; `commit`; `path`,
     a span of the critical path.
@@ -101,7 +101,7 @@ def _of_job(job: TimelineJob) -> Iterable[dict[str, Any]]:
         waits: dict[str, float] = dict(job.waited.items())
         waits["other"] = max(0.0, until - since - lacked)
         for what, seconds in waits.items():
-            # Only of all of it is known when it was.
+            # Begin and end are known only for the whole wait.
             yield {**of, "kind": "wait", "what": what, "begin": since, "end": until, "seconds": seconds}
     for stream in job.streams:
         known = stream.begin is not None and stream.end is not None

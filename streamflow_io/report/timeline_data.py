@@ -12,17 +12,17 @@ from .analysis.results import AdmittedBandwidth, RunResult
 from .analysis.timeline import TimelineJob, TimelineStream
 from .analysis.verdict import span_name
 
-# Of a storage, the most points of a line.
+# The most points of a line of a storage.
 _POINTS = 400
 
-#: What is in each list for a job; `report.js` reads them by this order.
+#: The items of the list of a job, in order; `report.js` reads them by this order.
 JOB_FIELDS = ("step", "tag", "submitted", "started", "ended", "status", "onPath", "spent", "said", "streams", "commits")
 #: The shares of the time of a job that are drawn at its lower edge, in this order.
 SPENT = ("waits for bytes", "waits at the gate", "waits for a device", "is paused", "computes")
 
 
 def timeline_data(runs: Sequence[RunResult]) -> dict[str, Any]:
-    """All runs, for `report.js`."""
+    """Return the data of all runs, for `report.js`."""
     return {"spent": SPENT, "runs": [_run(run) for run in runs]}
 
 
@@ -61,7 +61,7 @@ def _job(job: TimelineJob, step: int) -> list[Any]:
 
 
 def _spent(job: TimelineJob) -> list[float] | int:
-    """Seconds of the time of a job, by what it did; 0: not known."""
+    """Return the seconds of a job by activity. 0: unknown."""
     if job.running is None:
         return 0
     took = job.running[1] - job.running[0]
@@ -74,7 +74,7 @@ def _spent(job: TimelineJob) -> list[float] | int:
     ]
     if took <= 0 or not any(seconds):
         return 0
-    # Jobs with several threads compute longer than they take; what is waited for comes first.
+    # Jobs with several threads compute for longer than they take, so waiting times come first.
     left, parts = took, []
     for one in seconds:
         parts.append(_short(min(one, left)) or 0.0)
@@ -83,7 +83,7 @@ def _spent(job: TimelineJob) -> list[float] | int:
 
 
 def _said(job: TimelineJob) -> str:
-    """The facts of a job that no bar shows, in a line."""
+    """Return the facts of a job that no bar shows, in a line."""
     told = [f"waited for {CAUSES[cause]} {seconds:.2f} s" for cause, seconds in job.waited.items() if seconds >= 0.005]
     for name, seconds in (
         ("CPU time", job.cpu_seconds),
@@ -102,7 +102,7 @@ def _said(job: TimelineJob) -> str:
 
 
 def _stream(stream: TimelineStream) -> list[Any]:
-    """When it moved, what it is, and how fast."""
+    """Return when a stream moved, its rate or size, and its description."""
     rate = ""
     if stream.begin is not None and stream.end is not None and stream.end > stream.begin:
         rate = f"{size_text(stream.bytes / (stream.end - stream.begin))}/s"
@@ -132,5 +132,5 @@ def _storage(run: RunResult, admitted: AdmittedBandwidth) -> dict[str, Any]:
 
 
 def _short(value: float | None) -> float | None:
-    """A number with three decimals: further digits would not be seen, and make the page larger."""
+    """Return a number with three decimals: further digits would not be seen, and make the page larger."""
     return None if value is None else round(value, 3)

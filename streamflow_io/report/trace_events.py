@@ -22,7 +22,7 @@ TraceEvent = dict[str, Any]
 
 
 def as_trace(runs: Sequence[RunResult]) -> str:
-    """The trace, as JSON."""
+    """Return the trace, as JSON."""
     events: list[TraceEvent] = []
     for run in runs:
         events += _Trace(run, len(events)).events()
@@ -30,19 +30,22 @@ def as_trace(runs: Sequence[RunResult]) -> str:
 
 
 class _Trace:
-    """:param first: identifiers of this run begin with it: no other run has them"""
+    """The trace of one run.
+
+    :param first: the identifiers of this run begin above this number, so that no other run has them
+    """
 
     def __init__(self, run: RunResult, first: int) -> None:
         self._run = run
         self._ids = count(first + 1)
         self._processes: dict[str, int] = {}
         self._threads: dict[tuple[int, str], list[tuple[int, float]]] = {}
-        # Of each job that ran: where it is shown, and when it ran.
+        # Where each job that ran is shown, and when it ran.
         self._shown: dict[str, tuple[int, int, float, float]] = {}
         self._made: list[TraceEvent] = []
 
     def events(self) -> list[TraceEvent]:
-        """All events of the run."""
+        """Return all events of the run."""
         path = self._process("critical path")
         for span in self._run.path:
             thread = self._thread(path, "critical path", span.begin, span.end)
@@ -62,7 +65,7 @@ class _Trace:
         return self._processes[name]
 
     def _thread(self, process: int, name: str, begin: float, end: float) -> int:
-        """A lane of this name that is free then."""
+        """Return a lane of this name that is free at the time."""
         lanes = self._threads.setdefault((process, name), [])
         for number, (thread, until) in enumerate(lanes):
             if until <= begin:

@@ -1,6 +1,6 @@
-"""What the driver does at a location that is not its own: small commands, files, a program whose output it reads.
+"""The driver's access to other locations: small commands, files, a program whose output is read.
 
-All through StreamFlow's connectors, so that it is the same over SSH, on login nodes and in containers.
+Everything goes through StreamFlow's connectors, so that it is the same over SSH, on login nodes and in containers.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from streamflow.core.data import StreamWrapper
     from streamflow.core.deployment import Connector, ExecutionLocation
 
-#: What StreamFlow does there meanwhile, as copying large files, may come first.
+#: Seconds. Other work of StreamFlow at the location, as copying large files, may come first.
 SECONDS = 600.0
 _WRITE_SECONDS = 60.0
 _SLOWEST = 50_000  # bytes per second that a connection carries at least
 _READ_SIZE = 2**16
-# Waits until the file has all its bytes: that a writer has ended is not told by all connectors, nor how.
+# Waits until the file has all its bytes: not every connector tells that a writer has ended, nor how.
 _FINISH = (
     'i=0; until test "$(wc -c < {part})" -eq {size}; '
     "do i=$((i+1)); test $i -lt 100 || exit 1; sleep 0.1 || sleep 1; done 2>/dev/null; {finish}mv -f {part} {path}"
@@ -35,12 +35,12 @@ _FINISH = (
 
 
 class Access:
-    """A location, as its connector lets one in.
+    """A location, as far as its connector gives access.
 
-    :ivar name: what it is called in messages
+    :ivar name: of the location in messages
 
-    :param name: None: that of the location
-    :param verbatim: the connector hands the words of a command on as they are; others have a shell read them
+    :param name: None: the name of the location is used
+    :param verbatim: whether the connector passes the words of a command on unchanged; others let a shell read them
     """
 
     def __init__(
@@ -55,21 +55,21 @@ class Access:
     async def run(self, script: str, seconds: float = SECONDS) -> tuple[str, int]:
         """Run a script of the POSIX shell.
 
-        :return: what it printed, and its exit code
-        :raises NodeRuntimeError: if it cannot be run, or takes longer
+        :return: its output, and its exit code
+        :raises NodeRuntimeError: if the script cannot be run, or takes longer
         """
         command = ["sh", "-c", shlex.quote(script)]
         task = asyncio.ensure_future(self._connector.run(self._location, command, capture_output=True))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        # Never cancelled: what is left of its output would be taken for that of StreamFlow's next command there.
+        # Never cancelled: the rest of its output would be taken for that of StreamFlow's next command there.
         await asyncio.wait({task}, timeout=seconds)
         if not task.done():
             task.add_done_callback(_forget)
             raise NodeRuntimeError(f"{self.name} does not answer within {seconds:.0f} s")
         try:
             result: tuple[str, int] | None = task.result()
-        except Exception as error:  # Each connector has its own.
+        except Exception as error:  # each connector raises errors of its own
             raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
         assert result is not None
         return result
@@ -80,11 +80,11 @@ class Access:
         return said.strip(), code
 
     async def has_file(self, path: PurePosixPath, directory: PurePath, otherwise: str) -> bool:
-        """Whether there is a file.
+        """Whether a file exists.
 
-        :raises NodeRuntimeError: if that cannot be told because `directory` is gone: then it is `otherwise`
+        :raises NodeRuntimeError: with the message `otherwise`, if `directory` is gone, so that this cannot be found out
         """
-        # Listed, because a network file system may remember for a while that a file was not there.
+        # The directory is listed, because a network file system may remember for a while that a file was missing.
         listed = f"ls {shlex.quote(str(path.parent))} 2>/dev/null | grep -qx {shlex.quote(path.name)}"
         _, code = await self.run(f"{listed} && exit 0; test -d {shlex.quote(str(directory))} && exit 3; exit 4")
         if code not in (0, 3):
@@ -92,11 +92,12 @@ class Access:
         return code == 0
 
     async def converse(self) -> Conversation:
-        """Start a shell that is talked with.
+        """Start a shell for a conversation.
 
-        A program that takes its place takes no line before it has said one: what comes sooner the shell may have.
+        A program that takes the place of the shell gets only lines that are sent after its first output. The shell may
+        take earlier ones.
 
-        :raises NodeRuntimeError: if it cannot be started
+        :raises NodeRuntimeError: if the shell cannot be started
         """
         try:
             if (wraps := self._location.wraps) is not None and wraps.local:
@@ -108,13 +109,13 @@ class Access:
     async def write(
         self, path: PurePosixPath, data: bytes, executable: bool = False, parent: int | None = None
     ) -> None:
-        """Write a file, for its owner alone; it is there with all its content, or not at all.
+        """Write a file, for its owner alone. The file appears with all its content, or not at all.
 
-        What is in it is on no command line.
+        The content is on no command line.
 
-        :param executable: for all to read and to run
-        :param parent: make its directory, whose own parent is there, with this mode; None: it is there
-        :raises NodeRuntimeError: if it cannot be written
+        :param executable: whether all users may read and run the file
+        :param parent: the mode with which its directory is made; None: the directory exists
+        :raises NodeRuntimeError: if the file cannot be written
         """
         target, part = shlex.quote(str(path)), shlex.quote(f"{path}.part")
         make = "" if parent is None else f"mkdir -m {parent:o} {shlex.quote(str(path.parent))}; "
@@ -128,11 +129,11 @@ class Access:
             raise NodeRuntimeError(f"{path} cannot be written: {self.name}: {said or 'it does not come'}")
 
     async def pour(self, script: str, data: bytes) -> None:
-        """Run a script with a standard input, whatever else is run there; how it ends is not told.
+        """Run a script with a standard input, beside all other commands there. Its exit code is not known.
 
-        Where jobs have taken all sessions it waits, as StreamFlow does, until one is free.
+        If jobs have taken all sessions, it waits, as StreamFlow does, until one is free.
 
-        :raises NodeRuntimeError: if it cannot be run, or not in time
+        :raises NodeRuntimeError: if the script cannot be run, or not in time
         """
         try:
             manager = await self._connector.get_stream_writer(self._words(script), self._location)
@@ -148,7 +149,7 @@ class Access:
     async def start(self, script: str) -> PrintedLines:
         """Start a program whose output is read.
 
-        :raises NodeRuntimeError: if it cannot be started
+        :raises NodeRuntimeError: if the program cannot be started
         """
         stack = AsyncExitStack()
         try:
@@ -159,7 +160,7 @@ class Access:
         return PrintedLines(stack, stream)
 
     def abandon(self) -> None:
-        """It does not answer: nobody waits for it any more."""
+        """Drop the connections to a location that does not answer: nothing waits for them any more."""
         abandon(self._connector, self._location)
 
     async def _send(self, stream: StreamWrapper, data: bytes) -> None:
@@ -179,7 +180,7 @@ class PrintedLines:
         self._text = bytearray()
 
     async def line(self) -> bytes | None:
-        """The next one, without its end; None: there are no more.
+        """Return the next line, without its end; None: no line is left.
 
         :raises Exception: any, if the connection is lost
         """
@@ -193,7 +194,7 @@ class PrintedLines:
         return line
 
     async def close(self) -> None:
-        """Read no more. The program is to have ended; connectors may wait for that."""
+        """Read no more. The program must have ended, for connectors may wait for its end."""
         await self._stack.aclose()
 
 

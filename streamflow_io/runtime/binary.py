@@ -17,11 +17,12 @@ from .build import other_build
 from .node_runtime import NodeRuntimeError, unsafe_workdir
 
 DIRECTORY = ".streamflow-io"
-# e_machine of an ELF file, and what `uname -m` says there.
+# From the field e_machine of an ELF file to the output of `uname -m`.
 _MACHINES = {3: "i686", 22: "s390x", 21: "ppc64le", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _SAID = re.compile(r"^sfio:(\w+)=(.*)$", re.MULTILINE)
-# Marked, because what starts a shell may print, too. `way` says why another user could put something of his into a
-# directory, as :mod:`streamflow_io.files`; `here` says it of the working directory, as it was told, too: links count.
+# Lines have a mark, because the start of a shell may print, too. `way` says why another user could put a file into a
+# directory, as :mod:`streamflow_io.files`. `here` says it of the working directory, and of the path that leads there:
+# links count.
 _WAYS = """
 set -f; umask 022; LC_ALL=C; export LC_ALL
 say() {{ printf 'sfio:%s=%s\\n' "$1" "$2"; }}
@@ -46,7 +47,7 @@ way() {{
 }}
 here() {{ why=$(way "$(pwd -P)"); test -n "$why" || why=$(way "$(pwd -L)"); }}
 """.lstrip()
-# Nothing in a directory of others is run, and nothing of another content.
+# No program is run from a directory of others, or with another content.
 _CHECK = (
     _WAYS
     + """
@@ -72,10 +73,10 @@ _LOOK = _WAYS + 'mkdir -p {workdir} && cd {workdir} && here && say way "$why"'
 
 @dataclass(frozen=True)
 class Binary:
-    """`sfio-node` as it is here.
+    """The local `sfio-node`.
 
-    :ivar machine: what it runs on, as `uname -m` says it; None: unknown
-    :ivar path: its file, beside which those for other machines may lie; None: it has none
+    :ivar machine: the machine that it runs on, as `uname -m` names it; None: unknown
+    :ivar path: its file, which may have files for other machines beside it; None: no file
     """
 
     content: bytes
@@ -84,7 +85,10 @@ class Binary:
 
     @classmethod
     def load(cls, path: Path) -> Binary:
-        """:raises NodeRuntimeError: if it cannot be read"""
+        """Read the binary.
+
+        :raises NodeRuntimeError: if it cannot be read
+        """
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -94,7 +98,7 @@ class Binary:
 
     @property
     def name(self) -> str:
-        """The name of its file elsewhere."""
+        """The name of its file at other locations."""
         return f"sfio-node-{self.digest[:16]}"
 
     @cached_property
@@ -106,11 +110,11 @@ class Binary:
         return self.machine in (None, machine)
 
     def built_for(self, machine: str) -> Binary | None:
-        """That for another machine, from the file beside this one, as `sfio-node-aarch64`; None: there is none.
+        """The binary for another machine, from the file beside this one, as `sfio-node-aarch64`; None: no such file.
 
         :raises NodeRuntimeError: if it cannot be read, or is for yet another machine
         """
-        # What a machine calls itself becomes part of a path.
+        # The name that a machine has for itself becomes part of a path.
         if self.path is None or machine not in _MACHINES.values():
             return None
         path = self.path.with_name(f"{self.path.name}-{machine}")
@@ -124,10 +128,10 @@ class Binary:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Others who may see the work directory of a container, from other containers, as other users.
+    """Other users that may see the work directory of a container, from other containers.
 
-    :ivar user: one who may own directories that it is in, as root may: that of the driver
-    :ivar mounts: where who may write is trusted, whatever modes say
+    :ivar user: may own directories above the work directory, as root may: the driver's user
+    :ivar mounts: the volumes whose writers are trusted, whatever the modes say
     """
 
     user: int
@@ -136,9 +140,9 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class Delivered:
-    """`sfio-node` at a location.
+    """The `sfio-node` at a location.
 
-    :ivar directory: ours in the work directory of the deployment; absolute, without links
+    :ivar directory: the plugin's own in the work directory of the deployment; absolute, without links
     :ivar temporary: the directory for temporary files there; absolute, without links
     """
 
@@ -148,13 +152,13 @@ class Delivered:
 
 
 async def deliver(access: Access, workdir: str, binary: Binary, neighbours: Neighbours | None = None) -> Delivered:
-    """Bring the binary, or that for the machine there, to a location, if it is not there.
+    """Bring the binary, or the one for the machine there, to a location, if it is not there.
 
     :param workdir: of the deployment; made if it is missing
-    :param neighbours: where others may see the work directory from containers, as other users: each user has a
-        directory there, which others cannot list. Where programs cannot be run there, the binary is in the directory
-        for temporary files
-    :raises NodeRuntimeError: if it cannot be brought there, or does not run there, with one reason
+    :param neighbours: other users that may see the work directory from containers. Then each user has a directory
+        there, which others cannot list. If programs cannot be run there, the binary is in the directory for temporary
+        files. None: no such users
+    :raises NodeRuntimeError: if the binary cannot be brought there, or does not run there, with one reason
     """
     delivered, why = await _bring(access, workdir, binary, neighbours)
     if why is None:
@@ -173,7 +177,10 @@ async def deliver(access: Access, workdir: str, binary: Binary, neighbours: Neig
 async def _bring(
     access: Access, workdir: str, binary: Binary, neighbours: Neighbours | None
 ) -> tuple[Delivered, str | None]:
-    """Where things are, and why the binary cannot be run there; None: it can."""
+    """Bring the binary.
+
+    :return: the paths, and why the binary cannot be run there; None: no obstacle
+    """
     binary, delivered, version = await _check(access, workdir, binary, neighbours)
     if version is None:
         # Two drivers may do this at once.
@@ -184,7 +191,7 @@ async def _bring(
     if version is None:
         return delivered, "it is not there"
     if version.startswith("sfio-node "):
-        # As one for another machine may be, which lies beside that of this one.
+        # The file for another machine, which lies beside this one, may be of another build.
         return delivered, other_build(version)
     hint = " (is its file system mounted noexec?)" if version.endswith("ermission denied") else ""
     return delivered, version + hint
@@ -193,7 +200,7 @@ async def _bring(
 async def _check(
     access: Access, workdir: str, binary: Binary, neighbours: Neighbours | None
 ) -> tuple[Binary, Delivered, str | None]:
-    """The binary that is for there, where things are, and what `--version` prints if the binary is there."""
+    """Return the binary for the location, the paths, and the output of `--version` if the binary is there."""
     words = {"workdir": workdir, "name": DIRECTORY, "binary": binary.name, "digest": binary.digest}
     text, code = await access.run(_script(_CHECK, words, neighbours))
     said = dict(_SAID.findall(text))
@@ -218,9 +225,9 @@ async def _check(
 
 
 async def check_workdir(access: Access, workdir: str, neighbours: Neighbours | None) -> None:
-    """Make a work directory at a location, where it is missing, and look who could replace what is in it.
+    """Make a work directory at a location if it is missing, and check which users could replace files in it.
 
-    :raises NodeRuntimeError: if another user could, or if that cannot be told
+    :raises NodeRuntimeError: if another user could, or if that cannot be found out
     """
     text, code = await access.run(_script(_LOOK, {"workdir": workdir}, neighbours))
     why = dict(_SAID.findall(text)).get("way")

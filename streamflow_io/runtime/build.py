@@ -1,20 +1,20 @@
-"""Whether a `sfio-node` is of the build that this driver needs."""
+"""Checks whether a `sfio-node` is of the build that this driver needs."""
 
 from __future__ import annotations
 
 import re
 
-#: What `sfio-node --version` says of what the two say to each other. It is raised, here and in `node/src/main.rs`, by
-#: each change of docs/node-protocol.md that the other side, as it was before, would not understand.
+#: The version of the protocol in the output of `sfio-node --version`. It is raised, here and in `node/src/main.rs`, by
+#: each change of docs/node-protocol.md that an older build on the other side would not understand.
 PROTOCOL = 7
 
 _SAID = re.compile(r"sfio-node (?P<version>\S+)(?: protocol (?P<protocol>[0-9]+))?")
 
 
 def other_build(said: str) -> str | None:
-    """Why a program is none that this driver can talk with, if so.
+    """Why this driver cannot talk with a program; None: no obstacle.
 
-    :param said: what it prints for `--version`
+    :param said: the program's output for `--version`
     """
     found = _SAID.fullmatch(said.strip())
     if found is None:

@@ -12,19 +12,19 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 _DAY = timedelta(days=1)
-_VALID_DAYS = 3650  # Who compares it byte for byte does not look at it.
+_VALID_DAYS = 3650  # a certificate that is compared byte for byte is not checked for its dates
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate that signs itself, and its private key, both in PEM: what both sides of a link show, and take."""
+    """A certificate that signs itself, and its private key, both in PEM. Both sides of a link show and expect it."""
 
     certificate: bytes
     key: bytes
 
     @classmethod
     def make(cls) -> Certificate:
-        """A new one, of a random key (ECDSA, P-256)."""
+        """Return a new certificate with a random key (ECDSA, P-256)."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "streamflow-io")])
         now = datetime.now(timezone.utc)
@@ -34,7 +34,7 @@ class Certificate:
             .issuer_name(name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - _DAY)  # Clocks differ.
+            .not_valid_before(now - _DAY)  # clocks differ
             .not_valid_after(now + _VALID_DAYS * _DAY)
             .sign(key, SHA256())
         )

@@ -1,4 +1,4 @@
-"""How an event loop learns that a process has ended."""
+"""Lets an event loop learn without threads that a process has ended."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ if sys.version_info < (3, 12):
             try:
                 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             except ChildProcessError:
-                # Something else has waited for the process: asyncio reports such a process like that, too.
+                # Other code has waited for the process: asyncio reports such a process in the same way.
                 code = 255
             callback(pid, code, *args)
 
         def remove_child_handler(self, pid: int) -> bool:
-            # asyncio never asks for that.
+            # asyncio never asks for this.
             return True
 
         def attach_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:

@@ -1,4 +1,4 @@
-"""The node runtime in a container: `sfio-node serve` and `exec` run in it, what they share is in its volume."""
+"""The node runtime in a container: `sfio-node serve` and `exec` run in it, and shared files are in its volumes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _SILENCE_SECONDS = 60.0
 
 
 class _Command:
-    """One that `serve` has started.
+    """A command that `serve` has started.
 
-    :ivar printed: what it has printed so far
+    :ivar printed: its output so far
     :ivar code: its exit code
     """
 
@@ -40,10 +40,10 @@ class _Command:
 
 
 class ContainerRuntime(LinkedRuntime):
-    """`sfio-node serve --converse`: it ends when its input does, which the engine ends when the driver is gone.
+    """`sfio-node serve --converse`: ends at the end of its input, which the engine closes when the driver is gone.
 
-    Nobody tells a process in a container that nobody reads any more what it prints. Commands of jobs are its children:
-    an engine takes long to start anything, and its client some 25 MB as long as that runs.
+    A process in a container does not notice that its output has no reader any more. Commands of jobs are its children:
+    an engine takes long to start anything, and its client needs some 25 MB as long as that runs.
     """
 
     unlimited = "jobs in containers are not paused"
@@ -76,19 +76,19 @@ class ContainerRuntime(LinkedRuntime):
         """Deliver `sfio-node` and start `serve`.
 
         :param workdir: of the deployment
-        :param links: None: it has none
-        :param user: one who may own directories that its own is in, as root may
-        :raises NodeRuntimeError: if it cannot be started, with one reason; nothing is left but the binary
+        :param links: None: the runtime has no links
+        :param user: may own directories above the runtime's own, as root may
+        :raises NodeRuntimeError: if it cannot be started, with one reason; only the binary is left then
         """
-        # The engine takes long to start anything: what is needed is brought there meanwhile.
+        # The engine takes long to start anything: files are brought there meanwhile.
         opening = asyncio.create_task(access.converse())
         try:
             neighbours = Neighbours(user, place.volumes)
             delivered = await deliver(access, workdir, binary, neighbours)
-            # Others, who may run as other users, must not guess it.
+            # Other users, as in other containers, must not guess the name.
             name = f"streamflow-io-{os.getpid()}-{os.urandom(16).hex()}"
             conversation = await opening
-            with contextlib.suppress(Exception):  # What it has said tells more.
+            with contextlib.suppress(Exception):  # the lines that it has printed say more
                 await conversation.send(f"exec {shlex.join(_serve(delivered, name, user, place, links))} 2>&1")
             event = await ready(conversation, f"{access.name}: sfio-node serve", _START_SECONDS)
         except BaseException:
@@ -101,12 +101,12 @@ class ContainerRuntime(LinkedRuntime):
 
     @property
     def ended(self) -> str:
-        # Nobody is left in a container that was killed to tell which it was.
+        # In a container that was killed, no process is left that could tell which of the two has ended.
         return f"{self.location} has ended, or sfio-node serve in it"
 
     async def write_spec(self, job: NodeJob, text: str) -> None:
         self.check()
-        if job.identifier in self._asked:  # StreamFlow executes a job twice at the same time, now and then.
+        if job.identifier in self._asked:  # now and then StreamFlow executes a job twice at the same time
             raise NodeRuntimeError(f"{self.location}: {job.identifier} has been asked for")
         answer = self._asked[job.identifier] = asyncio.get_running_loop().create_future()
         try:
@@ -148,7 +148,7 @@ class ContainerRuntime(LinkedRuntime):
             await asyncio.to_thread(_remove, directory, filter(None, fifos))
 
     def _here(self, path: str) -> Path | None:
-        """Where the driver has a file of the container; None: nowhere."""
+        """The path of a container's file on the driver's node; None: the driver does not see the file."""
         seen = None if self.place is None else Place().path_of(self.place, path)
         return None if seen is None else Path(seen)
 
@@ -183,14 +183,14 @@ class ContainerRuntime(LinkedRuntime):
         if len(line) >= LINE_LIMIT:
             raise NodeRuntimeError(f"{self.location} cannot be told of a job with so many inputs: {len(line):,} bytes")
         try:
-            # Python 3.10 lets only one wait at a time for a pipe that is full.
+            # In Python 3.10 only one writer at a time may wait for a full pipe.
             async with self._sending:
                 await self._conversation.send(line)
-        except Exception as error:  # Each connector has its own.
+        except Exception as error:  # each connector raises errors of its own
             raise NodeRuntimeError(self._lost or f"{self.ended}: {error or type(error).__name__}") from error
 
     async def _reassure(self) -> None:
-        """Say that the driver is there, as to a connection of which one end is gone."""
+        """Report that the driver is alive: `serve` may not see the end of the connection."""
         with contextlib.suppress(NodeRuntimeError):
             while True:
                 await asyncio.sleep(_ALIVE_SECONDS)
@@ -216,7 +216,7 @@ def _serve(delivered: Delivered, name: str, user: int, place: Place, links: Link
 
 
 async def _abandon(opening: asyncio.Task[Conversation], seconds: float) -> None:
-    """End a conversation of which nothing has come, also one that is still being opened."""
+    """End a conversation that has brought nothing, even if it is still being opened."""
     await asyncio.wait({opening}, timeout=seconds)
     if opening.cancel() or opening.cancelled() or opening.exception() is not None:
         return
@@ -227,25 +227,25 @@ async def _abandon(opening: asyncio.Task[Conversation], seconds: float) -> None:
 
 
 async def _read_all(conversation: Conversation) -> None:
-    """Who reads nothing would not see its end."""
+    """Read to the end: without a reader, the end of a conversation is not seen."""
     with contextlib.suppress(Exception):
         while await conversation.line() is not None:
             pass
 
 
 def _remove(directory: Path, fifos: Iterable[Path]) -> None:
-    """Remove what a container that was killed has left, for nothing in there could; as far as we may.
+    """Remove the files that a killed container has left, because no process in it can; as far as permitted.
 
     :param directory: the run directory
     """
     try:
         alive = os.open(directory / "alive", os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:  # It has removed all itself.
+    except OSError:  # `serve` has removed all itself
         return
     try:
         if os.read(alive, 1) != b"":
             return
-    except BlockingIOError:  # `serve` is there, and does it.
+    except BlockingIOError:  # `serve` is alive, and removes all itself
         return
     finally:
         os.close(alive)

@@ -1,4 +1,4 @@
-"""A `serve` that the driver talks with, in lines, through its standard input and output; what any `serve` prints."""
+"""A conversation with `serve` in lines, through its standard input and output; the output of any `serve`."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("streamflow")
 
-#: Of a line, in bytes.
+#: The most bytes of a line.
 LINE_LIMIT = 2**22
 _READ_SIZE = 2**16
 _CLOSE_SECONDS = 10.0
 _SAID_LINES = 20
 _ALIVE = b'{"event":"alive"'
-#: What a script of ours says before it starts `serve`; what comes before that is said by the shell, and of no concern.
+#: Printed by the plugin's scripts before they start `serve`. Earlier lines come from the shell, and do not matter.
 MARK = b"sfio:"
 
 
 class Lines(Protocol):
-    """What a program prints on its standard output and its standard error."""
+    """The lines that a program prints on its standard output and its standard error."""
 
     async def line(self) -> bytes | None:
-        """The next line, without its end; None: there are no more. For one reader at a time.
+        """Return the next line, without its end; None: no line is left. For one reader at a time.
 
-        :raises ValueError: if it is too long
+        :raises ValueError: if the line is too long
         :raises Exception: any, if the connection is lost
         """
 
@@ -45,7 +45,7 @@ class Lines(Protocol):
 class Conversation(ABC):
     """Lines in both directions.
 
-    Guarantee: the program sees the end of its input when the driver is gone, however that has ended.
+    Guarantee: the program sees the end of its input when the driver is gone, however the driver has ended.
     """
 
     @abstractmethod
@@ -54,25 +54,28 @@ class Conversation(ABC):
 
     @abstractmethod
     async def send(self, line: str) -> None:
-        """Give it a line, which is without its end here.
+        """Send a line, given without its end.
 
-        :raises Exception: any, if it takes none any more
+        :raises Exception: any, if the program takes no more input
         """
 
     @abstractmethod
     async def close(self, seconds: float) -> None:
-        """End its input, and wait for its end; after this time it is not waited for."""
+        """Close the program's input, and wait for its end for at most this time."""
 
 
 class ProcessConversation(Conversation):
-    """With a process of this machine, in a session of its own: what interrupts the driver does not reach it first."""
+    """A conversation with a local process in a session of its own: interrupts of the driver do not reach it first."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     @classmethod
     async def start(cls, words: Sequence[str]) -> ProcessConversation:
-        """:raises OSError: if it cannot be started"""
+        """Start the process.
+
+        :raises OSError: if it cannot be started
+        """
         watch_children_without_threads()
         process = await asyncio.create_subprocess_exec(
             *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
@@ -106,7 +109,7 @@ class ProcessConversation(Conversation):
 
 
 class ShellConversation(Conversation):
-    """With a program that a connector of StreamFlow runs in place of a shell."""
+    """A conversation with a program that a connector of StreamFlow runs in place of a shell."""
 
     def __init__(self, shell: Shell, reader: StreamWrapper, writer: StreamWrapper) -> None:
         self._shell = shell
@@ -133,7 +136,7 @@ class ShellConversation(Conversation):
     async def close(self, seconds: float) -> None:
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._writer.close(), seconds)
-            # Who reads sees its end. A shell of StreamFlow would be told to exit, and killed where it cannot be told.
+            # A reader sees the end. A shell of StreamFlow would be asked to exit, and killed if it cannot be asked.
             await asyncio.wait_for(self._ended.wait(), seconds)
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._shell.close(), _CLOSE_SECONDS)
@@ -142,8 +145,8 @@ class ShellConversation(Conversation):
 async def ready(output: Lines, program: str, seconds: float) -> ReadyEvent:
     """Read until `serve` is ready.
 
-    :param program: what it is called in messages
-    :raises NodeRuntimeError: if it does not start, with what it says
+    :param program: its name in messages
+    :raises NodeRuntimeError: if it does not start, with its output
     """
     said: list[str] = []
 
@@ -165,11 +168,11 @@ async def ready(output: Lines, program: str, seconds: float) -> ReadyEvent:
 
 
 async def follow(output: Lines, runtime: NodeRuntime, program: str, ended: str, silence: float | None = None) -> None:
-    """Hand on what `serve` prints to its runtime until it ends, or cannot be heard any more; then it is lost.
+    """Pass the lines of `serve` to its runtime until it ends, or is silent for too long; then the runtime is lost.
 
-    :param program: what it is called in messages
-    :param ended: why it is lost when it has ended
-    :param silence: seconds after which it is not believed to be there any more
+    :param program: its name in messages
+    :param ended: the reason for the loss if it has ended
+    :param silence: seconds after which it counts as lost; None: silence does not matter
     """
     reason = ended
     try:
@@ -182,7 +185,7 @@ async def follow(output: Lines, runtime: NodeRuntime, program: str, ended: str, 
         reason = f"{program} has not been heard of for {silence:.0f} s"
     except ValueError as error:
         reason = f"{program} says a line that is too long: {error}"
-    except Exception as error:  # Each connector has its own.
+    except Exception as error:  # each connector raises errors of its own
         reason = f"the connection to {runtime.location} is lost: {error or type(error).__name__}"
     finally:
         runtime.lose(reason)

@@ -1,4 +1,4 @@
-"""What the node runtimes have to know of StreamFlow's deployments, and ask of them."""
+"""StreamFlow's deployments, as the node runtimes use them."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _LEAST_SESSIONS = 3  # StreamFlow's shell, what `serve` prints, and a job or a f
 
 @dataclass(frozen=True)
 class Manner:
-    """How a node runtime is to run at a location.
+    """The way in which a node runtime is to run at a location.
 
-    :ivar shared: jobs run on other nodes than `serve`, which share the work directory with it
-    :ivar listen: jobs at other locations read streams from here, and jobs here from there
-    :ivar address: where it listens; empty: where SSH has reached the host
+    :ivar shared: jobs run on other nodes than `serve`, and these share the work directory with it
+    :ivar listen: whether streams go between this location and others by network
+    :ivar address: the address to listen at; empty: the one by which SSH has reached the host
     """
 
     shared: bool = False
@@ -50,7 +50,7 @@ class Manner:
 
 
 class Deployments:
-    """Those of a run, and which of them are still needed when it ends.
+    """The deployments of a run. Keeps those that are still needed when StreamFlow ends the run.
 
     :param contained: whether there are node runtimes in containers
     """
@@ -62,20 +62,26 @@ class Deployments:
         self._ahead: list[asyncio.Task[None]] = []
 
     def access(self, location: ExecutionLocation) -> Access:
-        """:raises NodeRuntimeError: if its deployment is not deployed"""
+        """Return the access to a location.
+
+        :raises NodeRuntimeError: if its deployment is not deployed
+        """
         connector = self._connector(location)
         name = self._container(location)
         return Access(connector, location, isinstance(connector, KubernetesBaseConnector), name)
 
     def where(self, location: ExecutionLocation) -> str:
-        """Where jobs of a location run, for people, with its preposition."""
+        """The place where jobs of a location run, for people, with its preposition."""
         if location.local:
             return "on the driver's node"
         name = self._container(location)
         return f"on {location}" if name is None else f"in {name}"
 
     def _container(self, location: ExecutionLocation) -> str | None:
-        """What a container is called in messages: by its image, because its own name is made up; None: it is none."""
+        """The name of a container in messages; None: the location is no container.
+
+        The name has the image, because StreamFlow has made up the container's own name.
+        """
         connector = self._manager.get_connector(location.deployment)
         if connector is None or not isinstance(connector, _CONTAINED):
             return None
@@ -84,13 +90,13 @@ class Deployments:
         return f"a container of {image.removeprefix('docker://')}" if image else f"the container {location}"
 
     def has_queue(self, location: ExecutionLocation) -> bool:
-        """Whether a location is that of a queue manager: a job that is given to it may wait there."""
+        """Whether a location is that of a queue manager, where a job may wait."""
         return isinstance(self._manager.get_connector(location.deployment), QueueManagerConnector)
 
     async def place(self, location: ExecutionLocation) -> Place | None:
-        """Which files a container shares with others, and with its host; None: it is none.
+        """Return which files a container shares with others and with its host; None: the location is no container.
 
-        :raises NodeRuntimeError: if that cannot be told
+        :raises NodeRuntimeError: if that cannot be found out
         """
         connector = self._connector(location)
         if isinstance(connector, KubernetesBaseConnector):
@@ -98,15 +104,16 @@ class Deployments:
         if not isinstance(connector, ContainerConnector):
             return None
         config = self._config(location)
-        # What StreamFlow has not started may have others than are configured; those that it finds leave out tmpfs.
+        # A container that StreamFlow has not started may have other binds than configured. Mounts that StreamFlow finds
+        # lack tmpfs.
         binds = () if config.external else binds_of(config.type, config.config)
         seen = tuple(Bind(inside, outside) for inside, outside in location.mounts.items())
         return Place(location_node(innermost(location)), binds or seen)
 
     def manner(self, location: ExecutionLocation) -> Manner:
-        """How a node runtime is to run at a location.
+        """Return the way in which a node runtime is to run at a location.
 
-        :raises NodeRuntimeError: if there can be none
+        :raises NodeRuntimeError: if no node runtime can run there
         """
         connector = self._connector(location)
         is_queue_manager, is_host = (isinstance(connector, kind) for kind in (QueueManagerConnector, SSHConnector))
@@ -122,16 +129,16 @@ class Deployments:
             sessions = config.get("maxConcurrentSessions", _LEAST_SESSIONS) * config.get("maxConnections", 1)
             if sessions < _LEAST_SESSIONS:
                 raise NodeRuntimeError(f"maxConcurrentSessions of {inner.deployment} is less than {_LEAST_SESSIONS}")
-        # That of a container is its own; without a network it has none.
+        # A container has an address of its own; without a network it has none.
         address = location.hostname or "" if is_contained else ""
         return Manner(is_queue_manager, is_host or bool(address), address)
 
     async def owner(self, location: ExecutionLocation) -> int:
-        """The user for whom its containers run, who may own directories that volumes are in, as root may.
+        """Return the user that containers of a location run for. The user may own directories above volumes, as root.
 
-        That of the driver, or who is logged in on an SSH host; root, where that says nothing of others.
+        This is the driver's user, or the user of the login on the SSH host; otherwise root.
 
-        :raises NodeRuntimeError: if it cannot be told
+        :raises NodeRuntimeError: if the user cannot be found out
         """
         if (host := location.wraps) is None or not isinstance(self._connector(location), ContainerConnector):
             return 0
@@ -145,38 +152,39 @@ class Deployments:
     def workdir(self, location: ExecutionLocation) -> str:
         """The work directory of its deployment.
 
-        :raises NodeRuntimeError: if there is no such deployment in this run
+        :raises NodeRuntimeError: if this run has no such deployment
         """
         return str(Target(self._config(location)).workdir)
 
     def hold(self, location: ExecutionLocation) -> None:
-        """Keep its deployment, and what that wraps, until :meth:`release`.
+        """Keep its deployment, and those below it, until :meth:`release`.
 
-        StreamFlow ends all parts of a run at once. They are kept as by a deployment that wraps them.
+        StreamFlow ends all parts of a run at once. A hold acts like a deployment that wraps them.
         """
         for inner in _chain(location):
             self._hold(inner.deployment)
 
     def deploy_ahead(self, deployment: str) -> None:
-        """Let a deployment of containers begin, which StreamFlow would begin when the first job is scheduled to it."""
+        """Begin a deployment of containers, which StreamFlow would begin when the first job is scheduled to it."""
         connector = self._manager.get_connector(deployment)
         if isinstance(connector, FutureConnector) and isinstance(connector, _CONTAINED):
-            # What is half deployed when the run ends must not be left.
+            # A half finished deployment must not be left at the end of the run.
             self._hold(deployment)
             if not connector.deploying:
                 connector.deploying = True
                 self._ahead.append(asyncio.create_task(self._deploy(connector)))
 
     async def release(self) -> None:
-        """Let go, and end those that StreamFlow has wanted to end meanwhile. No job of theirs is left in a queue.
+        """End the hold, and the deployments that StreamFlow has wanted to end meanwhile. Their jobs leave the queues.
 
-        :raises Exception: any, if one cannot be ended, as a container that was killed; all others have ended then
+        :raises Exception: any, if a deployment cannot be ended, as a container that was killed; all others have ended
+            then
         """
         if self._ahead:
             await asyncio.wait(self._ahead, timeout=_REMOVE_SECONDS)
         for deployment in self._held:
             await self._remove_jobs(deployment)
-        # Containers take long to stop: all at once, and before what they are in, without which they cannot be stopped.
+        # Containers take long to stop, so all stop at once. They stop before the deployments that they need for that.
         graph, failed = self._manager.dependency_graph, list[BaseException]()
         while outermost := self._held - set(map(self._wrapped_by, self._held)):
             self._held -= outermost
@@ -200,7 +208,7 @@ class Deployments:
     async def _deploy(self, connector: FutureConnector) -> None:
         try:
             await connector.deploy(connector.external)
-        except Exception as error:  # Each connector has its own; StreamFlow will only say that it has failed.
+        except Exception as error:  # each connector raises errors of its own; StreamFlow shows none of them
             config = self._manager.config_map[connector.deployment_name]
             what = config.config.get("image") or made_image(config) or connector.deployment_name
             logger.error(f"The container of {what} cannot be deployed: {error or type(error).__name__}")
@@ -209,7 +217,7 @@ class Deployments:
         if (connector := self._manager.get_connector(deployment)) is not None:
             try:
                 await asyncio.wait_for(remove_jobs(connector), _REMOVE_SECONDS)
-            except Exception as error:  # Each connector has its own.
+            except Exception as error:  # each connector raises errors of its own
                 logger.warning(f"Jobs may be left in the queue of {deployment}: {error or type(error).__name__}")
 
     def _connector(self, location: ExecutionLocation) -> Connector:
@@ -225,18 +233,18 @@ class Deployments:
 
 
 async def _place_of_pod(connector: Connector, location: ExecutionLocation) -> Place:
-    """Of a node of a cluster. What a volume holds for pods of several nodes is not shared as on one."""
+    """Return the place of a pod: a node of a cluster. Pods of different nodes do not share files by a volume."""
     try:
         pod = await pod_location(connector, location)
         binds = binds_of_container(pod.spec, pod.container, pod.namespace, pod.uid)
-    except Exception as error:  # Each way of talking with a cluster has its own.
+    except Exception as error:  # each client of a cluster raises errors of its own
         reason = getattr(error, "reason", None) or error or type(error).__name__
         raise NodeRuntimeError(f"what {location} has mounted cannot be read: {reason}") from error
     return Place(f"{pod.spec.get('nodeName')} of {pod.server}", binds)
 
 
 def _chain(location: ExecutionLocation) -> Iterator[ExecutionLocation]:
-    """A location, and those that it is in."""
+    """Yield a location, and those that it is in."""
     inner: ExecutionLocation | None = location
     while inner is not None:
         yield inner

@@ -1,4 +1,4 @@
-"""What the configuration of a deployment says of its containers: their image, and for Kubernetes their pods."""
+"""The description of containers in the configuration of a deployment: their image, and for Kubernetes their pods."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _HERE = Path()
 
 
 def made_image(config: DeploymentConfig) -> str | None:
-    """The image of a deployment that StreamFlow made for a DockerRequirement; None: the user has named it.
+    """The image of a deployment that StreamFlow made for a DockerRequirement; None: the user has named the deployment.
 
-    Such a deployment has a UUID for a name, another one in every run.
+    The name of such a deployment is a UUID, which differs in every run.
     """
     try:
         uuid.UUID(str(config.name))
@@ -31,7 +31,7 @@ def made_image(config: DeploymentConfig) -> str | None:
 
 
 def image(config: DeploymentConfig) -> str | None:
-    """The image of its containers, if they have one; for Kubernetes StreamFlow has written it into a manifest."""
+    """The image of its containers; None: unknown. For Kubernetes, StreamFlow has written it into a manifest."""
     if written := config.config.get("image"):
         return str(written)
     made = container_of(manifests(config), str(config.name), None)
@@ -39,9 +39,9 @@ def image(config: DeploymentConfig) -> str | None:
 
 
 def pods(config: DeploymentConfig, container: str, directory: Path) -> PodContainer | None:
-    """What the manifests of a deployment say of a container; None: they are not there, or not understood.
+    """The description of a container in the manifests of a deployment; None: no such one, or not understood.
 
-    :param directory: where paths of them begin
+    :param directory: relative paths of manifests begin there
     """
     if config.external:
         return None
@@ -55,7 +55,7 @@ def manifests(config: DeploymentConfig, directory: Path = _HERE) -> list[object]
     return [document for file in config.config.get("files") or () for document in _documents(directory / file)]
 
 
-@lru_cache(maxsize=1024)  # Many jobs have one deployment.
+@lru_cache(maxsize=1024)  # many jobs have one deployment
 def _documents(path: Path) -> tuple[object, ...]:
     try:
         text = path.read_text("utf-8")

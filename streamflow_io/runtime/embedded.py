@@ -32,7 +32,7 @@ _START_SECONDS = 10.0
 def find_sfio_node() -> Path:
     """Find the `sfio-node` binary: `SFIO_NODE` in the environment, beside the Python interpreter, or on the PATH.
 
-    :raises NodeRuntimeError: if there is none
+    :raises NodeRuntimeError: if no binary is found
     """
     if (name := os.environ.get("SFIO_NODE")) is not None:
         candidates = [name]
@@ -64,7 +64,7 @@ class EmbeddedRuntime(NodeRuntime):
 
     @staticmethod
     def check_this_node() -> None:
-        """Look whether the node runtime can work here, without leaving anything behind.
+        """Check that the node runtime can work here, without leaving anything behind.
 
         :raises NodeRuntimeError: if it cannot, with the reason
         """
@@ -92,9 +92,9 @@ class EmbeddedRuntime(NodeRuntime):
 
     @staticmethod
     async def start_beside(workdir: str) -> EmbeddedRuntime:
-        """The same where containers see what is in a work directory, for jobs in them to read of.
+        """Start `serve` with its run directory in a work directory that containers see: their jobs can read there.
 
-        Where others could put their own there, or it cannot be written, it is as without containers.
+        If other users could replace files there, or the directory cannot be written, the start is the usual one.
         """
         try:
             parent = await asyncio.to_thread(_own_directory, Path(workdir))
@@ -105,9 +105,9 @@ class EmbeddedRuntime(NodeRuntime):
         return runtime
 
     def create_session(self, name: str) -> LocalSessionJob:
-        """A new read session.
+        """Create a read session.
 
-        :param name: for people who read it; need not be unique
+        :param name: for people; need not be unique
         :raises NodeRuntimeError: if the runtime has ended
         """
         return self._add(name, partial(LocalSessionJob, self))
@@ -116,7 +116,7 @@ class EmbeddedRuntime(NodeRuntime):
         if self._conversation.has_ended:
             raise NodeRuntimeError(ENDED)
         job = super()._add(name, make)
-        # In place: to change threads takes longer than this one call, and every job waits for it.
+        # Without a thread: to change threads takes longer than this call, and every job waits for it.
         os.mkdir(job.directory, 0o700 if self.place is None else 0o711)
         return job
 
@@ -134,7 +134,7 @@ class EmbeddedRuntime(NodeRuntime):
             raise unsafe_workdir(workdir, why)
 
     async def write_spec(self, job: NodeJob, text: str) -> None:
-        # In one go: aiofiles changes threads for each of its operations, and every job waits for this.
+        # In one thread: aiofiles changes threads for each of its operations, and every job waits for this.
         try:
             await asyncio.to_thread(_write, job.directory / "job.json", os.O_EXCL, text)
         except OSError as error:
@@ -147,17 +147,17 @@ class EmbeddedRuntime(NodeRuntime):
 
     async def request_cancel(self, job: NodeJob) -> None:
         try:
-            # Found by a wrapper that is about to start, too.
+            # A wrapper that is about to start finds this file, too.
             async with aiofiles.open(job.directory / "cancel", "w"):
                 pass
         except OSError:
-            # No space, or the run directory is gone.
+            # The disk is full, or the run directory is gone.
             if job.pid is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(job.pid, signal.SIGTERM)
 
     async def write_limits(self, job: NodeJob, text: str) -> None:
-        # In place: it takes less time than to change threads.
+        # Without a thread: this takes less time than to change threads.
         new = job.directory / "limit.new"
         try:
             _write(new, os.O_TRUNC, text)
@@ -208,7 +208,7 @@ class EmbeddedRuntime(NodeRuntime):
 async def serve(parent: Path | None = None, *options: str) -> tuple[Path, Path, ProcessConversation]:
     """Start `sfio-node serve`.
 
-    :param parent: where the run directory is made; the default is the directory for temporary files
+    :param parent: where the run directory is made; None: the directory for temporary files
     :return: the binary, the run directory, the process
     :raises NodeRuntimeError: if it cannot be started
     """
@@ -228,9 +228,9 @@ async def serve(parent: Path | None = None, *options: str) -> tuple[Path, Path, 
 
 
 def _own_directory(workdir: Path) -> Path:
-    """A directory of ours in a work directory, as those in containers.
+    """Make and return the plugin's own directory in a work directory, as in containers.
 
-    :raises OSError: if it cannot be made, or others could put their own there
+    :raises OSError: if it cannot be made, or other users could replace files there
     """
     workdir.mkdir(parents=True, exist_ok=True)
     directory = workdir.resolve() / f"{DIRECTORY}-{os.getuid()}"
@@ -244,7 +244,7 @@ def _own_directory(workdir: Path) -> Path:
 def _write(path: PurePath, flag: int, text: str) -> None:
     """Write a file for its owner alone.
 
-    :param flag: of open(2), for one that is there already
+    :param flag: of open(2), for a file that exists already
     """
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | flag, 0o600), "w", encoding="utf-8") as file:
         file.write(text)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
-#: Bytes of a file: the first one, and the one behind the last.
+#: Bytes of a file: the position of the first one, and the position behind the last.
 Span = tuple[int, int]
 
 
 class Extents:
     """A set of bytes, as spans that neither touch nor overlap, in order.
 
-    :ivar bytes: how many there are
+    :ivar bytes: the number of bytes
     """
 
     def __init__(self, spans: Iterable[Span] = ()) -> None:
@@ -42,13 +42,13 @@ class Extents:
             self._replace(first, last, [rest for rest in (left, right) if rest[0] < rest[1]])
 
     def within(self, span: Span) -> list[Span]:
-        """Those of a span that are in the set."""
+        """The parts of a span that are in the set."""
         first, last = self._touching(span)
         found = zip(self._begins[first:last], self._ends[first:last], strict=True)
         return [(max(begin, span[0]), min(end, span[1])) for begin, end in found]
 
     def missing(self, span: Span) -> list[Span]:
-        """Those of a span that are not in the set."""
+        """The parts of a span that are not in the set."""
         rest: list[Span] = []
         at = span[0]
         for begin, end in self.within(span):
@@ -62,7 +62,7 @@ class Extents:
         return not self.missing(span)
 
     def _touching(self, span: Span) -> tuple[int, int]:
-        """The numbers of the spans that have bytes of this one: the first one, and the one behind the last."""
+        """The numbers of the spans that share bytes with this one: of the first, and of the one behind the last."""
         if span[0] >= span[1]:
             return 0, 0
         return bisect_right(self._ends, span[0]), bisect_left(self._begins, span[1])
@@ -75,5 +75,5 @@ class Extents:
 
 
 def length(spans: Iterable[Span]) -> int:
-    """How many bytes spans have that do not overlap."""
+    """The number of bytes of spans that do not overlap."""
     return sum(end - begin for begin, end in spans)

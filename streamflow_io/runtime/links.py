@@ -1,4 +1,4 @@
-"""Links: streams by TCP, from the `serve` of a node runtime to the jobs of another that shares no directory with it."""
+"""Links: streams by TCP, from the `serve` of a node runtime to jobs of another that shares no directory with it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .protocol import ReadyEvent
 
 @dataclass(frozen=True)
 class Links:
-    """What node runtimes of a run need for links between them.
+    """The settings of a run for links between its node runtimes.
 
-    :ivar certificate: the certificate of the run, which both sides of a link show, and take
-    :ivar address: where it listens; empty: where SSH has reached the host
-    :ivar tls: what streams is encrypted
+    :ivar certificate: the certificate of the run, which both sides of a link show, and accept
+    :ivar address: the address to listen at; empty: the one by which SSH has reached the host
+    :ivar tls: whether streams are encrypted
     """
 
     certificate: Certificate
@@ -32,9 +32,9 @@ class Links:
 
 
 class LinkedRuntime(NodeRuntime):
-    """One at a location that the driver has access to, which may have links to others.
+    """A node runtime at a location to which the driver has access; it may have links to others.
 
-    :ivar unreachable: why it has no address; None where it has one, or none was asked for
+    :ivar unreachable: why it has no address; None: an address exists, or none was asked for
     """
 
     def __init__(self, access: Access, binary: str, directory: PurePath, links: Links | None) -> None:
@@ -46,7 +46,7 @@ class LinkedRuntime(NodeRuntime):
         self._admitting: asyncio.Task[None] | None = None
         self._clearing: asyncio.Task[None] | None = None
         self._ends = False
-        #: The work directory that the binary was brought to, and who sees it there: nobody else can change it.
+        #: The work directory that has the binary, and other users that see it: only this user can change it.
         self._workdir: tuple[str | None, Neighbours | None] = None, None
 
     async def has_events(self, job: NodeJob) -> bool:
@@ -67,15 +67,15 @@ class LinkedRuntime(NodeRuntime):
             self._clearing = asyncio.create_task(self._clear())
 
     def _listens(self, ready: ReadyEvent) -> None:
-        """Take what `serve` has said of where it listens."""
+        """Take in the address at which `serve` listens."""
         self.address = ready.address
         if self._links is not None and self.address is None:
             self.unreachable = ready.message or "it does not say why"
 
     async def _admit(self) -> None:
-        """Let connections in: none is before there is a certificate.
+        """Let connections in. Without a certificate, `serve` accepts none.
 
-        :raises NodeRuntimeError: if it cannot be written
+        :raises NodeRuntimeError: if the certificate cannot be written
         """
         if self._links is not None and self._admitting is None:
             self._admitting = asyncio.create_task(self._write_certificate(self._links.certificate))
@@ -83,7 +83,7 @@ class LinkedRuntime(NodeRuntime):
             await asyncio.shield(self._admitting)
 
     async def _write_certificate(self, certificate: Certificate) -> None:
-        # The private key first: `serve` admits connections when there is a certificate.
+        # The private key comes first: `serve` admits connections as soon as there is a certificate.
         await self._access.write(self.certificate_path.with_suffix(".key"), certificate.key)
         await self._access.write(self.certificate_path, certificate.certificate)
 

@@ -1,4 +1,4 @@
-"""What tells one location from all others, and what is in it from what is elsewhere."""
+"""Names locations and the nodes that they are on, and tells paths on one node from those on another."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _DRIVERS_NODE = "the driver's node"
 
 
 def location_name(location: ExecutionLocation | AvailableLocation) -> str:
-    """A location by the name that it has in this run: `deployment/name`."""
+    """The name of a location in this run: `deployment/name`."""
     return f"{location.deployment}/{location.name}"
 
 
 def innermost(location: Location) -> Location:
-    """What a container runs on, of which it takes its cores and memory, too; another location is its own."""
+    """The host of a container, whose cores and memory the container uses; any other location is its own."""
     while location.stacked and location.wraps is not None:
         location = location.wraps
     return location
 
 
 def node_name(location: ExecutionLocation | AvailableLocation) -> str:
-    """The node whose cores, memory and storages a location has, for people: all containers of a host have one.
+    """The node whose cores, memory and storages a location has, for people: all containers of a host have one node.
 
     The driver's node has one name, whatever its deployments are called.
     """
@@ -36,10 +36,10 @@ def node_name(location: ExecutionLocation | AvailableLocation) -> str:
 
 
 def location_node(location: ExecutionLocation) -> str:
-    """The node that a location is on: its name; that of the driver's is empty, whatever its deployment is called."""
+    """The name of the node that a location is on; empty: the driver's node, whatever its deployment is called."""
     return "" if location.local else location_name(location)
 
 
 def path_on(location: ExecutionLocation, path: str) -> tuple[str, str]:
-    """A path with its node; on the driver's, where links can be followed, the real path."""
+    """A path with its node. On the driver's node, where links can be followed, it is the real path."""
     return location_node(location), os.path.realpath(path) if location.local else os.path.normpath(path)

@@ -1,4 +1,4 @@
-"""The limits of a job that change while it runs, as they are told to it."""
+"""Tells a running job the limits that have changed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .protocol import ExitEvent
 logger = logging.getLogger("streamflow")
 
 _RETRY_SECONDS = 2.0
-#: More is no limit.
+#: A larger limit is no limit.
 _MOST = 2**62
 
 
 class NewLimits:
-    """All limits of one job that are others than at its start.
+    """All limits of one job that have changed since its start.
 
-    What they are is told, one telling after the other; what they were meanwhile is not. What cannot be told is tried
-    again until the job has ended.
+    Only the latest values are told, in one message after the other. A message that fails is tried again until the job
+    has ended.
 
-    :param tell: tells the job all of them, as JSON; may raise any exception
+    :param tell: tells the job all limits, as JSON; may raise any exception
     :param ended: is done when the job has ended
-    :param seconds: at most so often they are told; the end of a limit is told at once, for somebody waits
+    :param seconds: the shortest time between two messages; the end of a limit is told at once, because the job waits
     """
 
     def __init__(
@@ -38,17 +38,17 @@ class NewLimits:
         self._of_inputs: dict[str, int | None] = {}
         self._has_begun = False
         self._untold = False
-        # There is one while they are told: most jobs have no limits.
+        # Set only while limits are told: most jobs have none.
         self._ends: asyncio.Event | None = None
         self._telling: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """The job can be told of them from now on."""
+        """Note that the job can be told its limits from now on."""
         self._has_begun = True
         self._go_on()
 
     def change(self, rate: float | None, input_name: str | None) -> None:
-        """See :meth:`NodeJob.limit`."""
+        """Change a limit; see :meth:`NodeJob.limit`."""
         limit = None if rate is None or rate > _MOST else max(1, round(rate))
         if input_name is None:
             self._of_job["rate"] = limit
@@ -69,7 +69,7 @@ class NewLimits:
             ends = self._ends = asyncio.Event()
             try:
                 await self._tell(json.dumps({**self._of_job, "inputs": self._of_inputs}))
-            except Exception as error:  # Each connector has its own.
+            except Exception as error:  # each connector raises errors of its own
                 logger.debug(f"A job could not be told its limits: {error}")
                 self._untold, pause = True, _RETRY_SECONDS
             await self._rest(pause, ends)

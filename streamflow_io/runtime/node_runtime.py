@@ -1,4 +1,4 @@
-"""A node runtime as the driver sees it, wherever it runs: jobs, their events, and what reads streams of what."""
+"""A node runtime as the driver sees it, at any location: its jobs, their events, and which jobs can read each other."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ logger = logging.getLogger("streamflow")
 
 ENDED = "sfio-node serve has ended"
 _REACH_SECONDS = 60.0
-# How long a wrapper that nobody has heard of may take to begin, and how often it is looked for.
+# Seconds in which a silent wrapper may begin, and seconds between two looks for it.
 _START_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 _ANSWER_SECONDS = 10.0
 # Jobs of a `serve` that was killed alone end within 10 s.
 _CLEAR_SECONDS = 20.0
-# How long a comparison may take: to begin, and in bytes per second.
+# Limits for a comparison: seconds, and the least bytes per second.
 _COMPARE_SECONDS = 600.0
 _UNLIKE_SECONDS = 600.0
 _SLOWEST = 10_000_000
-# Bytes of a line that a message shows.
+# The bytes of a line that a message shows.
 _SHOWN = 1000
 
 Waiting = Callable[[], Awaitable[object]]
@@ -44,11 +44,11 @@ Made = TypeVar("Made", bound="NodeJob")
 
 
 class NodeRuntimeError(Exception):
-    """The node runtime cannot be used; says why."""
+    """The node runtime cannot be used; the message says why."""
 
 
 def unsafe_workdir(workdir: str, why: str) -> NodeRuntimeError:
-    """The error of a work directory in which another user could put files in the place of what streams.
+    """The error for a work directory in which another user could replace files that stream.
 
     :param why: as :func:`streamflow_io.files.stranger` says it
     """
@@ -57,11 +57,9 @@ def unsafe_workdir(workdir: str, why: str) -> NodeRuntimeError:
 
 
 class AttemptLostError(NodeRuntimeError):
-    """A job was in vain because of what its runtime did for it, which it will not do again; says why.
+    """An attempt was lost to a fault of the runtime, not of the job. Retry it without the feature named in `without`.
 
-    The same attempt is to be made once more: the job has not failed.
-
-    :ivar without: what it will be done without
+    The job has not failed. The message says why the attempt was lost.
     """
 
     def __init__(self, without: str, reason: str) -> None:
@@ -80,16 +78,16 @@ class SharedFile:
 
 
 def seconds_to_compare(size: int) -> float:
-    """How long a command may take that compares so many bytes."""
+    """The most seconds for a command that compares this many bytes."""
     return _COMPARE_SECONDS + size / _SLOWEST
 
 
 class NodeJob:
     """A job under `sfio-node`, as the driver sees it.
 
-    :ivar runtime: where it runs
+    :ivar runtime: the runtime of the job
     :ivar directory: its directory in the run directory; at the location of the runtime, as all paths here
-    :ivar waiting: returns when nothing that it reads is missing any more; None: nothing ever is
+    :ivar waiting: returns when every input of the job is there; None: every input is there from the start
     :ivar exit: its last event, when it has come
     """
 
@@ -113,11 +111,13 @@ class NodeJob:
 
     @property
     def pid(self) -> int | None:
-        """The process of its `sfio-node exec`, when it runs; on the node where it runs."""
+        """The process of its `sfio-node exec` on its node; None: no start was reported."""
         return self._pid
 
     def shared_with(self, consumer: NodeRuntime, path: PurePath) -> SharedFile | None:
-        """How a job under a runtime has a file of this one; None: it has not. :meth:`NodeRuntime.obstacle` comes first.
+        """A file of this job as a job under another runtime has it; None: the other job does not have the file.
+
+        :meth:`NodeRuntime.obstacle` has to be called before.
 
         :param path: absolute, as this job has it
         """
@@ -128,40 +128,40 @@ class NodeJob:
         return SharedFile(str(here), None if here == path else str(path), str(events), None if is_own else True)
 
     def link_to(self, consumer: NodeRuntime) -> Link | None:
-        """How a job under another runtime reads the streams of this one; None: it has its files.
+        """The link by which a job under another runtime reads streams of this one; None: the other job has the files.
 
         :raises NodeRuntimeError: if this job's runtime has no address; see :meth:`NodeRuntime.obstacle`
         """
         return None if consumer.shares_files(self.runtime) else self.runtime.link(self.identifier, consumer)
 
     def held(self, port: str, path: str) -> PurePosixPath | None:
-        """Where an output is held until the job has succeeded, and then is in its output directory, too.
+        """The path where an output is held until the job has succeeded; then it is in the output directory, too.
 
-        Only a job that :meth:`sees` it can read it there.
+        Only a job that :meth:`sees` the path can read it there.
 
         :param path: relative to the output directory
-        :return: None: it is nowhere but in the output directory, as it is written
+        :return: None: the output is only in the output directory, where it is written
         """
         return None
 
     def sees(self, path: PurePosixPath) -> bool:
-        """Whether a path is one where others hold what they write, and the command of this job can read it.
+        """Whether other jobs hold outputs at this path, and the command of this job can read them there.
 
-        Nobody else can open it.
+        No other process can open the path.
         """
         return False
 
     def fed(self, path: str) -> list[str]:
-        """The words before a command that opens a file as its standard input when it runs already.
+        """The words before a command that let it open a file as standard input once it runs.
 
         :param path: relative to its working directory, or absolute
         """
         return ["/bin/sh", "-c", 'exec "$@" < "$0"', path]
 
     async def wrap(self, spec: JobSpec) -> list[str]:
-        """Write `job.json` and give the words to put before the command that shall run as this job.
+        """Write `job.json`, and return the words to put before the command that is to run as this job.
 
-        :raises NodeRuntimeError: if it cannot be written
+        :raises NodeRuntimeError: if `job.json` cannot be written
         """
         self._launched = True
         await self.runtime.write_spec(self, spec.text())
@@ -169,7 +169,7 @@ class NodeJob:
         return [self.runtime.binary, self.runtime.wrapper, "--job", str(self.directory), "--"]
 
     async def events(self) -> AsyncIterator[Event]:
-        """The events of the job, in order; ends after the exit event. For one reader.
+        """Yield the events of the job in order, up to the exit event. For one reader.
 
         :raises NodeRuntimeError: if the node runtime ends before the job
         """
@@ -179,52 +179,52 @@ class NodeJob:
                 raise event
             yield event
             if isinstance(event, ExitEvent):
-                # Others may read its streams for a long time yet.
+                # Other jobs may read its streams for a long time yet.
                 del self._events
                 return
 
     async def has_started(self) -> bool:
-        """Whether the wrapper of the job has come to run.
+        """Whether the wrapper of the job has begun to run.
 
-        :raises NodeRuntimeError: if the node runtime has ended, and what tells is gone
+        :raises NodeRuntimeError: if the node runtime has ended, and its files are gone
         """
         return self._has_spoken or await self.runtime.has_events(self)
 
     async def collected(self) -> None:
-        """Wait until what a command has written that has ended well is in its output directory, if it can be."""
+        """Wait until the outputs of a successful command are in its output directory. Does nothing if none is held."""
 
     def blame(self, failure: str) -> None:
-        """The job has failed; return if its runtime has no part in that.
+        """Check that the runtime has no part in the failure of the job.
 
-        :raises AttemptLostError: if it may have
+        :raises AttemptLostError: if the runtime may have a part in it
         """
 
     def limit(self, rate: float | None, input_name: str | None = None) -> None:
-        """Let it move bytes no faster from now on. At any time, also before it runs; never waits, and never fails.
+        """Limit the rate at which the job moves bytes from now on. May be called at any time, never waits or fails.
 
-        It is told soon; where it runs elsewhere at most every 2 s, but for the end of a limit. Nothing happens where
-        the job has ended, has no :attr:`~.protocol.JobSpec.limit`, or cannot be paused (see
+        The job is told soon; elsewhere than on the driver's node at most every 2 s, but at once if a limit ends. This
+        has no effect if the job has ended, has no :attr:`~.protocol.JobSpec.limit`, or cannot be paused (see
         :attr:`NodeRuntime.unlimited`).
 
-        :param rate: bytes per second; None: as fast as it can
-        :param input_name: the bytes that are fed to it as this byte stream, see :attr:`~.protocol.InputStream.id`;
-            None: those that its processes move
+        :param rate: bytes per second; None: no limit
+        :param input_name: the byte stream whose feeding is limited, see :attr:`~.protocol.InputStream.id`; None: the
+            bytes that the processes of the job move
         """
         if input_name is not None or self.runtime.unlimited is None:
             self._limits.change(rate, input_name)
 
     def abandon(self) -> None:
-        """Its command has ended without the wrapper, or will never be started."""
+        """Note that the command has ended without the wrapper, or will never be started."""
         self._launched = False
 
     async def cancel(self) -> None:
         """End the job's process tree; returns when it has ended. Does nothing for a job that does not run.
 
-        One that is not started yet, or still waits in a queue, ends when it is started, before its command.
+        A job that is not started yet, or still waits in a queue, ends when it is started, before its command.
         """
         if self.exit.done() or not self._launched:
             return
-        # It may end before it could be told.
+        # The job may end before it could be told.
         telling = asyncio.ensure_future(self.runtime.request_cancel(self))
         try:
             either = cast("set[asyncio.Future[object]]", {telling, self.exit})
@@ -241,7 +241,7 @@ class NodeJob:
             await asyncio.gather(telling, return_exceptions=True)
 
     async def _comes_to_run(self) -> bool:
-        """Whether its wrapper runs; false: it ends by itself, should it ever be started, as it may be in a queue."""
+        """Return whether the wrapper runs. If not, it ends by itself should it still be started, as from a queue."""
         patience = 0.0 if self.runtime.wrapper == "run" else _START_SECONDS
         deadline = time.monotonic() + patience
         while not await self.has_started():
@@ -261,35 +261,35 @@ class NodeJob:
             self.exit.set_result(event)
 
     def refuse(self, reason: str) -> None:
-        """Something that was told of it is not understood: it is ended, and fails. An event is never left out."""
+        """End the job, and let it fail: one of its events is not understood. No event is ever left out."""
         if self._trouble is None:
             self._trouble = reason
             self._ending = asyncio.ensure_future(self.cancel())
 
     def lose(self, error: NodeRuntimeError) -> None:
-        """Nothing more will be told of it."""
+        """Note that no more events of the job come."""
         self._events.put_nowait(error)
         if not self.exit.done():
             self.exit.set_exception(error)
-            self.exit.exception()  # It may be that nobody waits for it.
+            self.exit.exception()  # perhaps no code awaits it
 
 
 class NodeRuntime(ABC):
     """`sfio-node serve` at one location, for as long as the driver wants it.
 
-    Guarantee: when the driver is gone, however it ended, all jobs of the runtime end, and nothing of it is left there.
+    Guarantee: when the driver is gone, in whatever way, all jobs of the runtime end, and leave nothing at the location.
 
-    :ivar location: what it is called in messages
+    :ivar location: its name in messages
     :ivar binary: `sfio-node` at the location
     :ivar directory: the run directory, at the location
-    :ivar address: where its links listen; None: its streams are not read from elsewhere
-    :ivar tls: what its links bring is encrypted, and what those of its jobs do
-    :ivar place: what it sees of the files of its host; None: nobody else sees its run directory
-    :ivar is_here: it is on the driver's node, and sees all that the driver does
+    :ivar address: where its links listen; None: other locations cannot read its streams
+    :ivar tls: whether its links, in both directions, are encrypted
+    :ivar place: the files of its host that it sees; None: no other runtime sees its run directory
+    :ivar is_here: whether it is on the driver's node, and sees all files that the driver sees
     :ivar wrapper: the command of `sfio-node` that runs a job; `run`: on a node that a queue manager chooses
-    :ivar unlimited: why its jobs are not paused to keep them to a rate; None: they are
-    :ivar limit_seconds: at most so often a job is told its limits
-    :ivar starts_commands: `serve` starts the commands of jobs; else a connector of StreamFlow does
+    :ivar unlimited: why its jobs cannot be paused to keep them to a rate; None: no obstacle
+    :ivar limit_seconds: the least time between two messages to a job about its limits
+    :ivar starts_commands: whether `serve` starts the commands of jobs; else a connector of StreamFlow does
     :ivar stop_seconds: how long a job may take to end when it is cancelled
     """
 
@@ -315,24 +315,24 @@ class NodeRuntime(ABC):
 
     @property
     def program(self) -> str:
-        """Its `serve`, as it is called in messages."""
+        """The name of its `serve` in messages."""
         return f"sfio-node at {self.location}"
 
     @property
     def ended(self) -> str:
-        """Why nothing can be asked of it any more when it has ended."""
+        """The reason why it does not answer any more when it has ended."""
         return f"{ENDED} at {self.location}"
 
     @property
     def certificate_path(self) -> PurePosixPath:
-        """The file with the certificate of the run; there is one where there is an address."""
+        """The file with the certificate of the run, which exists if there is an address."""
         return PurePosixPath(self.directory, "certificate.pem")
 
     @abstractmethod
     async def check_workdir(self, workdir: str) -> None:
-        """Make a work directory of jobs if it is missing, and look who could replace what is in it.
+        """Make a work directory of jobs if it is missing, and check which users could replace files in it.
 
-        :raises NodeRuntimeError: if another user could, with the reason, or if that cannot be told
+        :raises NodeRuntimeError: if another user could, with the reason, or if that cannot be found out
         """
 
     async def create_job(
@@ -344,16 +344,20 @@ class NodeRuntime(ABC):
     ) -> NodeJob:
         """Begin a new job.
 
-        :param name: that of the job in the workflow, or another for people who read it; need not be unique
-        :param reads: where others hold what it is to read, if it can: see :meth:`NodeJob.held`
+        :param name: of the job in the workflow, or another name for people; need not be unique
+        :param reads: paths where other jobs hold its inputs, if it can read them there: see :meth:`NodeJob.held`
         :param waiting: see :class:`NodeJob`
-        :param globs: gives those of an output, relative to its output directory; None: nobody reads its outputs early
+        :param globs: returns the globs of an output, relative to its output directory; None: no job reads its outputs
+            early
         :raises NodeRuntimeError: if the runtime has ended
         """
         return self._add(name, partial(NodeJob, self, waiting=waiting))
 
     def _add(self, name: str, make: Callable[[str], Made]) -> Made:
-        """A new job, by its identifier."""
+        """Register a new job.
+
+        :param make: makes the job, from its identifier
+        """
         self.check()
         self._count += 1
         readable = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:80]
@@ -365,10 +369,12 @@ class NodeRuntime(ABC):
     async def obstacle(
         self, other: NodeRuntime, directory: PurePath | None = None, *, gate: bool = False
     ) -> str | None:
-        """Why a job here cannot read what a job there writes while it does; None: it can. Tried once, and remembered.
+        """Return why a job here cannot read a job's output there while it is written; None: no obstacle.
 
-        :param directory: the output directory of the job there; None: of any
-        :param gate: whether it is to be held at the gate; else it reads bytes
+        This is tried once, and remembered.
+
+        :param directory: the output directory of the job there; None: any directory
+        :param gate: whether the job here is to be held at the gate; else it reads bytes
         """
         if other is self:
             return None
@@ -385,13 +391,13 @@ class NodeRuntime(ABC):
         return await self._obstacle_of_link(other, why)
 
     async def no_link(self, other: NodeRuntime) -> str | None:
-        """Why a job here has no link to those there; None: it has. Tried once, and remembered."""
+        """Return why a job here has no link to jobs there; None: no obstacle. Tried once, and remembered."""
         return await self._obstacle_of_link(other, None)
 
     def link(self, job: str, consumer: NodeRuntime) -> Link:
-        """How a job under another runtime reads of one of this.
+        """The link by which a job under another runtime reads of a job of this one.
 
-        :param job: the identifier of that
+        :param job: the identifier of the job of this runtime
         :raises NodeRuntimeError: if this runtime has no address
         """
         if self.address is None:
@@ -400,11 +406,11 @@ class NodeRuntime(ABC):
         return Link(address=self.address, job=job, certificate=str(consumer.certificate_path), tls=tls)
 
     def shares_files(self, other: NodeRuntime) -> bool:
-        """Whether jobs here have the files of jobs there, and their events; :meth:`obstacle` finds out."""
+        """Whether jobs here have the files and the events of jobs there, as :meth:`obstacle` has found out."""
         return other in self._neighbours
 
     def path_of(self, other: NodeRuntime, path: PurePath) -> PurePosixPath | None:
-        """Where a file of another runtime is here; None: it is not."""
+        """The path here of a file of another runtime; None: the file is not here."""
         if other is self:
             return PurePosixPath(path)
         if self.place is None or other.place is None:
@@ -412,16 +418,16 @@ class NodeRuntime(ABC):
         return self.place.path_of(other.place, PurePosixPath(path))
 
     async def _obstacle_of_link(self, other: NodeRuntime, why: str | None) -> str | None:
-        """Why a job here cannot read streams of a job there through a link; None: it can.
+        """Return why a job here cannot read streams of a job there through a link; None: no obstacle.
 
-        :param why: it cannot without one, if that is known
+        :param why: why it cannot read them without a link; None: unknown
         """
         return why or f"{self.location} and {other.location} have no link"
 
     async def _once(
         self, other: NodeRuntime, attempt: Callable[[NodeRuntime], Coroutine[None, None, str | None]]
     ) -> str | None:
-        # What was found of the files says nothing of a link, nor this of them.
+        # A trial of the files says nothing about a link, and the other way round.
         if (key := (other, attempt.__name__)) not in self._tried:
             self._tried[key] = asyncio.create_task(attempt(other))
         return await asyncio.shield(self._tried[key])
@@ -431,7 +437,7 @@ class NodeRuntime(ABC):
         return await self._reaches([self.binary, "reach", "--run", str(directory)], str(directory))
 
     async def _reaches(self, words: list[str], what: str) -> str | None:
-        """Why a command that tries something does not succeed; None: it does."""
+        """Run a command that tries something, and return why it fails; None: success."""
         try:
             said, code = await self.run(words, _REACH_SECONDS)
         except NodeRuntimeError as error:
@@ -439,7 +445,10 @@ class NodeRuntime(ABC):
         return None if code == 0 else (said.splitlines() or [f"{what}: exit code {code}"])[-1]
 
     def check(self) -> None:
-        """:raises NodeRuntimeError: if it has ended"""
+        """Check that the runtime has not ended.
+
+        :raises NodeRuntimeError: if it has ended
+        """
         if self._lost is not None:
             raise NodeRuntimeError(self._lost)
 
@@ -449,45 +458,45 @@ class NodeRuntime(ABC):
 
     @abstractmethod
     async def write_spec(self, job: NodeJob, text: str) -> None:
-        """Write its `job.json`.
+        """Write the `job.json` of a job.
 
-        :raises NodeRuntimeError: if that cannot be done
+        :raises NodeRuntimeError: if it cannot be written
         """
 
     async def run_command(self, job: NodeJob, script: str) -> tuple[str, int]:
         """Run the command of a job, where :attr:`starts_commands`; like :meth:`StreamFlow's <Connector.run>`.
 
         :param script: for the POSIX shell
-        :return: what it printed on either stream, and its exit code
-        :raises NodeRuntimeError: if the runtime ends before it
+        :return: its output on both streams, and its exit code
+        :raises NodeRuntimeError: if the runtime ends before the command
         """
         raise NotImplementedError(f"{self.program} starts no commands")
 
     @abstractmethod
     async def has_events(self, job: NodeJob) -> bool:
-        """Whether there is a file with its events.
+        """Whether a job has a file of events.
 
-        :raises NodeRuntimeError: if that cannot be told
+        :raises NodeRuntimeError: if that cannot be found out
         """
 
     @abstractmethod
     async def request_cancel(self, job: NodeJob) -> None:
-        """Tell its wrapper to end it; returns when that has been told.
+        """Tell the wrapper of a job to end it; returns when the wrapper has been told.
 
-        :raises NodeRuntimeError: if that cannot be done
+        :raises NodeRuntimeError: if the wrapper cannot be told
         """
 
     @abstractmethod
     async def write_limits(self, job: NodeJob, text: str) -> None:
         """Replace the limits of a job that runs, or may run.
 
-        :raises NodeRuntimeError: if that cannot be done
+        :raises NodeRuntimeError: if they cannot be written
         """
 
     async def begins_with(self, part: StreamPart) -> bool:
-        """Whether a file begins with bytes that were read of it. Reads so many.
+        """Whether a file begins with the bytes that were read of it. Reads this many bytes.
 
-        :raises NodeRuntimeError: if that cannot be told
+        :raises NodeRuntimeError: if the file cannot be compared
         """
         text = part.model_dump_json(exclude={"path"}, exclude_defaults=True)
         words = [self.binary, "compare", "--file", part.path, "--part", text]
@@ -499,10 +508,10 @@ class NodeRuntime(ABC):
         return code == 0
 
     async def unlike(self, one: str, other: str) -> list[tuple[str, str, str]] | None:
-        """In which lines two files differ: where each is, and both.
+        """Return the lines in which two files differ, each as its place, the one text and the other.
 
-        :return: None: in something else, or too much of them differs
-        :raises NodeRuntimeError: if that cannot be told
+        :return: None: something else than lines differs, or too much
+        :raises NodeRuntimeError: if the files cannot be compared
         """
         words = [self.binary, "unlike", "--one", one, "--other", other]
         said, code = await self.run(words, _UNLIKE_SECONDS)
@@ -512,9 +521,9 @@ class NodeRuntime(ABC):
         return [(line["at"], line["one"], line["other"]) for line in lines] if code == 0 else None
 
     async def find(self, path: PurePath | str) -> FoundFile:
-        """Which file a path is.
+        """Return the file at a path.
 
-        :raises NodeRuntimeError: if it cannot be read there, or that cannot be told
+        :raises NodeRuntimeError: if the file cannot be read there, or there is no answer
         """
         said, code = await self.run([self.binary, "identity", "--of", str(path)], _REACH_SECONDS)
         if code != 0:
@@ -525,9 +534,9 @@ class NodeRuntime(ABC):
             raise NodeRuntimeError(f"{self.location}: of {path} is not told which file it is: {said}") from None
 
     async def memory(self) -> Memory:
-        """How much memory there is.
+        """Return how much memory the node has.
 
-        :raises NodeRuntimeError: if that cannot be told
+        :raises NodeRuntimeError: if there is no answer
         """
         said, _ = await self.run([self.binary, "memory"], _ANSWER_SECONDS)
         try:
@@ -536,9 +545,9 @@ class NodeRuntime(ABC):
             raise NodeRuntimeError(f"{self.location}: how much memory there is is not told: {said}") from None
 
     async def why_not(self, file: FoundFile) -> str | None:
-        """Why a file that was found elsewhere is not by the same path here; None: it is.
+        """Return why the path of a file that was found elsewhere leads to another file here; None: the same file.
 
-        :raises NodeRuntimeError: if that cannot be told
+        :raises NodeRuntimeError: if there is no answer
         """
         identity = file.identity.model_copy(update={"device": None}).model_dump_json()
         words = [self.binary, "identity", "--of", str(file.path), "--is", identity]
@@ -548,12 +557,12 @@ class NodeRuntime(ABC):
     async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
         """Run a command at the location.
 
-        :return: what it says, and its exit code
+        :return: its output, and its exit code
         :raises NodeRuntimeError: if it cannot be run, or takes longer
         """
 
     def receive(self, line: bytes) -> None:
-        """Hand one line of what `serve` prints to its job."""
+        """Pass one line that `serve` prints to the job that it is about."""
         try:
             event = parse_event(line)
         except ValueError as error:
@@ -569,9 +578,9 @@ class NodeRuntime(ABC):
                 del self._jobs[event.job]
 
     async def _clear(self) -> None:
-        """End what is left of jobs when `serve` and all of `exec` were killed: nobody else can.
+        """End the remaining processes of jobs if `serve` and all of `exec` were killed, which would have done it.
 
-        Where a container or a machine is gone, nothing is left.
+        If a container or a machine is gone, nothing is left.
         """
         words = [self.binary, "clear", "--directory", str(self.directory)]
         try:
@@ -583,7 +592,7 @@ class NodeRuntime(ABC):
                 logger.warning(f"{self.location}: processes of jobs may be left: {said.removeprefix('sfio-node: ')}")
 
     def lose(self, reason: str) -> None:
-        """Nothing more will come; no job can be created any more."""
+        """Note that no more events come, and no job can be created any more."""
         if self._lost is None:
             self._lost = reason
         for job in self._jobs.values():

@@ -27,14 +27,14 @@ _START_SECONDS = 15.0
 
 
 class NodeRuntimes:
-    """Starts them when they are first needed, and ends them together.
+    """Starts node runtimes when they are first needed, and ends them together.
 
     :ivar deployments: those of the run
 
-    :param tls: streams between hosts are encrypted
-    :param start_here: starts that of the driver's node; None: it is the embedded one
+    :param tls: whether streams between hosts are encrypted
+    :param start_here: starts the node runtime of the driver's node; None: the embedded one is started
     :param contained: whether there are node runtimes in containers
-    :param mixed: deployments of hosts where jobs in containers read of jobs beside them, or these of those; "": the
+    :param mixed: deployments of hosts where jobs in containers and jobs beside them read early of each other; "": the
         driver's node
     """
 
@@ -54,10 +54,11 @@ class NodeRuntimes:
         self._checks: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def at(self, location: ExecutionLocation, workdir: str | None = None) -> NodeRuntime:
-        """The node runtime at a location.
+        """Return the node runtime at a location.
 
-        :param workdir: of the job that needs it first; None: that of the deployment
-        :raises NodeRuntimeError: if there can be none, with one reason. It is remembered, and not tried again
+        :param workdir: of the job that needs it first; None: the one of the deployment
+        :raises NodeRuntimeError: if no node runtime can run there, with one reason. The reason is remembered, and
+            nothing is tried again
         """
         node = location_node(location)
         if node not in self._runtimes:
@@ -65,9 +66,9 @@ class NodeRuntimes:
         return await asyncio.shield(self._runtimes[node])
 
     async def for_streams_at(self, location: ExecutionLocation, workdir: str) -> NodeRuntime:
-        """The node runtime at a location where jobs may stream that have this work directory.
+        """Return the node runtime at a location, if jobs with this work directory may stream there.
 
-        :raises NodeRuntimeError: also if another user could put files in the place of what streams
+        :raises NodeRuntimeError: also if another user could replace files that stream
         """
         runtime = await self.at(location, workdir)
         key = location_node(location), workdir
@@ -77,7 +78,7 @@ class NodeRuntimes:
         return runtime
 
     async def close(self) -> None:
-        """End all of them; nothing is left."""
+        """End all node runtimes; nothing of them is left."""
         await asyncio.gather(*map(_close, self._runtimes.values()))
         await self.deployments.release()
 
@@ -105,9 +106,9 @@ class NodeRuntimes:
 
 
 async def _close(starting: asyncio.Task[NodeRuntime]) -> None:
-    # One that waits until it may be started, as for a session that jobs have taken, is not waited for.
+    # A start that waits, as for a session that jobs have taken, is not waited for.
     await asyncio.wait({starting}, timeout=_START_SECONDS)
-    # Before Python 3.12 `wait_for` loses a cancellation that comes as it ends.
+    # Before Python 3.12, `wait_for` loses a cancellation that comes as it ends.
     while not starting.done():
         starting.cancel()
         await asyncio.wait({starting}, timeout=_START_SECONDS)

@@ -1,4 +1,4 @@
-"""Which files two node runtimes have in common."""
+"""Finds out which files two node runtimes have in common."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from streamflow_io.graph.volumes import HOST, VOLUME, Bind, seen_from
 
 @dataclass(frozen=True)
 class Place:
-    """What a node runtime sees of the files of its host.
+    """The files of its host that a node runtime sees.
 
-    :ivar host: whose kernel it runs on; that of the driver's node is empty
-    :ivar binds: where they are here
+    :ivar host: the host whose kernel it runs on; empty: the driver's node
+    :ivar binds: the paths of these files here
     """
 
     host: str = ""
@@ -21,11 +21,11 @@ class Place:
 
     @property
     def volumes(self) -> tuple[str, ...]:
-        """Where volumes of the engine are mounted: nobody has one but those to whom its user gives it."""
+        """The mount points of the engine's volumes. Only containers to which the user gives a volume see it."""
         return tuple(bind.inside for bind in self.binds if (bind.outside or "").startswith(VOLUME))
 
     def path_of(self, other: Place, path: str | PurePosixPath) -> PurePosixPath | None:
-        """Where a file that has this path at another place is here; None: it is not."""
+        """The path here of a file with this path at another place; None: the file is not here."""
         if self.host != other.host:
             return None
         seen = seen_from(other.binds, str(path), self.binds)

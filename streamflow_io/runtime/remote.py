@@ -1,4 +1,4 @@
-"""The node runtime at a location that is not the driver's: on a host, in a container, or of a queue manager."""
+"""The node runtime at a location that is not the driver's: on a host, or of a queue manager."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .session_job import RemoteSessionJob
 
 logger = logging.getLogger("streamflow")
 
-#: `serve` says every 15 s that it is alive.
+#: `serve` reports every 15 s that it is alive.
 SILENCE_SECONDS = 60.0
 _START_SECONDS = 30.0
 _ANSWER_SECONDS = 10.0
@@ -29,9 +29,9 @@ _PROCESS = MARK + b"process="
 
 
 class RemoteRuntime(LinkedRuntime):
-    """`sfio-node serve --remote`, driven through a connector: what it prints comes as it is printed, by one call.
+    """`sfio-node serve --remote`, through a connector: one call brings its output as it is printed.
 
-    It ends with the driver, however that ends, because nobody reads then what it prints.
+    It ends when the driver ends, in whatever way, because its output has no reader then.
     """
 
     limit_seconds = 2.0
@@ -49,7 +49,7 @@ class RemoteRuntime(LinkedRuntime):
         self.place = place
         if shared:
             self.wrapper = "run"
-            self.stop_seconds = 30.0  # told by files, which are looked at now and then
+            self.stop_seconds = 30.0  # orders are files, which are looked at now and then
         self._shared = shared
         self._output: PrintedLines | None = None
         self._process: int | None = None
@@ -69,16 +69,16 @@ class RemoteRuntime(LinkedRuntime):
         """Deliver `sfio-node` and start `serve`.
 
         :param workdir: of the deployment
-        :param shared: jobs run on other nodes than `serve`, which share the work directory with it
-        :param links: None: it has none
-        :param place: its host, if containers of that have its work directory, and read what jobs write, or jobs read of
-            them; None: its run directory is of no concern to others
-        :raises NodeRuntimeError: if it cannot be started, with one reason; nothing is left but the binary
+        :param shared: whether jobs run on other nodes than `serve`, which share the work directory with it
+        :param links: None: the runtime has no links
+        :param place: its host, if jobs in containers of that host and jobs beside them read of each other. None: no
+            container needs the run directory
+        :raises NodeRuntimeError: if it cannot be started, with one reason; only the binary is left then
         """
         neighbours = None if place is None else Neighbours(_ROOT)
         delivered = await deliver(access, workdir, binary, neighbours)
         parent = delivered.directory if shared or place is not None else delivered.temporary
-        # Others, who may run as other users, must not guess it.
+        # Other users, as in containers, must not guess the name.
         directory = parent / f"streamflow-io-{os.getpid()}-{os.urandom(4 if place is None else 16).hex()}"
         runtime = cls(access, delivered.binary, directory, shared, links, place)
         runtime._workdir = workdir, neighbours
@@ -113,7 +113,7 @@ class RemoteRuntime(LinkedRuntime):
             await self._access.pour(script, b"")
 
     async def write_limits(self, job: NodeJob, text: str) -> None:
-        # What a job reads must be whole, and what is on no command line need not be this.
+        # A job must read a whole file. The limits need not be kept off the command line.
         directory, said = shlex.quote(str(job.directory)), shlex.quote(text)
         script = f"cd {directory} && umask 077 && printf %s {said} > limit.new && mv -f limit.new limit"
         printed, code = await self._access.run(script, _ANSWER_SECONDS)
@@ -122,13 +122,13 @@ class RemoteRuntime(LinkedRuntime):
 
     @property
     def has_sessions(self) -> bool:
-        """Whether files can be read ahead for its jobs: not where these are on other machines."""
+        """Whether files can be read ahead for its jobs; not if these run on other machines."""
         return not self._shared
 
     def create_session(self, name: str) -> RemoteSessionJob:
-        """A new read session; see :attr:`has_sessions`.
+        """Create a read session; see :attr:`has_sessions`.
 
-        :param name: for people who read it; need not be unique
+        :param name: for people; need not be unique
         :raises NodeRuntimeError: if the runtime has ended
         """
         return self._add(name, lambda identifier: RemoteSessionJob(self, identifier, self._access))
@@ -149,7 +149,7 @@ class RemoteRuntime(LinkedRuntime):
         return event
 
     async def line(self) -> bytes | None:
-        """The next line that `serve` prints, as for :class:`Lines`; None: there are no more."""
+        """Return the next line that `serve` prints, as for :class:`Lines`; None: no line is left."""
         assert self._output is not None
         line = await self._output.line()
         if line is None and self._ends:
@@ -179,9 +179,9 @@ class RemoteRuntime(LinkedRuntime):
                 await asyncio.wait_for(self._output.close(), _ANSWER_SECONDS)
 
     async def _remove(self, directory: str) -> None:
-        """End a `serve` that has not said that it ends, and remove what it leaves.
+        """End a `serve` that has not reported its end, and remove its files.
 
-        A process of the same id that is not told of the directory is not ours.
+        A process with the same number is another program if its command line does not name the directory.
         """
         end = f"grep -qF {directory} /proc/{self._process}/cmdline 2>/dev/null && kill -KILL {self._process}; "
         try:
@@ -191,7 +191,7 @@ class RemoteRuntime(LinkedRuntime):
             )
         except NodeRuntimeError as error:
             said, code = str(error), 1
-            # One that has not started leaves the connection to StreamFlow, which may go on without it.
+            # A `serve` that has not started leaves the connection to StreamFlow, which may still use it.
             if self._following is not None:
                 self._access.abandon()
         if code != 0:

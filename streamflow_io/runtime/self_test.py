@@ -25,13 +25,13 @@ _TEXT = "what a producer writes"
 _SLOWLY = f"(printf '%s' '{_TEXT[:7]}'; sleep 0.2; echo '{_TEXT[7:]}') > file"
 _AT_COMMIT = "consumers start at commit"
 _NO_GATE = "`start: producer` waits before the command, not inside it"
-_OPENINGS = 5  # Each may be seen by chance.
+_OPENINGS = 5  # each may be seen by chance
 _CALL_SECONDS = 15.0
 _MB = 10**6
-# A job that is limited to so many bytes per second writes for 2 s.
+# A job that is limited to this many bytes per second writes for 2 s.
 _RATE = 20 * _MB
 _WRITTEN = 2 * _RATE
-#: What is done where a system call is refused.
+#: The consequence if the kernel refuses a system call.
 INSTEAD = {
     "kcmp": "openings of a stream are counted by their notices",
     "pidfd_getfd": "a listing under `no_update` waits until the Directory is complete",
@@ -41,7 +41,7 @@ INSTEAD = {
 
 
 async def self_test(location: TriedLocation) -> list[LocationFinding]:
-    """Try what jobs need of a node runtime."""
+    """Try everything that jobs need of a node runtime."""
     jobs = _SelfTest(location)
     findings = [
         await _try(location, "commit tokens", jobs.commit, "consumers start when the producer has ended"),
@@ -56,7 +56,7 @@ async def self_test(location: TriedLocation) -> list[LocationFinding]:
 
 
 async def contained_test(location: TriedLocation) -> list[LocationFinding]:
-    """Try what containers are known to refuse, and what is done instead."""
+    """Try what containers are known to refuse, and report what is done instead."""
     jobs = _SelfTest(location)
     fails = "a reader that opens its input twice may get a part of it: take `streamable` off such inputs"
     return [
@@ -67,7 +67,7 @@ async def contained_test(location: TriedLocation) -> list[LocationFinding]:
 
 
 async def pair_test(location: TriedLocation, reader: TriedLocation) -> list[LocationFinding]:
-    """Try whether jobs at one location read of jobs at another, on the same host."""
+    """Try whether jobs at one location can read of jobs at another, on the same host."""
     jobs = _SelfTest(location, reader)
     return [
         await _try(location, "byte streams between two", jobs.stream, _AT_COMMIT),
@@ -76,7 +76,7 @@ async def pair_test(location: TriedLocation, reader: TriedLocation) -> list[Loca
 
 
 async def _try_calls(runtime: NodeRuntime) -> LocationFinding:
-    """What the profile of a container refuses of what helps `sfio-node`."""
+    """Try the system calls that help `sfio-node`, and that the profile of a container may refuse."""
     name = "system calls"
     try:
         said, code = await runtime.run([runtime.binary, "refused"], _CALL_SECONDS)
@@ -104,7 +104,7 @@ async def _try(
 
 @dataclass(frozen=True)
 class _Command:
-    """A script that is run as a job, in a directory."""
+    """A script that runs as a job, in a directory."""
 
     job: NodeJob
     spec: JobSpec
@@ -113,9 +113,9 @@ class _Command:
 
 
 class _SelfTest:
-    """Small jobs, each of which shows that something works.
+    """Small jobs. Each shows that one thing works.
 
-    :param reader: where consumers run; None: where producers do
+    :param reader: the location of consumers; None: the location of the producers
     """
 
     def __init__(self, location: TriedLocation, reader: TriedLocation | None = None) -> None:
@@ -123,7 +123,7 @@ class _SelfTest:
         self._reader = reader or location
 
     async def commit(self) -> str:
-        """A file is known to be committed while its job goes on."""
+        """Show that a file is known to be committed while its job goes on."""
         directory = await self._location.make("commit")
         producer = await self._location.runtime.create_job("commit")
         script = f"echo '{_TEXT}' > file; sleep {self._location.seconds:.0f}"
@@ -144,7 +144,7 @@ class _SelfTest:
             await asyncio.gather(running, committed, return_exceptions=True)
 
     async def stream(self) -> str:
-        """A file is read while it is written."""
+        """Show that a file is read while it is written."""
         directory, there, producer, consumer = await self._pair("stream")
         stream = self._stream(producer, directory, there)
         await self._finish(
@@ -154,7 +154,7 @@ class _SelfTest:
         return "a reader got every byte, and the end"
 
     async def limit(self) -> str:
-        """A job moves its data no faster than it may."""
+        """Show that a job moves its data no faster than its limit."""
         directory = await self._location.make("limit")
         job = await self._location.runtime.create_job("limit")
         limit = RateLimit(rate=_RATE, direction="write", path=str(directory))
@@ -174,7 +174,7 @@ class _SelfTest:
         return found
 
     async def second_opening(self) -> str:
-        """A stream that is opened twice is no stream: the job ends before anybody takes what it made for whole."""
+        """Show that a stream that is opened twice ends the job, before its results are taken for whole."""
         for number in range(_OPENINGS):
             directory, there, producer, consumer = await self._pair(f"twice{number}")
             stream = self._stream(producer, directory, there)
@@ -192,7 +192,7 @@ class _SelfTest:
         return "was seen each time, and has ended the job: nobody takes a part of a stream for all of it"
 
     async def gate(self) -> str:
-        """A command runs, and waits for a file that is not there."""
+        """Show that a command runs, and waits for a missing file."""
         directory, there, producer, consumer = await self._pair("gate")
         gate = GatedInput(**self._shared(producer, directory), target=str(there / "gated"), kind="file")
         await self._pass_gate(
@@ -202,7 +202,7 @@ class _SelfTest:
         return "a command was held at a file until that was committed"
 
     async def directory_gate(self) -> str:
-        """A command lists a directory while it is filled."""
+        """Show that a command lists a directory while it is filled."""
         directory, there, producer, consumer = await self._pair("directory")
         rule = OutputRule(globs=(), committed="on_n_files", n_files=2)
         output = WatchedOutput(port="file", root=str(directory), globs=("file",), kind="directory", rules=(rule,))
@@ -220,7 +220,7 @@ class _SelfTest:
         return "a command that lists a directory was held until its files were committed"
 
     async def _pair(self, name: str) -> tuple[PurePosixPath, PurePosixPath, NodeJob, NodeJob]:
-        """A directory, as the producer has it, and as the consumer has it; and both."""
+        """Return a directory, as the producer has it and as the consumer has it, and both jobs."""
         directory = await self._location.make(name if self._reader is self._location else f"{name}-between")
         writer, reader = self._location.runtime, self._reader.runtime
         if (obstacle := await reader.obstacle(writer, directory, gate=True)) is not None:
@@ -230,7 +230,7 @@ class _SelfTest:
         return directory, there, await writer.create_job("producer"), await reader.create_job("consumer")
 
     def _shared(self, producer: NodeJob, directory: PurePosixPath) -> dict[str, Any]:
-        """The fields of what the consumer reads of the producer."""
+        """The common fields of a consumer's input, which the producer writes."""
         shared = producer.shared_with(self._reader.runtime, directory / "file")
         assert shared is not None, "what is no obstacle is shared"
         return {**vars(shared), "name": "producer", "port": "file"}
@@ -239,8 +239,8 @@ class _SelfTest:
         return InputStream(**self._shared(producer, directory), target={"fifo": str(there / "fifo")})
 
     async def _pass_gate(self, producer: _Command, consumer: _Command) -> None:
-        """Run a producer when its consumer runs, which is then held at the gate."""
-        # Without a gate the consumer does not begin before there is a file; with few slots in a queue, not either.
+        """Run a producer once its consumer runs, which is then held at the gate."""
+        # Without a gate, or with few slots in a queue, the consumer does not begin before the file exists.
         wait = f"for i in $(seq {self._location.seconds:.0f}); do test -e begun && break; sleep 0.1; done; sleep 0.2"
         producer = replace(producer, script=f"{wait}; {producer.script}")
         await self._finish(producer, replace(consumer, script=f"echo > begun; {consumer.script}"))
@@ -257,7 +257,7 @@ class _SelfTest:
             raise
 
     async def _finish(self, producer: _Command, consumer: _Command) -> None:
-        """Run both until they end; the consumer is to have copied what the producer wrote."""
+        """Run both until they end. The consumer must have copied what the producer wrote."""
         there = ((self._location, producer), (self._reader, consumer))
         running = [asyncio.ensure_future(self._run(*command)) for command in there]
         try:

@@ -15,19 +15,19 @@ from .extents import Span
 from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from .protocol import SessionSpec
 
-# Bytes of orders that go at once, but for a longer one.
+# The most bytes of orders that go at once; a longer order goes alone.
 _AT_ONCE = 1 << 15
 
 
 class SessionJob(NodeJob):
     """`sfio-node read`, which brings chunks of a file into the page cache; `serve` starts it.
 
-    All orders are a line each in a file there; nobody waits for an answer.
+    Each order is a line in a file at the location, and has no answer.
     """
 
     @abstractmethod
     async def begin(self, spec: SessionSpec) -> None:
-        """Have it started.
+        """Let `serve` start the session.
 
         :raises NodeRuntimeError: if its directory cannot be written
         """
@@ -35,20 +35,20 @@ class SessionJob(NodeJob):
     def read(self, chunk: int, spans: Sequence[Span]) -> None:
         """Bring a chunk into the page cache; a :class:`~.protocol.ChunkEvent` says when it is there.
 
-        :raises NodeRuntimeError: as all orders, if it cannot be told
+        :raises NodeRuntimeError: for this and every other order, if it cannot be given
         """
         self._order(read=[chunk, _extents(spans)])
 
     def drop(self, spans: Sequence[Span]) -> None:
-        """Give what it has brought of these back to the kernel."""
+        """Give the bytes in these spans that the session has brought back to the kernel."""
         self._order(drop=_extents(spans))
 
     def watch(self, spans: Sequence[Span]) -> None:
-        """Say when something of these does not stay; of no others."""
+        """Report bytes in these spans that leave the page cache; no other spans are watched any more."""
         self._order(watch=_extents(spans))
 
     def end(self) -> None:
-        """Read nothing more, and exit when what is being read has come."""
+        """Read nothing more, and exit when the chunks that are being read have come."""
         self._order(end=True)
 
     def _order(self, **line: object) -> None:
@@ -59,7 +59,7 @@ class SessionJob(NodeJob):
 
 
 class LocalSessionJob(SessionJob):
-    """One on the driver's node. To write an order takes microseconds."""
+    """A session on the driver's node. An order takes microseconds to write."""
 
     async def begin(self, spec: SessionSpec) -> None:
         self._launched = True
@@ -82,9 +82,9 @@ class LocalSessionJob(SessionJob):
 
 
 class RemoteSessionJob(SessionJob):
-    """One elsewhere. Orders go one after the other; those that come meanwhile go together.
+    """A session elsewhere. Orders go one after the other; orders that come meanwhile go together.
 
-    If one cannot be told, the session is lost.
+    If an order cannot be given, the session is lost.
     """
 
     def __init__(self, runtime: NodeRuntime, identifier: str, access: Access) -> None:
@@ -118,5 +118,5 @@ class RemoteSessionJob(SessionJob):
 
 
 def _extents(spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """As `sfio-node` has them: offset and length."""
+    """The spans in the form of `sfio-node`: offset and length."""
     return [(begin, end - begin) for begin, end in spans]

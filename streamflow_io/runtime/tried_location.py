@@ -1,4 +1,4 @@
-"""Where small jobs show what works: this machine, or a location of a deployment."""
+"""The location where small jobs show what works: this machine, or a location of a deployment."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LocationFinding:
-    """One thing that was looked at.
+    """The result of one trial.
 
-    :ivar works: None: it does not, and nothing is missed but what `otherwise` says
+    :ivar works: None: a failure without loss, but for what `otherwise` says
     :ivar detail: what was found, or why it does not work
     :ivar otherwise: what happens without it
     """
@@ -36,14 +36,14 @@ class LocationFinding:
 
 
 class BrokenError(Exception):
-    """Something does not work; says why."""
+    """A trial has failed; the message says why."""
 
 
 @dataclass
 class TriedLocation(ABC):
-    """Where jobs run.
+    """The location where the jobs run.
 
-    :ivar directory: there; is removed by who made it
+    :ivar directory: at the location; removed by the code that has made it
     :ivar seconds: how long a job may take to run
     """
 
@@ -57,18 +57,21 @@ class TriedLocation(ABC):
 
     @abstractmethod
     async def run(self, job: NodeJob, spec: JobSpec, script: str, directory: PurePosixPath) -> None:
-        """Run a script of the shell as a job.
+        """Run a shell script as a job.
 
-        :raises BrokenError: if it fails, with what it said
+        :raises BrokenError: if the script fails, with its output
         """
 
     @abstractmethod
     async def read(self, path: PurePosixPath) -> str:
-        """:raises BrokenError: if it cannot be read"""
+        """Return the content of a file.
+
+        :raises BrokenError: if the file cannot be read
+        """
 
 
 class ThisMachine(TriedLocation):
-    """Here, without StreamFlow."""
+    """The local machine, without StreamFlow."""
 
     async def make(self, name: str) -> PurePosixPath:
         directory = self.directory / name
@@ -91,7 +94,7 @@ class ThisMachine(TriedLocation):
 
 @dataclass
 class DeployedLocation(TriedLocation):
-    """A location of a deployment: jobs are run as StreamFlow runs them."""
+    """A location of a deployment. Jobs run as StreamFlow runs them."""
 
     connector: Connector
     location: ExecutionLocation
@@ -112,7 +115,7 @@ class DeployedLocation(TriedLocation):
                 capture_output=True,
                 job_name=job.identifier,
             )
-        except Exception as error:  # Each connector has its own.
+        except Exception as error:  # each connector raises errors of its own
             raise BrokenError(str(error) or type(error).__name__) from error
         if result is not None and result[1] != 0:
             raise BrokenError(f"{result[0] or 'it says nothing'} (exit code {result[1]})")

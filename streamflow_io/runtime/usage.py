@@ -1,4 +1,4 @@
-"""What a job has used, as the node runtime has measured it."""
+"""The resources that a job has used, as the node runtime has measured them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamflow_io.hints.models import Direction
 
 
 def _measured(recorded: str, told: str, description: str, default: object = ...) -> Any:
-    """A field that a record and `sfio-node` name differently; both names are read."""
+    """A field whose name in a record differs from its name in `sfio-node`; both names are read."""
     return Field(default, validation_alias=AliasChoices(recorded, told), description=description)
 
 
@@ -37,18 +37,18 @@ class JobUsage(BaseModel):
     bytes_ahead: int | None = _measured("bytesAhead", "ahead", "the most that it had moved before their time", None)
 
     def moved(self, direction: Direction) -> int:
-        """The bytes moved in a direction; in both: their sum."""
+        """The bytes moved in a direction; for both directions, their sum."""
         read = _moved(self.bytes_read, self.storage_bytes_read)
         written = _moved(self.bytes_written, self.storage_bytes_written)
         return {"read": read, "write": written, "both": read + written}[direction]
 
     def ran(self, since: float, until: float) -> tuple[float, float]:
-        """When the command ran, by the driver's clock.
+        """The start and the end of the command, by the driver's clock.
 
-        Its node may have another clock: then it ended when the driver saw it end.
+        If the clock of its node disagrees, the end is taken to be when the driver saw it.
 
         :param since: when the job was submitted
-        :param until: when it had ended
+        :param until: when the job had ended
         """
         if self.started < since or self.ended > until:
             return max(since, until - (self.ended - self.started)), until
@@ -56,6 +56,6 @@ class JobUsage(BaseModel):
 
 
 def _moved(by_calls: int, by_kernel: int) -> int:
-    # Files that are mapped into memory are seen by the kernel's accounts only. Those count whole folios, up to 32 times
-    # what was written, so that they are taken only where system calls explain next to nothing.
+    # Only the kernel's accounts see files that are mapped into memory. These accounts count whole folios, up to 32
+    # times the bytes that were written. So they are used only where system calls explain next to nothing.
     return by_kernel if by_kernel > 64 * by_calls else by_calls

@@ -1,1 +1,1 @@
-"""Who may use how much of a storage: admission, learned limits, the share of each run, and a measure of storages."""
+"""Bandwidth of storages: admission of jobs, learned limits, sharing between runs, and measurement of storages."""

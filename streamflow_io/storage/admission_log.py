@@ -1,4 +1,4 @@
-"""What the admission of jobs by storages tells: for telemetry, for people, and for the next run."""
+"""Reports of the admission of jobs by storages: for telemetry, the log, and the next run."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .learned_limits import RememberedLimits
 
 
 class AdmissionLog:
-    """Keeps what admission tells.
+    """Records what admission reports.
 
-    :param remembered: the limits that the next run begins with
+    :param remembered: the learned limits, for the next run
     :param record: keeps a record for telemetry
     """
 
@@ -28,12 +28,12 @@ class AdmissionLog:
         self._uneven: set[str] = set()
 
     def admitted(self, grant: Grant, now: float) -> None:
-        """A job may start."""
+        """Record that a job may start."""
         storage = grant.placement.storage.name if grant.placement.storage is not None else None
         self._record(AdmittedRecord(**vars(grant), time=now, location=grant.locations[0], storage=storage))
 
     def told(self, learning: LearningEvent, now: float) -> None:
-        """Something was learned of a step."""
+        """Record, log and remember an event of a learner."""
         step, storage, event = learning.step, learning.subject.storage.name, learning.event
         if isinstance(event, EpochEnded):
             facts = {**vars(event), "location": event.location or ""}
@@ -42,7 +42,7 @@ class AdmissionLog:
                 self._uneven.add(step)
                 logger.info(f"The jobs of {step} differ in size: their times are compared per byte")
             if event.registered:
-                # There may be too few jobs for the next epoch: the next run goes on from here.
+                # There may be too few jobs for the next epoch. The next run continues from here.
                 self._remembered.learned(learning)
             return
         estimates = {f"{constraint:g}": seconds for constraint, seconds in event.estimates.items()}

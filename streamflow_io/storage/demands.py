@@ -1,4 +1,4 @@
-"""What the jobs of annotated steps need of storages, and where StreamFlow may place them."""
+"""The storage demands of jobs of annotated steps, and the locations where StreamFlow may place these jobs."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from .storages import Storages
 
 
 class RequiredJobs(Protocol):
-    """What is known of jobs of steps with `storageBW: required`; nothing of others."""
+    """Bandwidth needs of jobs of steps with `storageBW: required`. None for other jobs."""
 
     def spacing(self, job: JobState, bandwidth: float, executors: int) -> StaticConstraint | None: ...
     def due(self, job: JobState) -> float | None: ...
 
 
 class Demands:
-    """What jobs need, by the targets of their steps.
+    """The demands of jobs, by the targets of their steps.
 
-    :param storages: that the config has
-    :param admission: is told which locations there are
-    :param required: knows jobs that take no bandwidth
+    :param storages: the storages of the config
+    :param admission: receives the locations
+    :param required: knows the jobs that take no bandwidth. None: no such jobs
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Demands:
         # By step, pool and working directory: targets on the same locations may differ in their storage.
         self._placements: dict[tuple[str, str, str], Placement] = {}
         self._names: dict[str, tuple[str, ...]] = {}
-        # By pool, on how many nodes its locations are, if several are on one.
+        # The number of nodes of each pool in which several locations are on one node.
         self._most_nodes: dict[str, int] = {}
 
     def of(self, job: JobState, hints: StepAnnotations, targets: Sequence[Target]) -> Demand:
-        """What a job needs. Its targets have been located."""
+        """Return the demand of a job. Its targets must have been located."""
         for target in targets:
             if (key := _placement_key(job.step, target)) not in self._placements:
                 self._placements[key] = Placement(pool_of(target), self._storage(job, hints, target))
@@ -75,7 +75,10 @@ class Demands:
     def _constraint(
         self, job: JobState, hints: StepAnnotations, placements: Sequence[Placement]
     ) -> StaticConstraint | AutoConstraint | None:
-        """What a job is admitted with; one that is kept to what is required takes no bandwidth, unless it is small."""
+        """Return the constraint of a job for admission.
+
+        A job with `storageBW: required` takes no bandwidth, unless `required` gives it a spacing.
+        """
         if not isinstance(hints.storage_bw, RequiredConstraint):
             return hints.storage_bw
         if self._required is None:
@@ -88,7 +91,7 @@ class Demands:
         return min((one for one in spaced if one is not None), key=lambda one: one.value, default=None)
 
     def placement(self, step: str, target: Target) -> Placement:
-        """Where StreamFlow may place the jobs of a step by a target."""
+        """Return the placement of the jobs of a step by a target."""
         return self._placements[_placement_key(step, target)]
 
     def _storage(self, job: JobState, hints: StepAnnotations, target: Target) -> StorageConfig | None:
@@ -104,10 +107,10 @@ class Demands:
         return storage
 
     async def locate(self, target: Target, node: str | None = None) -> str:
-        """Make the locations of a target known.
+        """Tell admission the locations of a target.
 
-        :param node: only those on this node
-        :return: the pool that they are
+        :param node: take only the locations on this node. None: all
+        :return: the name of the pool of these locations
         """
         connector = self._context.deployment_manager.get_connector(target.deployment.name)
         available: Mapping[str, AvailableLocation] = await connector.get_available_locations(service=target.service)
@@ -115,11 +118,11 @@ class Demands:
         if node is not None:
             pool = f"{pool}@{node}"
             available = {name: each for name, each in available.items() if node_name(each) == node}
-        # They are asked for with each job; of thousands only the names are looked at, unless there are others.
+        # Called for each job: with thousands of locations only the names are compared, unless they have changed.
         if self._names.get(pool) == (names := tuple(available)):
             return pool
         self._names[pool] = names
-        # For the admission the containers of a node are one location: they have its cores and storages together.
+        # For admission, the containers of a node are one location with the cores and storages of the node.
         nodes = {node_name(location): innermost(location) for location in available.values()}
         cores = {name: _cores(node) for name, node in nodes.items()}
         slots = {name: node.slots or 1 for name, node in nodes.items() if node.hardware is None}
@@ -131,7 +134,7 @@ class Demands:
         return sum(len(self._names[pool]) for pool in set(map(pool_of, targets))) > 1
 
     async def preferred(self, job: JobState) -> tuple[str, ...]:
-        """The locations of those that a job streams with, then those that hold most of its input."""
+        """Return the locations of the jobs that this job streams with, then the locations with most of its input."""
         partners = [
             node_name(location) for source in job.sources for location in self._context.scheduler.get_locations(source)
         ]

@@ -1,4 +1,4 @@
-"""Limits: how many MB/s of a storage the jobs of a tool should have."""
+"""Learned limits: how many MB/s of a storage the jobs of a tool should have."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ class LearnedLimit(LearnedEntry):
 
 @dataclass(frozen=True)
 class _Known:
-    """:ivar registry: what was learned before; none: nothing"""
+    """The registry of a subject from earlier runs.
+
+    :ivar registry: None: nothing was learned before
+    """
 
     key: SizeKey
     registry: ConstraintRegistry | None
@@ -56,9 +59,9 @@ class _Known:
 class RememberedLimits:
     """Constraint registries of earlier runs, by tool, storage and size class.
 
-    What is kept on disk never makes a run fail: if it cannot be read or written, one warning says so.
+    The file on disk never makes a run fail. If the file cannot be read or written, one warning says so.
 
-    :param path: the file; none: the default one
+    :param path: the file
     :param tools: the digest of the tool of each step
     """
 
@@ -67,17 +70,17 @@ class RememberedLimits:
         self._tools = tools
         self._kept = Remembered(path, LearnedLimit, (), "Learned limits are")
         self._known: dict[Subject, _Known] = {}
-        # By step and by digest of the tool, the size class of the first job.
+        # The size class of the first job, by step and by digest of the tool.
         self._classes: dict[str, int] = {}
         self._classes_of_tools: defaultdict[str, list[int]] = defaultdict(list)
         self._lock = asyncio.Lock()
         self._saving: set[asyncio.Task[None]] = set()
 
     async def load(self, demand: Demand, job: Job) -> Demand:
-        """Read what is known of a step, before its first job is submitted.
+        """Read the registries of a step, before its first job is submitted.
 
-        :return: the demand, with the name of the tool: steps with the same tool, and jobs of about the same size, have
-            one name
+        :return: the demand with the name of the tool. Steps with the same tool and jobs of about the same size have one
+            name
         """
         if not isinstance(demand.constraint, AutoConstraint):
             return demand
@@ -85,7 +88,7 @@ class RememberedLimits:
         return await self.load_tool(demand, demand.constraint, tool, self._size_class(demand.step, tool, job))
 
     async def load_tool(self, demand: Demand, constraint: AutoConstraint, tool: str, size_class: int) -> Demand:
-        """Read what is known of a tool, by its digest; otherwise as :meth:`load`."""
+        """Read the registries of a tool, by its digest. Otherwise like :meth:`load`."""
         demand = replace(demand, tool=f"{tool} {size_class}")
         async with self._lock:
             for storage in dict.fromkeys(placement.storage for placement in demand.placements):
@@ -97,7 +100,7 @@ class RememberedLimits:
         return demand
 
     def _size_class(self, step: str, tool: str, job: Job) -> int:
-        """That of the first job of a step, or of another step with the same tool if it is about the same."""
+        """Return the size class of a step's first job, or a near one of another step with the same tool."""
         if step not in self._classes:
             found = size_class_of(sum(map(input_bytes, job.inputs.values())))
             of_tool = self._classes_of_tools[tool]
@@ -109,26 +112,26 @@ class RememberedLimits:
         return self._classes[step]
 
     def make_learner(self, subject: Subject, executors: int) -> Learner:
-        """A learner that knows what was learned in earlier runs; :meth:`load` has been called before."""
+        """Make a learner with the registry of earlier runs. :meth:`load` must have been called before."""
         bandwidth = subject.storage.bandwidth(subject.direction)
         remembered = self._known[subject].registry
         return Learner(bandwidth, executors, subject.constraint.bounds, remembered=remembered)
 
     def learned(self, event: LearningEvent) -> None:
-        """Keep what has been learned."""
+        """Save what has been learned, in the background."""
         task = asyncio.create_task(self._save(event))
         self._saving.add(task)
         task.add_done_callback(self._saved)
 
     async def close(self) -> None:
-        """Wait until all is kept."""
+        """Wait until everything is saved."""
         await asyncio.gather(*self._saving, return_exceptions=True)
         await self._kept.close()
 
     async def _read(self, key: SizeKey) -> ConstraintRegistry | None:
-        # Read for each key anew: another run may have learned meanwhile.
+        # Read again for each key: another run may have learned meanwhile.
         found = {limit.key: limit for limit in await asyncio.to_thread(self._kept.read)}
-        # Jobs of about the same size have one registry; where it does not fit after all, it will be contradicted.
+        # Jobs of about the same size have one registry. A registry that does not fit will be contradicted.
         limit = next((found[near] for near in key.near if near in found), None)
         if limit is None:
             return None
@@ -147,7 +150,7 @@ class RememberedLimits:
 
 
 def _identity(subject: Subject) -> str:
-    """What must be the same so that a registry holds again."""
+    """Return a text of all that must be the same for a registry to hold again."""
     storage = subject.storage
     where = f"{storage.path} ({storage.scope}{f', {storage.deployment}' if storage.deployment else ''})"
     bandwidth = f"{subject.direction} {storage.bandwidth(subject.direction):g} MB/s"
@@ -155,7 +158,7 @@ def _identity(subject: Subject) -> str:
 
 
 def input_bytes(token: Token) -> float:
-    """The bytes of the files of a token whose size is known."""
+    """Return the bytes of the files of a token, as far as their sizes are known."""
     if isinstance(token, ListToken):
         return sum(map(input_bytes, token.value))
     if isinstance(token, ObjectToken):

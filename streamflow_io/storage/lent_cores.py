@@ -1,7 +1,7 @@
-"""Lends cores that running jobs hold and do not use to jobs that are ready, in StreamFlow's accounts.
+"""Lends idle cores of running jobs to ready jobs, in StreamFlow's accounts.
 
-:mod:`streamflow_io.storage.admission.lending` decides. Borrowed cores are not in StreamFlow's accounts, which so never
-have more than there is. Cores that are due are added to the accounts as soon as they are free.
+:mod:`streamflow_io.storage.admission.lending` decides. Borrowed cores are not in StreamFlow's accounts, so that these
+never exceed the cores that exist. Cores that are due are added to the accounts as soon as they are free.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .admission.lending import Holder, Lending, Loan, LoanAnswer, Wish
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a job runs.
+    """The place of a job.
 
-    :ivar capacities: the cores of each location that it uses, its container and its host for instance
-    :ivar cores: that it may use
+    :ivar capacities: the cores of each location that the job uses, for instance its container and its host
+    :ivar cores: the cores that the job may use
     """
 
     capacities: Mapping[str, float]
@@ -45,11 +45,11 @@ class _Lent:
 
 
 class LentCores(Listener):
-    """The cores of the jobs of a run that are lent.
+    """The lent cores of the jobs of a run.
 
-    :param used: the hardware that is taken, by the name of a location
+    :param used: the hardware in use, by the name of a location
     :param takes_part: whether a job may lend and borrow
-    :param wake: lets all jobs that wait look again whether they can start
+    :param wake: lets all waiting jobs look again whether they can start
     :param record: keeps a record for telemetry
     """
 
@@ -78,7 +78,7 @@ class LentCores(Listener):
     def can_start(self, job: JobState, location: AvailableLocation, cores: float) -> bool:
         """Whether a job that lacks nothing but cores on a location may borrow them.
 
-        :param cores: that it asks for
+        :param cores: the cores that the job asks for
         """
         if not self._lending.is_any_known:
             return False
@@ -86,16 +86,19 @@ class LentCores(Listener):
         return wish is not None and bool(self._ask(wish).loans)
 
     def choose(self, job: JobState, locations: Sequence[AvailableLocation], cores: float) -> bool:
-        """A job is about to be given its locations; false: what it was to borrow there is not idle any more."""
+        """Choose the loans of a job that is about to be given its locations.
+
+        :return: false if cores that the job was to borrow there are not idle any more
+        """
         job.drop(_Lent)
         wishes = [wish for location in locations if (wish := self._wish(job, location, cores)) is not None]
-        # What several locations lend would have to be given back by all of them together.
+        # Cores that several locations lend would have to be given back by all of them together.
         loans = self._ask(wishes[0]).loans if wishes and len(locations) == 1 else ()
         job.keep(_Lent(loans))
         return not wishes or bool(loans)
 
     def accounted(self, job: JobState, hardware: Mapping[str, Hardware]) -> MutableMapping[str, Hardware]:
-        """What a job is accounted for that is given its location, by the keys of what it asks for."""
+        """Return the hardware to account for a job, without borrowed cores. The keys are those of its request."""
         lent = _cores(job)
         if not lent:
             return dict(hardware)
@@ -124,11 +127,11 @@ class LentCores(Listener):
             )
 
     def borrowed(self, job: JobState) -> int:
-        """The cores that a job uses without being accounted for."""
+        """Return the cores that a job uses without being accounted for them."""
         return self._lending.borrowed(job.name)
 
     def starting(self, job: JobState, spec: JobSpec, runtime: NodeRuntime) -> JobSpec:
-        """Ask how many of its cores the job needs."""
+        """Request reports of how many of its cores the job needs."""
         place = job.kept(_Place)
         if place is None or not place.capacities or not place.cores or not self._takes_part(job):
             return spec
@@ -136,7 +139,7 @@ class LentCores(Listener):
 
     def event(self, job: JobState, event: Event) -> None:
         if isinstance(event, StartedEvent | ExitEvent):
-            # Between two attempts, and while its outputs are collected, nobody knows.
+            # The need is not known between two attempts, or while outputs are collected.
             self._lending.needs(job.name, None, time.time())
             self.settle()
         elif isinstance(event, CoresEvent):
@@ -152,7 +155,7 @@ class LentCores(Listener):
         self._placed.pop(job.name, None)
 
     def settle(self) -> None:
-        """Account jobs for cores that they have borrowed and that are due, as far as there are free ones."""
+        """Account jobs for borrowed cores that are due, as far as cores are free."""
         for job_name, due in tuple(self._lending.due()):
             job = self._placed[job_name]
             place, allocation = job.kept(_Place), job.allocation
@@ -167,7 +170,7 @@ class LentCores(Listener):
                     self._used[name] = _with_cores(self._used[name], self._used[name].cores + cores)
 
     def _wish(self, job: JobState, location: AvailableLocation, cores: float) -> Wish | None:
-        """What a job lacks on a location; None: nothing, or what nobody can lend."""
+        """Return the cores that a job lacks on a location. None: a loan is not needed, or not possible."""
         capacities = _capacities(location)
         if not cores or capacities is None or not self._takes_part(job):
             return None
@@ -185,7 +188,7 @@ class LentCores(Listener):
         return answer
 
     def _look_again(self, seconds: float) -> None:
-        """Let jobs that wait look again at a time, or sooner."""
+        """Let waiting jobs look again after some seconds, or sooner."""
         loop = asyncio.get_running_loop()
         if self._timer is not None and not self._timer.cancelled():
             if loop.time() < self._timer.when() <= loop.time() + seconds:
@@ -199,13 +202,13 @@ class LentCores(Listener):
 
 
 def _cores(job: JobState) -> int:
-    """The cores that a job borrows where it is about to be given its location."""
+    """Return the cores that a job borrows at the location that it is about to be given."""
     chosen = job.kept(_Lent)
     return 0 if chosen is None else sum(loan.cores for loan in chosen.loans)
 
 
 def _capacities(location: AvailableLocation) -> dict[str, float] | None:
-    """The cores of a location, and of what it runs on, by name; None: they are not known of all."""
+    """Return the cores of a location and of each location below it, by name. None: some are not known."""
     capacities = {}
     for place in _stack(location):
         if place.hardware is None:

@@ -1,7 +1,7 @@
-"""What this run was given of storages that other runs use, too.
+"""The storages that this run shares with other runs, and the bandwidth that it was given of them.
 
-:mod:`streamflow_io.storage.admission.leases` and :mod:`streamflow_io.storage.sharing.lease_holder` decide what the run
-requests. All runs decide alike, each in a thread of its own, which run is given how much.
+:mod:`streamflow_io.storage.admission.leases` and :mod:`streamflow_io.storage.sharing.lease_holder` decide what this run
+requests. Each run decides with the same rule, in a thread of its own, which run is given how much.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ from .sharing.lease_holder import UNUSED_SECONDS, LeaseBurst, LeaseHolder
 from .sharing.turns import BurstDelay, TurnPolicy
 
 _MB = 10**6
-# Who waits longer for other runs is told for whom.
+# After this wait for other runs, the log says which runs hold the storage.
 _LONG_WAIT_SECONDS = 5.0
 
 
 @dataclass
 class _Shared:
-    """
+    """A storage that this run shares.
+
     :ivar others: what other runs hold, as far as is known
     :ivar disturbed: when another run was last seen to hold something
-    :ivar told: what telemetry has been told last: held, used, others, wanted
-    :ivar looking: looks again when something is held that nobody uses
-    :ivar saying: says who holds what the jobs of this run wait for
+    :ivar told: the last amounts in telemetry, for each direction: held, used, others, wanted
+    :ivar looking: the timer of the next look, while the run holds something that no job uses
+    :ivar saying: the timer after which the log says which runs hold what the jobs of this run wait for
     """
 
     storage: StorageConfig
@@ -61,18 +62,18 @@ class _Shared:
         return {way: bytes_per_second(self.storage.bandwidth(way)) for way in WAYS}
 
     def cancel(self) -> None:
-        """Nothing is looked at or said any more."""
+        """Stop the timers."""
         for timer in (self.looking, self.saying):
             if timer is not None:
                 timer.cancel()
 
 
 class Meeting:
-    """Where the runs meet that use the storages of a StreamFlow file.
+    """The directories where the runs meet that use the storages of a StreamFlow file.
 
-    :param run: the name of this one, for others
-    :param storages: of the StreamFlow file
-    :param deployments: of the same
+    :param run: the name of this run, for others
+    :param storages: the storages of the StreamFlow file
+    :param deployments: the deployments of the StreamFlow file
     """
 
     def __init__(
@@ -83,9 +84,9 @@ class Meeting:
         self._deployments = deployments
 
     def of(self, storage: StorageConfig) -> SharedDirectory | None:
-        """None: the storage is not shared.
+        """Return the directory of a storage. None: the storage is not shared.
 
-        :raises OSError: if it cannot be seen what is mounted here
+        :raises OSError: if the mounts of this node cannot be read
         """
         return self._directories.get(storage.name)
 
@@ -97,10 +98,10 @@ class Meeting:
 class SharedStorages:
     """The storages of this run that other runs use, too.
 
-    :param meeting: none: nothing is shared
-    :param leases: of its admission; :meth:`returned` comes before that decides, :meth:`settle` after it
-    :param queued: which jobs wait for a storage
-    :param changed: lets it decide, and those be asked again that wait for a location
+    :param meeting: where the runs meet. None: nothing is shared
+    :param leases: the leases of admission. :meth:`returned` comes before each decision, :meth:`settle` after it
+    :param queued: yields the jobs that wait for a storage
+    :param changed: lets admission decide, and StreamFlow ask again for jobs that wait for a location
     :param record: keeps a record for telemetry
     """
 
@@ -122,7 +123,7 @@ class SharedStorages:
         self._shared: dict[str, _Shared] = {}
 
     def use(self, storage: StorageConfig) -> None:
-        """A job is about to ask for bandwidth of a storage."""
+        """Begin to share a storage, because a job is about to ask for its bandwidth."""
         if self._meeting is None or storage.name in self._known:
             return
         self._known.add(storage.name)
@@ -136,7 +137,7 @@ class SharedStorages:
             self._shared[storage.name] = _Shared(storage, self._join(storage, self._meeting.run, directory))
 
     def watch(self, storage: StorageConfig) -> None:
-        """A job is about to use what nobody has of a storage, and takes no bandwidth of it."""
+        """Begin to watch a storage, because a job is about to use its unheld bandwidth without taking any."""
         self.use(storage)
         if (one := self._shared.get(storage.name)) is not None:
             one.client.watch()
@@ -145,7 +146,7 @@ class SharedStorages:
         loop, name = asyncio.get_running_loop(), storage.name
 
         def call(callback: Callable[[], None]) -> None:
-            # The loop may have ended.
+            # The event loop may have ended.
             if not loop.is_closed():
                 loop.call_soon_threadsafe(callback)
 
@@ -161,23 +162,23 @@ class SharedStorages:
         )
 
     def told(self, record: Record) -> None:
-        """Something was recorded of a step or a job of this run."""
+        """Pass a record of a step or a job of this run to the turn policy."""
         self._policy.recorded(record)
 
     def started(self, grant: Grant, now: float) -> None:
-        """A job has been admitted."""
+        """Note that a job has been admitted."""
         if (one := self._of(grant.placement.storage)) is not None and grant.constraint is not None:
             one.burst.started(grant.job, grant.step, bytes_per_second(grant.constraint), now)
 
     def returned_by(self, job: str) -> None:
-        """A job that was admitted waits again."""
+        """Note that an admitted job waits again."""
         for one in self._shared.values():
             one.burst.returned(job)
 
     def ended(self, job: str, now: float) -> bool:
-        """A job has ended, or will not start.
+        """Note that a job has ended, or will not start.
 
-        :return: whether another run has used its storage meanwhile, as far as is known
+        :return: whether another run is known to have used the job's storage meanwhile
         """
         is_disturbed = False
         for one in self._shared.values():
@@ -186,18 +187,18 @@ class SharedStorages:
         return is_disturbed
 
     def returned(self) -> None:
-        """Before it is decided who starts: what has been returned goes back first where others want it."""
+        """Give returned bandwidth back where other runs want it. Call before it is decided which jobs start."""
         for one in self._shared.values():
             one.holding.returned(self._leases.used(one.storage))
             self._leases.give(one.storage, one.holding.held, one.others)
 
     def settle(self, now: float) -> None:
-        """All that can start has started: request what the others need."""
+        """Request what waiting jobs need. Call when all jobs have started that can."""
         for one in self._shared.values():
             self._settle(one, now)
 
     async def close(self) -> None:
-        """What this run holds is for others."""
+        """Give back all that this run holds, and leave the shared storages."""
         for one in self._shared.values():
             one.cancel()
             self._tell_returned(one)
@@ -205,7 +206,7 @@ class SharedStorages:
 
     def _settle(self, one: _Shared, now: float) -> None:
         storage, needs, used = one.storage, self._leases.needs(one.storage), self._leases.used(one.storage)
-        # With thousands of jobs at work nobody waits for most decisions: then nothing is summed up.
+        # With thousands of running jobs, most decisions leave no job waiting. Then nothing is summed up.
         queued = [*self._queued(storage)] if needs or one.burst.is_idle else []
         if not queued and one.burst.is_idle:
             self._burst_is_over(one)
@@ -239,7 +240,7 @@ class SharedStorages:
             one.looking = loop.call_later(UNUSED_SECONDS, self._look_again, one)
 
     def _say_who_holds(self, one: _Shared, steps: Sequence[str]) -> None:
-        """Tell people, once for each wait, why nothing happens."""
+        """Log, once for each wait, which runs hold the storage."""
         if one.client.holders:
             what = f"{', '.join(steps)} waits" if len(steps) == 1 else f"{', '.join(steps)} wait"
             logger.info(f"{what} for storage {one.storage.name!r}: {'; '.join(one.client.holders)}")
@@ -268,7 +269,7 @@ class SharedStorages:
         self._changed()
 
     def _tell(self, one: _Shared, needed: Mapping[Way, int], now: float) -> None:
-        """Tell telemetry what has changed."""
+        """Record the amounts that have changed for telemetry."""
         held, used = self._leases.held(one.storage), self._leases.allocated(one.storage)
         for way in WAYS:
             found = held[way], used[way], one.others.get(way, 0), needed.get(way, 0)
@@ -281,7 +282,7 @@ class SharedStorages:
                 self._policy.recorded(record)
 
     def _tell_returned(self, one: _Shared) -> None:
-        """Tell telemetry that the run holds nothing any more."""
+        """Record for telemetry that the run holds nothing any more."""
         now, storage = time.time(), one.storage.name
         for way, (held, _, others, _) in one.told.items():
             if held:
@@ -294,7 +295,7 @@ class SharedStorages:
 
 
 def _amounts(needs: Sequence[Need], queued: Sequence[Queued]) -> tuple[dict[Way, int], dict[Way, int]]:
-    """What is needed, and what all jobs of the same steps could use."""
+    """Return the bandwidth that waiting jobs need, and the bandwidth that all jobs of the same steps could use."""
     jobs = {each.step: each.jobs for each in queued}
     needed: dict[Way, int] = {}
     useful: dict[Way, int] = {}

@@ -1,7 +1,7 @@
-"""Keeps the jobs of I/O tasks, and those with a storageBW, back until their storage has room for them.
+"""Holds back I/O tasks, and jobs with a storageBW, until their storage has room for them.
 
-:mod:`streamflow_io.storage.admission` decides. This module translates StreamFlow's jobs, targets and
-locations, and wakes the jobs that wait.
+:mod:`streamflow_io.storage.admission` decides. This module translates StreamFlow's jobs, targets and locations, and
+wakes the jobs that wait.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from .storages import Storages
 class StorageAdmission(Listener):
     """The jobs of annotated steps on their way to StreamFlow's scheduler.
 
-    :param storages: that the config has
+    :param storages: the storages of the config
     :param remembered: the limits of earlier runs
     :param more_jobs: whether a step may get further jobs
     :param arrived: how many jobs of a step have all their input
     :param wake: lets StreamFlow ask again for the jobs that wait there
     :param record: keeps a record for telemetry
-    :param required: knows jobs that take no bandwidth
-    :param meeting: of the runs that use the same storages; none: they are this run's alone
+    :param required: knows the jobs that take no bandwidth. None: no such jobs
+    :param meeting: where the runs meet that use the same storages. None: no storage is shared
     """
 
     def __init__(
@@ -68,17 +68,17 @@ class StorageAdmission(Listener):
         self._log = AdmissionLog(remembered, record)
         self._admission = Admission(config.io_executors, remembered.make_learner)
         self._demands = Demands(context, storages, self._admission, required)
-        #: Makes the locations of a target known; see :meth:`.demands.Demands.locate`.
+        #: Finds the locations of a target; see :meth:`.demands.Demands.locate`.
         self.locate = self._demands.locate
         self._shared = SharedStorages(meeting, self._admission.leases, self._queued, self._look_again, record)
         # The jobs that wait for the storages or use them, by name.
         self._jobs: dict[str, JobState] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
-        # What I/O tasks were granted, until StreamFlow has a place for them.
+        # The grants of I/O tasks, until StreamFlow has a place for them.
         self._granted: dict[str, Grant] = {}
         # Jobs that lacked bandwidth where StreamFlow has a place for them.
         self._lacking: set[str] = set()
-        # Of chunks of read sessions, who is told when they may be read.
+        # For each chunk of a read session that waits or is read, the function to call with its grant.
         self._readers: dict[str, Callable[[Grant], None]] = {}
         self._deciding = False
 
@@ -88,9 +88,9 @@ class StorageAdmission(Listener):
         await self._shared.close()
 
     async def admit(self, job: JobState, targets: Sequence[Target]) -> Sequence[Target]:
-        """Let a job wait for its turn, if the job is an I/O task.
+        """Submit a job. An I/O task waits for its grant.
 
-        :return: where the job may run, first where a grant lets the job run
+        :return: the targets, first those where a grant lets the job run
         """
         for target in {pool_of(target): target for target in targets}.values():
             await self.locate(target)
@@ -128,12 +128,12 @@ class StorageAdmission(Listener):
         could = self._admission.could_start(job.name, node_name(location), self._demands.placement(job.step, target))
         if not could and job.name not in self._lacking:
             self._lacking.add(job.name)
-            # What it needs of a storage that is shared has to be asked for.
+            # What the job needs of a shared storage has to be requested.
             self._decide_soon()
         return could
 
     def stand_down(self, job: JobState, target: Target, location: AvailableLocation) -> None:
-        """StreamFlow has no place for a job on a location: the bandwidth that the job holds there is for others."""
+        """Free the bandwidth that a job holds at a location where StreamFlow has no place for the job."""
         if self._jobs.get(job.name) is not job:
             return
         if job.name not in self._granted:
@@ -145,7 +145,7 @@ class StorageAdmission(Listener):
             self._admission.give_back(job.name, time.time())
             self._shared.returned_by(job.name)
             self.decide()
-            # There may be a place for it on another location, or others may wait for what it held.
+            # The job may find a place at another location, and other jobs may wait for what it held.
             self._wake()
 
     def placed(self, job: JobState) -> None:
@@ -171,34 +171,34 @@ class StorageAdmission(Listener):
             self.decide()
 
     def submit_reader(self, request: AdmissionRequest, granted: Callable[[Grant], None]) -> None:
-        """Let a chunk of a read session wait for its turn: an I/O task that needs no place of StreamFlow.
+        """Submit a chunk of a read session: an I/O task that needs no place of StreamFlow.
 
-        Must be followed by :meth:`end_reader` at some time. Its placement has been located (:meth:`locate`).
+        Call :meth:`end_reader` for it at some time. Its placement must have been located (:attr:`locate`).
 
-        :param granted: called when it may be read, and not before this returns
+        :param granted: called when the chunk may be read, and not before this method returns
         """
         self._readers[request.job] = granted
         self._admission.submit(request, time.time())
         self._decide_soon()
 
     def end_reader(self, job: str) -> None:
-        """A chunk has arrived, or is not to be read."""
+        """Free what a chunk holds, which has arrived or is not to be read."""
         if self._readers.pop(job, None) is not None:
             self._release(job, None)
             self._decide_soon()
             if self._lacking:
-                # No job of StreamFlow has ended, so that nobody else tells them.
+                # No job of StreamFlow has ended, so that nothing else wakes these jobs.
                 self._wake()
 
     def decide(self) -> None:
-        """Wake those who may start."""
+        """Wake the jobs that may start."""
         now = time.time()
         self._shared.returned()
         for grant in self._admission.decide(now):
             self._shared.started(grant, now)
             if grant.job in self._jobs:
                 self._granted[grant.job] = grant
-                # It is missing if the job was cancelled just now: it will be released.
+                # The future is missing if the job was cancelled just now. The job will be released.
                 if (future := self._waiting.get(grant.job)) is not None and not future.done():
                     future.set_result(None)
             elif (granted := self._readers.get(grant.job)) is not None:
@@ -208,7 +208,7 @@ class StorageAdmission(Listener):
         self._shared.settle(now)
 
     def _look_again(self) -> None:
-        """What this run has of a storage has changed."""
+        """Decide again, because what this run has of a storage has changed."""
         self.decide()
         if self._lacking:
             self._wake()
@@ -222,7 +222,7 @@ class StorageAdmission(Listener):
         self._admission.release(job, now, observation, no_more, ready)
 
     def _decide_soon(self) -> None:
-        """When all that is submitted now is there: a learner sees then how many there are."""
+        """Decide once all jobs are there that are submitted at this moment, so that a learner sees their number."""
         if not self._deciding:
             self._deciding = True
             asyncio.get_running_loop().call_soon(self._decide_now)
@@ -236,41 +236,41 @@ class StorageAdmission(Listener):
         grant = self._granted[job.name]
         return node_name(location) in grant.locations and grant.placement == self._demands.placement(job.step, target)
 
-    # What a job needs
+    # Needs of a job
 
     def behind(self, step: str) -> int:
-        """How many jobs have all their input, and wait until StreamFlow has started the one before them."""
+        """Return how many jobs have all their input, and wait until StreamFlow has started the one before them."""
         return max(0, self._arrived(step) - self._submitted.get(step, 0))
 
     def capacity(self, place: StoragePlace, way: Way) -> Capacity | None:
-        """What a storage, and a location, has for those that hold nothing of it; None: there is no storage."""
+        """Return the unheld bandwidth of a storage, and the executors of a location. None: no such storage."""
         storage = self._by_name.get(place.storage or "")
         return None if storage is None else self._admission.capacity(storage, way, place.location)
 
     def told(self, record: Record) -> None:
-        """Something was recorded of a job."""
+        """Pass on a record of a job."""
         self._shared.told(record)
 
     def share(self, storage: StorageConfig | None) -> None:
-        """Jobs, or chunks of a read session, are about to ask for bandwidth of a storage."""
+        """Begin to share a storage, because jobs or chunks of a read session are about to ask for its bandwidth."""
         if storage is not None:
             self._shared.use(storage)
 
     def _watch(self, job: JobState, demand: Demand) -> None:
-        """Jobs of which bandwidth is required share what others leave, also those of other runs."""
+        """Watch the storages of a job whose bandwidth is required. Such jobs use the bandwidth that others leave."""
         if job.hints is not None and job.hints.required is not None:
             for placement in demand.placements:
                 if placement.storage is not None:
                     self._shared.watch(placement.storage)
 
     def _queued(self, storage: StorageConfig) -> Iterator[Queued]:
-        """The jobs that wait for a storage, and those that StreamFlow will submit when these have started."""
+        """Yield the jobs that wait for a storage, with those that StreamFlow will submit when these have started."""
         for queued in self._admission.queued(storage):
             yield replace(queued, jobs=queued.jobs + (self.behind(queued.step) if queued.step != READ_SESSIONS else 0))
 
 
 def _observation(job: JobState) -> Observation | None:
-    """What a learner sees of a job; None: nothing, because the job has failed, or its I/O was not measured."""
+    """Return what a learner sees of a job. None: nothing, because the job has failed, or its I/O was not measured."""
     usage, hints = job.usage, job.hints
     if job.status is not Status.COMPLETED or hints is None:
         return None

@@ -1,4 +1,4 @@
-"""The storages of the StreamFlow file, and which one holds what a job writes."""
+"""The storages of the StreamFlow file, and which of them holds the output of a job."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .admission.storages import storage_of
 
 
 class Storages:
-    """Those that the scheduler's config has.
+    """The storages of the scheduler's config.
 
-    A path in a container is one of its host, as far as a bind says so: what the user has written for the host, or for
-    all deployments, holds for it there.
+    A path in a container is a path of its host, as far as a bind says so. There, entries for the host, or for all
+    deployments, hold for the container.
     """
 
     def __init__(self, storages: Sequence[StorageConfig], sites: Sites) -> None:
@@ -26,9 +26,10 @@ class Storages:
         self._sites = sites
 
     def of(self, name: str | None, target: Target, directory: str) -> StorageConfig | None:
-        """The storage that jobs use: the one that is named, if it is there, or that which holds their output directory.
+        """Return the storage that jobs use: the one named `name`, or without a name the one that holds `directory`.
 
-        :param directory: as the jobs see it
+        :param directory: the output directory, as the jobs see it
+        :return: None: the target has no such storage
         """
         deployment, place = str(target.deployment.name), self._sites.deployment(target)
         if name is not None:
@@ -45,7 +46,7 @@ class Storages:
         return _holding(self._on(()), directory)
 
     def missing(self, name: str | None, target: Target, directory: str) -> tuple[str, str]:
-        """Where there is no storage for jobs, and why, for people."""
+        """Return the place without a storage for jobs, and the reason, for people."""
         place = self._sites.deployment(target)
         where = "the driver's node" if place.kind is SiteKind.LOCAL else deployment_name(target.deployment)
         if name is not None:
@@ -55,7 +56,7 @@ class Storages:
         return where, _none_holds(directory)
 
     def host_names(self, target: Target) -> frozenset[str]:
-        """What entries may call the host of a target's containers, or the driver's node; of others nothing more."""
+        """Return the names of the deployments whose entries hold for a target's node. Empty: the node is not known."""
         node = self._sites.deployment(target).node
         return frozenset() if node is None else self._sites.named(node)
 
@@ -65,7 +66,7 @@ class Storages:
         return place.node == LOCAL and place.on_host(directory) is not None
 
     def _on(self, deployments: Sequence[str]) -> list[StorageConfig]:
-        """The entries for some deployments, those first that name the first of them, last those for all."""
+        """Return the entries for some deployments, in their order. Entries for all deployments come last."""
         order = [*deployments, None]
         there = (storage for storage in self._storages if storage.deployment in order)
         return sorted(there, key=lambda storage: order.index(storage.deployment))
@@ -76,12 +77,12 @@ def _none_holds(directory: str) -> str:
 
 
 def _holding(storages: Iterable[StorageConfig], path: str, is_here: bool = False) -> StorageConfig | None:
-    """The storage that holds a path; of several, the one with the longest path, and the first of these.
+    """Return the storage that holds a path. Of several, the one with the longest path, and the first of these.
 
     :param is_here: both are on the driver's node, where links can be followed
     """
     real = os.path.realpath if is_here else str
-    # Of which deployments they are has been looked at.
+    # The deployments have been looked at before.
     anywhere = {
         storage.model_copy(update={"path": real(storage.path), "deployment": None}): storage for storage in storages
     }

@@ -14,7 +14,7 @@ use crate::protocol::part::{size, Piece};
 const BLOCK: u64 = 1 << 20;
 
 pub enum Compared {
-    /// And how many records there are, if the rule wants to know it.
+    /// The parts, and the number of records, if the rule asks for it.
     Same(Vec<Found>, Option<u64>),
     Different(String),
 }
@@ -26,6 +26,8 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// Opens the file that was cut.
+    ///
     /// # Errors
     /// A message that names the file.
     pub fn new(of: &Path, directory: &Path) -> Result<Self, String> {
@@ -33,7 +35,7 @@ impl Comparison {
         Ok(Self { of: of.into(), file, directory: directory.into() })
     }
 
-    /// The parts, of which names, sizes and bytes are the same, or the first difference.
+    /// Returns the parts if the names, sizes and bytes of all are the same, or else the first difference.
     pub fn run(&self, rule: &Rule) -> Result<Compared, String> {
         let (mut parts, mut outcome) = (Vec::new(), Ok(None));
         let records = walk(&self.file, &self.of, rule, &mut |part| {
@@ -87,7 +89,7 @@ impl Comparison {
         Ok(None)
     }
 
-    /// A file that could be a part, and is none.
+    /// Returns a message about a file that has the name of a part, and is none.
     fn surplus(&self, rule: &Rule, parts: &[Found]) -> Result<Option<String>, String> {
         let names: HashSet<&OsString> = parts.iter().map(|part| &part.name).collect();
         let at = |error: std::io::Error| format!("{}: {error}", self.directory.display());

@@ -1,19 +1,19 @@
-//! From where records begin to where parts do. No I/O.
+//! Finds where parts begin from where records begin. No I/O.
 
 use std::num::NonZeroU64;
 
 use super::rule::Cut;
 
-/// From the beginnings of records to those of parts.
+/// Turns the beginnings of records into those of parts.
 #[derive(Debug)]
 pub struct Cuts {
     cut: Cut,
     header: u64,
     size: u64,
-    /// Where the part begins that is not told yet, and the record in it.
+    /// Where the first part begins that was not reported, and the last record in it.
     part: u64,
     record: u64,
-    /// Records in the part, or parts.
+    /// Records in the part; with a number of parts, the parts reported.
     count: u64,
 }
 
@@ -25,20 +25,21 @@ impl Cuts {
         Self { cut, header, size, part: header, record: header, count: 0 }
     }
 
-    /// Where a part, from 0, is to begin at the earliest, if they are of equal bytes.
+    /// Returns the earliest beginning of a part, counted from 0, if parts have equal bytes.
     pub fn target(&self, number: u64) -> u64 {
         let Cut::Parts(parts) = self.cut else { return self.header };
         let length = u128::from(self.size - self.header);
         self.header + (length * u128::from(number) / u128::from(parts.get())) as u64
     }
 
-    /// The part, from 1, of which the beginning is looked for, if they are of equal bytes; None: all are known.
+    /// Returns the part, counted from 1, whose beginning is looked for, if parts have equal bytes. None if all are
+    /// known.
     pub fn next(&self) -> Option<u64> {
         let Cut::Parts(parts) = self.cut else { return None };
         (self.count + 1 < parts.get()).then_some(self.count + 1)
     }
 
-    /// A record begins at `start`, later than the one before; tells of the parts that end with it.
+    /// Takes the beginning of a record, after the one before, and reports the parts that end there.
     pub fn record(&mut self, start: u64, mut tell: impl FnMut(u64, u64)) {
         match self.cut {
             Cut::Parts(_) => {
@@ -63,7 +64,7 @@ impl Cuts {
         }
     }
 
-    /// A record has ended: does it still fit into the part?
+    /// Ends the part before its last record, if that record, which ends at `end`, does not fit.
     fn close(&mut self, end: u64, most: NonZeroU64, tell: &mut impl FnMut(u64, u64)) {
         if self.record > self.part && end - self.part > most.get() {
             tell(self.part, self.record);
@@ -71,7 +72,7 @@ impl Cuts {
         }
     }
 
-    /// There are no more records; the file has `size` bytes.
+    /// Reports the last parts of a file of `size` bytes, after its last record.
     pub fn end(mut self, size: u64, mut tell: impl FnMut(u64, u64)) {
         match self.cut {
             Cut::Parts(_) => {
@@ -97,7 +98,7 @@ impl Cuts {
     }
 }
 
-/// Cuts records that have `each` bytes: nothing has to be read.
+/// Cuts records of `each` bytes, without reading the file.
 pub fn cut_bytes(each: NonZeroU64, cut: Cut, header: u64, size: u64, mut tell: impl FnMut(u64, u64)) {
     let Some(mut strides) = Strides::new(each, cut, header) else {
         let mut cuts = Cuts::new(cut, header, size);
@@ -111,17 +112,17 @@ pub fn cut_bytes(each: NonZeroU64, cut: Cut, header: u64, size: u64, mut tell: i
     strides.end(size, tell);
 }
 
-/// Parts of so many bytes, one after the other.
+/// Parts of equal length, one after the other.
 #[derive(Debug)]
 pub struct Strides {
     step: u64,
-    /// The last record may be shorter than the others: a part may have so many bytes if nothing follows.
+    /// The most bytes of the last part, whose last record may be shorter than the others.
     most: u64,
     start: u64,
 }
 
 impl Strides {
-    /// None: there is to be a number of them.
+    /// Returns None if the file is cut into a number of parts.
     pub fn new(each: NonZeroU64, cut: Cut, header: u64) -> Option<Self> {
         let each = each.get();
         let (step, most) = match cut {
@@ -132,7 +133,7 @@ impl Strides {
         Some(Self { step, most, start: header })
     }
 
-    /// The file has at least `size` bytes.
+    /// Reports the parts that are complete when the file has at least `size` bytes.
     pub fn grown(&mut self, size: u64, mut tell: impl FnMut(u64, u64)) {
         while size.saturating_sub(self.start) >= self.step.max(self.most.saturating_add(1)) {
             tell(self.start, self.start + self.step);
@@ -140,7 +141,7 @@ impl Strides {
         }
     }
 
-    /// The file has `size` bytes, and was said to have grown to them.
+    /// Reports the last part. The file has `size` bytes, and `grown` was called with them.
     pub fn end(self, size: u64, mut tell: impl FnMut(u64, u64)) {
         if self.start < size {
             tell(self.start, size);
@@ -155,7 +156,7 @@ mod tests {
     use crate::cut::scan::{HeaderScan, Records};
     use crate::sys::test_random::Random;
 
-    /// The parts of a text, read front to back in blocks of at most so many bytes.
+    /// Returns the parts of a text that is read front to back in blocks of at most `most` bytes.
     fn parts(
         text: &[u8],
         header: &Header,
@@ -207,7 +208,7 @@ mod tests {
         NonZeroU64::new(number).unwrap()
     }
 
-    /// The records of a text, in the simplest way.
+    /// Returns the records of a text, in the simplest way.
     fn records(text: &[u8], record: &Record) -> Vec<Vec<u8>> {
         let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
         let mut found: Vec<Vec<u8>> = Vec::new();
@@ -221,7 +222,7 @@ mod tests {
                         _ => found.push(line.to_vec()),
                     }
                 }
-                // What stands before the first one belongs to it.
+                // Bytes before the first mark belong to the first record.
                 if found.len() > 1 && !found[0].starts_with(mark.as_bytes()) {
                     let junk = found.remove(0);
                     found[0].splice(0..0, junk);
@@ -273,7 +274,7 @@ mod tests {
             let mut expected: Vec<Vec<u8>> = vec![Vec::new(); count as usize];
             let mut start = 0;
             for record in records(&text, &record) {
-                // The part in which it begins: the last one that begins there or before.
+                // The part in which the record begins: the last one that does not begin later.
                 let begins = |part: &u64| text.len() as u64 * part / count <= start;
                 let part = (0..count).rev().find(begins).unwrap_or(0);
                 expected[part as usize].extend(&record);

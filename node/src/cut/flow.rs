@@ -1,4 +1,4 @@
-//! Cuts what comes through a pipe, front to back: nobody knows yet how long it is.
+//! Cuts the content of a pipe, whose length is unknown until the end, from front to back.
 
 use std::io::{self, ErrorKind, Read};
 use std::mem;
@@ -10,10 +10,10 @@ use super::rule::{Cut, Record};
 use super::scan::{HeaderScan, Records};
 use super::told::{Told, BLOCK};
 
-/// Tells of all parts, in order.
+/// Reports all parts, in order.
 ///
 /// # Errors
-/// A message, when it cannot be read, or not be cut so.
+/// A message, if the input cannot be read, or cannot be cut in this way.
 pub fn flow(mut input: impl Read, told: &mut Told) -> Result<(), String> {
     if matches!(told.rule.cut, Cut::Parts(_)) {
         return Err("is no regular file: without its size it cannot be cut into a number of parts".into());
@@ -38,7 +38,7 @@ pub fn flow(mut input: impl Read, told: &mut Told) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads what there is, if it is less than the buffer has room for.
+/// Fills the buffer, or reads to the end.
 fn read_start(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -59,19 +59,19 @@ fn read(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Where it is, from block to block.
+/// The state between two blocks.
 struct Flow<'t, 'a, 'b> {
     told: &'t mut Told<'a, 'b>,
-    /// Bytes that came.
+    /// Bytes read so far.
     size: u64,
     header: Option<Header<'a>>,
     body: Option<Body<'a>>,
 }
 
-/// Its end is looked for.
+/// A header whose end is not known yet.
 struct Header<'a> {
     scan: HeaderScan<'a>,
-    /// The last bytes that came, which may be behind it.
+    /// The last bytes read, which may be behind the header.
     kept: Vec<u8>,
 }
 
@@ -100,7 +100,7 @@ impl<'t, 'a, 'b> Flow<'t, 'a, 'b> {
         }
     }
 
-    /// The header has so many bytes; what came after it is `behind`.
+    /// Begins with the body: the header has `length` bytes, and `behind` are the bytes read after it.
     fn begin(&mut self, length: u64, behind: &[u8]) {
         let rule = self.told.rule;
         (self.header, self.told.header) = (None, length);

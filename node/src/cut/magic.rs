@@ -1,12 +1,12 @@
-//! What a compressed file begins with.
+//! Recognizes compressed files by their first bytes.
 
-/// So many first bytes tell it.
+/// The first bytes of a file that are needed.
 pub const START: usize = 16;
 
-/// Why there are no lines to be seen, if so.
+/// Returns why a file has no visible lines, if so.
 ///
 /// # Arguments
-/// * `start` - of the file, with zeros behind its end
+/// * `start` - the first bytes of the file, with zeros behind its end
 pub fn compressed(start: [u8; START]) -> Option<&'static str> {
     // RFC 1952; a block of BGZF has an extra field "BC" (SAM specification, 4.1).
     let is_bgzf = start.starts_with(&[0x1f, 0x8b, 8]) && start[3] & 4 != 0 && &start[12..14] == b"BC";

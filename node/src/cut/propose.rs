@@ -14,15 +14,15 @@ use super::walk::walk;
 use crate::protocol::json::{self, ByteString};
 use crate::protocol::part::{size, Piece};
 
-/// So many bytes at both ends of a part are compared, and so many at the beginning of the file say what it is.
+/// Bytes that are compared at both ends of a part, and that show the format at the beginning of the file.
 const END: u64 = 4 << 10;
-/// So much of a file is read to find where records begin: a rule is compared with all of it when it is first used.
+/// The most bytes of a file that are read to test a rule. The first use of the rule compares the whole file.
 const MOST: u64 = 256 << 20;
 const MIB: u64 = 1 << 20;
-/// The special ones first: that of lines fits many a file of theirs, too.
+/// The special formats come first, because "lines" fits many of their files, too.
 const RECORDS: [&str; 7] = ["fastq", "fasta", "vcf", "sam", "csv", "lines", "bytes"];
 
-/// A rule that gives these parts.
+/// A rule that gives the parts.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Proposal {
     records: &'static str,
@@ -32,7 +32,7 @@ pub struct Proposal {
     parts: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     chunk: Option<u64>,
-    /// So does a cut into as many parts of equal bytes.
+    /// A cut into as many parts of equal bytes gives the same parts.
     equal: bool,
 }
 
@@ -43,7 +43,7 @@ enum Cut {
     Parts(u64),
 }
 
-/// What a split has written.
+/// The parts that a split has written.
 pub struct Written<'a> {
     of: &'a Path,
     file: File,
@@ -51,7 +51,7 @@ pub struct Written<'a> {
     directory: &'a Path,
     names: &'a OsStr,
     first: u64,
-    /// The sizes of the parts.
+    /// Sizes of the parts.
     sizes: Vec<u64>,
     /// The first bytes of the file.
     head: Vec<u8>,
@@ -59,10 +59,10 @@ pub struct Written<'a> {
 
 impl<'a> Written<'a> {
     /// # Arguments
-    /// * `directory` - where the parts are
-    /// * `names` - what they are called, as in a rule
-    /// * `first` - the number of the first
-    /// * `count` - how many there are
+    /// * `directory` - of the parts
+    /// * `names` - of the parts, as in a rule
+    /// * `first` - number of the first part
+    /// * `count` - number of parts
     ///
     /// # Errors
     /// A message that names the file, or what is wrong with the names.
@@ -84,7 +84,7 @@ impl<'a> Written<'a> {
         Ok(written)
     }
 
-    /// The first rule that gives the parts; None: they are not those of the file, or nothing like this.
+    /// Returns the first rule that gives the parts. None if they are not parts of the file, or no rule fits.
     ///
     /// # Errors
     /// A message that names the file that cannot be read.
@@ -110,21 +110,21 @@ impl<'a> Written<'a> {
         Ok(None)
     }
 
-    /// How many bytes all parts must begin with that the file has once; None: their sizes do not add up to its size.
+    /// Returns the length of the header that each part repeats. None if no length makes the sizes add up.
     fn header(&self) -> Option<u64> {
         let more = self.sizes.iter().sum::<u64>().checked_sub(self.size)?;
         let others = self.sizes.len() as u64 - 1;
         (more % others == 0).then_some(more / others)
     }
 
-    /// The cuts that may be, the most certain first.
+    /// Returns the possible cuts, the most certain first.
     fn cuts(&self, records: &str) -> Result<Vec<Cut>, String> {
         let mut cuts = Vec::new();
         let first = self.path(0)?;
         if records != "bytes" && self.sizes[0] <= MOST {
             let rule = self.rule(records, Cut::Every(u64::MAX), true)?;
             let file = File::open(&first).map_err(|error| format!("{}: {error}", first.display()))?;
-            // What is compressed has none.
+            // A compressed part has no records.
             cuts.extend(walk(&file, &first, &rule, &mut |_| true).ok().flatten().filter(|n| *n > 0).map(Cut::Every));
         }
         let header = self.header().unwrap_or(0);
@@ -154,7 +154,7 @@ impl<'a> Written<'a> {
 
     /// Whether a rule gives parts of these sizes, with the same bytes at both ends.
     fn fits(&self, records: &str, cut: Cut) -> Result<bool, String> {
-        // As parts of equal bytes of records of several lines.
+        // Some cuts are impossible, such as parts of equal bytes for records of several lines.
         let Ok(rule) = self.rule(records, cut, false) else { return Ok(false) };
         let (mut outcome, mut number, mut enough) = (Ok(true), 0, false);
         let walked = walk(&self.file, self.of, &rule, &mut |part| {
@@ -166,7 +166,7 @@ impl<'a> Written<'a> {
             }
             matches!(outcome, Ok(true)) && !enough
         });
-        // What is compressed has no records.
+        // A compressed file has no records.
         Ok(walked.is_ok() && outcome? && (enough || number == self.sizes.len()))
     }
 
@@ -208,7 +208,7 @@ fn end_of(piece: &Piece) -> u64 {
     }
 }
 
-/// Whether a file that begins so may have these records.
+/// Whether a file with this beginning may have these records.
 fn looks_like(records: &str, head: &[u8]) -> bool {
     let third = head.split(|byte| *byte == b'\n').nth(2).and_then(|line| line.first());
     let is_fastq = head.first() == Some(&b'@') && third == Some(&b'+');
@@ -225,7 +225,7 @@ fn looks_like(records: &str, head: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// What is proposed for a file, and parts of it; then the file itself is cut so.
+    /// Returns the proposal for a file and its parts.
     fn proposed(content: &str, parts: &[&str]) -> Option<Proposal> {
         let directory = tempfile::tempdir().unwrap();
         let of = directory.path().join("of");

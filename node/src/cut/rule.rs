@@ -1,4 +1,4 @@
-//! Where a file is to be cut: records, how many of them are a part, and what parts are called. Pure.
+//! The rule of a cut: what a record is, how many records are a part, and how parts are named.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Formatter};
@@ -12,34 +12,34 @@ use serde::{Deserialize, Deserializer};
 use crate::protocol::json::{self, ByteString};
 use crate::protocol::part::check_name;
 
-/// What stands once at the beginning of the file, and of each part.
+/// The header, which stands once at the beginning of the file, and of each part.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Header {
-    /// The first lines that begin with this.
+    /// The first lines that begin with this text.
     Prefix(String),
     Lines(NonZeroU64),
     Bytes(u64),
 }
 
-/// What is never cut.
+/// A record, which is never cut.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Record {
     Lines(NonZeroU64),
-    /// A line that begins with this begins a record.
+    /// Begins with a line that begins with this text.
     Begin(String),
     Bytes(NonZeroU64),
 }
 
-/// How much is a part.
+/// The size of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// So many parts of equal bytes: a record belongs to the part in which it begins.
+    /// The number of parts of equal bytes. A record belongs to the part in which it begins.
     Parts(NonZeroU64),
-    /// So many records each.
+    /// The number of records in each part.
     Every(NonZeroU64),
-    /// So many bytes of whole records at most, or one record.
+    /// The most bytes of a part of whole records. A longer record is a part of its own.
     Chunk(NonZeroU64),
 }
 
@@ -49,9 +49,9 @@ pub struct Rule {
     pub record: Record,
     pub cut: Cut,
     pub names: Names,
-    /// It is told how many records there are.
+    /// The number of records is reported.
     pub count: bool,
-    /// Its records are in lines, which cannot be seen in what is compressed.
+    /// Records or header consist of lines, which cannot be seen in a compressed file.
     pub is_text: bool,
 }
 
@@ -170,7 +170,7 @@ impl<'de> Visitor<'de> for RecordsVisitor {
 
 const LONGEST_MARK: usize = 4096;
 
-/// What parts are called: a text with a number in it.
+/// The names of parts: a text with a number in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     before: Vec<u8>,
@@ -199,10 +199,10 @@ impl Names {
         Ok(names)
     }
 
-    /// The name of a part.
+    /// Returns the name of a part.
     ///
     /// # Arguments
-    /// * `number` - from 0
+    /// * `number` - counted from 0
     pub fn of(&self, number: u64) -> OsString {
         let digits = format!("{:0width$}", number.saturating_add(self.first), width = self.width);
         OsString::from_vec([&self.before, digits.as_bytes(), &self.after].concat())

@@ -4,15 +4,15 @@ use memchr::memchr;
 
 use super::rule::{Header, Record};
 
-/// Where lines begin, with their first bytes.
+/// Finds where lines begin, and their first bytes.
 #[derive(Debug)]
 pub struct Lines {
-    /// Of the next byte.
+    /// Place of the next byte.
     offset: u64,
-    /// Where a line begins of which the first bytes are not known yet.
+    /// Beginning of a line whose first bytes are not known yet.
     open: Option<u64>,
     head: Vec<u8>,
-    /// So many bytes of a line are told.
+    /// Number of first bytes that are reported for a line.
     most: usize,
 }
 
@@ -20,12 +20,12 @@ impl Lines {
     /// # Arguments
     /// * `offset` - where the first block begins
     /// * `begins` - a line begins there
-    /// * `most` - how many first bytes of a line are told, as far as it has so many, with its newline
+    /// * `most` - first bytes to report for a line, with its newline; fewer if the line is shorter
     pub fn new(offset: u64, begins: bool, most: usize) -> Self {
         Self { offset, open: begins.then_some(offset), head: Vec::new(), most }
     }
 
-    /// Takes a block, and tells of lines where they begin, and with what.
+    /// Takes a block, and reports where lines begin, and with which bytes.
     pub fn block(&mut self, mut bytes: &[u8], mut tell: impl FnMut(u64, &[u8])) {
         while !bytes.is_empty() {
             let newline = memchr(b'\n', bytes);
@@ -54,7 +54,7 @@ impl Lines {
         }
     }
 
-    /// There are no more blocks.
+    /// Reports the last line, after the last block.
     pub fn end(&mut self, mut tell: impl FnMut(u64, &[u8])) {
         if let Some(start) = self.open.take().filter(|_| !self.head.is_empty()) {
             tell(start, &self.head);
@@ -62,7 +62,7 @@ impl Lines {
     }
 }
 
-/// How long the header is.
+/// Finds the length of the header.
 #[derive(Debug)]
 pub struct HeaderScan<'r> {
     header: &'r Header,
@@ -78,12 +78,12 @@ impl<'r> HeaderScan<'r> {
         Self { header, lines: Lines::new(0, true, most), count: 0, found }
     }
 
-    /// The length, when it is known.
+    /// Returns the length of the header when it is known.
     pub fn found(&self) -> Option<u64> {
         self.found
     }
 
-    /// It ends there at the earliest, as long as its length is not known.
+    /// Returns the earliest end of the header, while its length is unknown.
     pub fn earliest(&self) -> u64 {
         self.lines.open.unwrap_or(self.lines.offset)
     }
@@ -93,7 +93,7 @@ impl<'r> HeaderScan<'r> {
         lines.block(bytes, |start, head| see(header, count, found, start, head));
     }
 
-    /// The file has ended, and has `size` bytes.
+    /// Returns the length of the header, after the end of a file of `size` bytes.
     pub fn end(mut self, size: u64) -> u64 {
         let Self { header, lines, count, found } = &mut self;
         lines.end(|start, head| see(header, count, found, start, head));
@@ -113,18 +113,18 @@ fn see(header: &Header, count: &mut u64, found: &mut Option<u64>, start: u64, he
     }
 }
 
-/// Where records of lines begin.
+/// Finds where records of lines begin.
 #[derive(Debug)]
 pub struct Records<'r> {
     mark: Option<&'r [u8]>,
-    /// So many lines are one.
+    /// Lines of a record.
     each: u64,
     count: u64,
     lines: Lines,
 }
 
 impl<'r> Records<'r> {
-    /// None: records of so many bytes are not looked for.
+    /// Returns None for records with a number of bytes, which are not looked for.
     ///
     /// # Arguments
     /// * `offset` - where the first block begins
@@ -162,7 +162,7 @@ fn begins(mark: Option<&[u8]>, each: u64, count: &mut u64, head: &[u8]) -> bool 
     let number = *count;
     *count += 1;
     match mark {
-        // What stands before the first one belongs to it.
+        // Bytes before the first mark belong to the first record.
         Some(mark) => head.starts_with(mark),
         None => number % each == 0,
     }

@@ -1,4 +1,4 @@
-//! What is told while a file is cut. No I/O.
+//! Reports what is found while a file is cut. No I/O.
 
 use std::ffi::OsString;
 
@@ -6,27 +6,27 @@ use super::cuts::Cuts;
 use super::rule::Rule;
 use crate::protocol::part::Piece;
 
-/// So much is read at once front to back.
+/// Bytes that are read at once from front to back.
 pub const BLOCK: usize = 1 << 20;
 
-/// A part, as it is said.
+/// A part as it is reported.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
     pub name: OsString,
     pub pieces: Vec<Piece>,
 }
 
-/// What is told: a part, or, None, that it takes some time until the next one; false: no more is wanted.
+/// Receives a part, or None if the next part will take some time. Returns false to end the cut.
 pub type Tell<'a> = dyn FnMut(Option<Found>) -> bool + 'a;
 
 pub struct Told<'a, 'b> {
     pub rule: &'a Rule,
     tell: &'a mut Tell<'b>,
-    /// The length of the header.
+    /// Length of the header.
     pub header: u64,
-    /// Parts that were told.
+    /// Number of parts reported.
     number: u64,
-    /// That were found, where all is read.
+    /// Number of records found. Complete only if the whole file is read.
     pub records: u64,
     pub ended: bool,
 }
@@ -36,7 +36,7 @@ impl<'a, 'b> Told<'a, 'b> {
         Self { rule, tell, header: 0, number: 0, records: 0, ended: false }
     }
 
-    /// A part is known: the header, and these bytes.
+    /// Reports a part: the header and these bytes.
     pub fn found(&mut self, start: u64, end: u64) {
         let extents = [(0, self.header), (start, end - start)].map(|(offset, length)| Piece::Extent { offset, length });
         let pieces = extents.into_iter().filter(|piece| piece.length() > 0).collect();
@@ -45,13 +45,13 @@ impl<'a, 'b> Told<'a, 'b> {
         self.ended = self.ended || !(self.tell)(Some(found));
     }
 
-    /// A record begins at `start`.
+    /// Takes the beginning of a record.
     pub fn record(&mut self, cuts: &mut Cuts, start: u64) {
         self.records += 1;
         cuts.record(start, |start, end| self.found(start, end));
     }
 
-    /// It takes some time until more is known.
+    /// Says that the next part will take some time.
     pub fn waits(&mut self) {
         self.ended = self.ended || !(self.tell)(None);
     }

@@ -1,4 +1,4 @@
-//! Goes through a file that is cut, or only where it is cut; what comes through a pipe is cut [as it flows](flow).
+//! Cuts a file: reads all of it, or only the places where parts begin. A pipe is cut [as it flows](flow).
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -11,12 +11,12 @@ use super::rule::{Cut, Record, Rule};
 use super::scan::{HeaderScan, Records};
 use super::told::{Tell, Told, BLOCK};
 
-/// So much is read at once where a place is looked for.
+/// Bytes that are read at once where a part may begin.
 const LOOK: usize = 64 << 10;
-/// Places that are closer are not looked for one by one: reading all is faster.
+/// Least bytes of a part for a search of each beginning. With smaller parts it is faster to read the whole file.
 const CLOSE: u64 = 1 << 20;
 
-/// Tells of all parts, in order, and returns how many records there are, if the rule wants to know it.
+/// Reports all parts, in order, and returns the number of records, if the rule asks for it.
 ///
 /// # Errors
 /// A message that names the file.
@@ -80,7 +80,7 @@ impl Walk<'_, '_, '_> {
         }
     }
 
-    /// Reads front to back.
+    /// Reads the whole file from front to back.
     fn read_all(&mut self) -> std::io::Result<()> {
         let Told { rule, header, .. } = *self.told;
         let Some(mut records) = Records::new(&rule.record, header, true) else { return Ok(()) };
@@ -97,13 +97,13 @@ impl Walk<'_, '_, '_> {
         Ok(())
     }
 
-    /// Reads where parts are to begin.
+    /// Reads only where parts may begin.
     fn look(&mut self) -> std::io::Result<()> {
         let Told { rule, header, .. } = *self.told;
         let mut cuts = Cuts::new(rule.cut, header, self.size);
         let mut buffer = vec![0; LOOK];
         while let Some(next) = cuts.next().filter(|_| !self.told.ended) {
-            // A line begins there if the byte before it ends one.
+            // A line begins at the target if the byte before it ends a line.
             let mut offset = cuts.target(next) - 1;
             let Some(mut records) = Records::new(&rule.record, offset, false) else { break };
             let mut begin = None;
@@ -122,7 +122,7 @@ impl Walk<'_, '_, '_> {
     }
 }
 
-/// Reads what is there, at least one byte before the end.
+/// Reads available bytes, at least one, since `offset` is before the end.
 fn read(file: &File, buffer: &mut [u8], offset: u64, size: u64) -> std::io::Result<usize> {
     let most = buffer.len().min(usize::try_from(size - offset).unwrap_or(usize::MAX));
     loop {

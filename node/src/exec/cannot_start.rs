@@ -3,7 +3,7 @@
 use crate::protocol::event::Reason;
 use crate::sys::exit::{CANNOT_SET_UP, UNFINISHED};
 
-/// The exit code, and a message.
+/// The exit code of `exec`, the reason of the job's end, and a message.
 pub struct CannotStart {
     pub code: i32,
     pub reason: Reason,
@@ -11,7 +11,7 @@ pub struct CannotStart {
 }
 
 impl CannotStart {
-    /// The job was ended meanwhile.
+    /// The job was ended before its command had started.
     pub fn ended(reason: Reason) -> Self {
         Self { code: UNFINISHED, reason, message: "the job ended before its command had started".into() }
     }

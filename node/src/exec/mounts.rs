@@ -1,4 +1,4 @@
-//! Shows directories to a job at other paths: the job is told, and writes, the paths of another run of it.
+//! Shows directories to a job at other paths, so that the job gets and writes the paths of another run of it.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,16 +14,17 @@ use nix::unistd::{getegid, geteuid};
 use crate::protocol::job::Mount;
 use crate::sys::raw;
 
-/// Puts each directory at its place, for this process and those that it starts; to be called before there are threads. The
-/// working directory is the same one, by its other name.
+/// Binds each directory to its place, for this process and its children. The working directory stays the same
+/// directory.
+/// Must be called before there are other threads.
 ///
 /// # Errors
-/// Where that is refused; then nothing has changed.
+/// The error, if the kernel refuses it. Nothing has changed then.
 pub fn arrange(mounts: &[Mount]) -> io::Result<()> {
     if mounts.is_empty() {
         return Ok(());
     }
-    // Who is refused half of it may be nobody, in a user namespace.
+    // A failure halfway would leave this process in a user namespace without a user, so a child tries first.
     if !raw::can(|| put(mounts).is_ok()) {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
@@ -34,7 +35,7 @@ fn put(mounts: &[Mount]) -> io::Result<()> {
     let (user, group) = (geteuid(), getegid());
     if unshare(CloneFlags::CLONE_NEWNS).is_err() {
         unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;
-        // Who may not be looked into may not write these.
+        // A shielded process may not write these files.
         raw::shield(false);
         let told = fs::write("/proc/self/setgroups", "deny")
             .and_then(|()| fs::write("/proc/self/uid_map", format!("{user} {user} 1")))
@@ -50,7 +51,7 @@ fn put(mounts: &[Mount]) -> io::Result<()> {
     env::set_current_dir(renamed(here.as_os_str(), mounts).unwrap_or(here.into()))
 }
 
-/// A text in which the directories have the names of their places; None: it names none of them.
+/// Replaces the directories in a text by their places. Returns None if the text names none of them.
 pub fn renamed(text: &OsStr, mounts: &[Mount]) -> Option<OsString> {
     let mut bytes = text.as_bytes().to_vec();
     for each in mounts {

@@ -1,4 +1,4 @@
-//! The files that a command finds, made before it starts.
+//! Makes the files of inputs before the command starts.
 
 use nix::errno::Errno;
 
@@ -11,7 +11,7 @@ use crate::streams::part_writer::Trouble;
 use crate::sys::exit::{CANNOT_SET_UP, UNFINISHED};
 use crate::sys::signals::CANCELLING;
 
-/// Makes all of them. Those that were made are in `placed`, also when a later one fails.
+/// Makes all files, and adds each to `placed`, even if a later one fails.
 pub fn place(
     job: &Job,
     surroundings: &Surroundings,
@@ -35,7 +35,7 @@ pub fn place(
     Ok(())
 }
 
-/// Why the job is to end, if it is.
+/// Returns why the job has to end, if it has.
 fn ending(surroundings: &Surroundings) -> Option<Reason> {
     let gone = || !matches!(nix::unistd::read(&surroundings.alive, &mut [0]), Err(Errno::EAGAIN | Errno::EINTR));
     let signalled = || {

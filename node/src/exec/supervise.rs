@@ -58,12 +58,12 @@ use crate::streams::announced_parts::Parts;
 use crate::sys::signals::SI_KERNEL;
 use crate::sys::watch::{Watcher, ARRIVES, LEAVES};
 
-/// How often files are looked at that notify nobody, such as those written from another machine.
+/// Time between two looks at files without notices, such as those that another machine writes.
 const FALLBACK_TICK: Duration = Duration::from_millis(100);
-/// The same for the cancel file of a job that watches nothing.
+/// Time between two looks for the cancel file of a job without inotify.
 const CANCEL_TICK: Duration = Duration::from_millis(250);
 
-/// The job as `exec` finds it.
+/// The surroundings of a job, as `exec` finds them.
 pub struct Surroundings {
     pub directory: PathBuf,
     /// The end of this FIFO says that `serve` is gone.
@@ -73,9 +73,9 @@ pub struct Surroundings {
     pub inherited: SigSet,
     /// How long after a successful end a signal still cancels the job.
     pub grace: Duration,
-    /// What was used before the job.
+    /// Resources that were used before the job.
     pub spent: Spent,
-    /// Where `serve` keeps descriptors for the job.
+    /// The store of `serve` that keeps descriptors for the job.
     pub store: Option<Rc<Client>>,
 }
 
@@ -88,26 +88,26 @@ pub struct Supervisor<'a> {
     state: State,
     processes: Processes,
     inputs: Inputs<'a>,
-    /// What the command says of the parts that it makes, if it is a split.
+    /// The parts that the command announces, if it is a split.
     parts: Option<Parts<'a>>,
     outputs: Outputs<'a>,
     io_time: Option<IoTime>,
-    /// Of a job with a limit.
+    /// Only for a job with a limit.
     throttle: Option<Throttle>,
     limits: LimitFile,
-    /// Of a job whose bursts are told.
+    /// Only for a job whose bursts are reported.
     writes: Option<Writes>,
-    /// Of a job of which it is told how many cores it needs.
+    /// Only for a job whose need of cores is reported.
     demand: Option<Demand>,
-    /// Of a job that is given so much time, or space.
+    /// Only for a job with a limit of time or space.
     allowance: Option<Allowance>,
 }
 
 impl<'a> Supervisor<'a> {
-    /// Arms all watches.
+    /// Sets all watches.
     ///
     /// # Errors
-    /// A message when an output directory cannot be watched.
+    /// A message, if an output directory cannot be watched.
     pub fn new(
         job: &'a Job,
         mut inputs: Inputs<'a>,
@@ -146,7 +146,7 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    /// The command runs, or its launcher does.
+    /// Says that the command, or its launcher, runs.
     pub fn started(&mut self, main: Pid, mut launcher: Option<Launcher>, guard: Option<Watchdog>) {
         launcher.iter_mut().for_each(Launcher::spawned);
         self.inputs.launcher = launcher;
@@ -170,14 +170,15 @@ impl<'a> Supervisor<'a> {
         self.bring_inputs();
     }
 
-    /// Stays with the job until its tree has ended, or what goes on is none of its business. Also returns the time in I/O,
-    /// when it was asked for and can be known, and how the job was kept to its limit.
+    /// Supervises the job until its processes have ended, or may go on without `exec`.
+    ///
+    /// Also returns the time in I/O, if it was asked for and is known, and how the job was kept to its limit.
     pub fn supervise(mut self) -> (Ended, Option<Duration>, Option<Paused>) {
         while !self.state.is_over() {
             let lived = self.lived();
             let nap = if self.is_awaited() { None } else { self.outputs.holder.rest(lived) };
             let news = self.wait(nap);
-            // First of all: a writer that died may be seen for some microseconds only.
+            // Notices come first: a writer that died may be visible for some microseconds only.
             self.take_notices();
             if news {
                 self.take_signals();
@@ -213,7 +214,7 @@ impl<'a> Supervisor<'a> {
         if let Some(burst) = self.writes.as_mut().and_then(|writes| writes.end(now)) {
             self.note(&[Event::Phase(Phase::of(&burst, epoch(now), None))]);
         }
-        // Nobody of the tree is left to change them.
+        // No process of the job is left that could change the events.
         if !self.state.is_given_up() && !self.events.is_intact() {
             self.state.spoil(Reason::Error, Some(FOREIGN.into()));
         }
@@ -242,13 +243,13 @@ impl<'a> Supervisor<'a> {
         self.throttle.as_ref().is_some_and(Throttle::pauses)
     }
 
-    /// How long the job has lived by now, without the time in which it was paused: nobody can do then what would be waited for.
+    /// Returns how long the job has lived by now, without its pauses: a paused process cannot do what is waited for.
     fn lived(&self) -> Duration {
         let now = self.now();
         now - self.throttle.as_ref().map_or(Duration::ZERO, |throttle| throttle.paused(now))
     }
 
-    /// Tells the state what has happened, and does what follows.
+    /// Passes a fact to the state, and takes the actions that follow.
     fn handle(&mut self, fact: Fact) {
         for action in self.state.handle(self.now(), fact) {
             self.act(action);
@@ -264,7 +265,7 @@ impl<'a> Supervisor<'a> {
             Action::HearDriver => self.hear_driver(),
             Action::SignalTree { signal, spare_group } => {
                 self.processes.signal(signal, spare_group);
-                // Who is paused would not hear it.
+                // A paused process would not receive the signal.
                 self.slacken();
             }
             Action::SignalMain { signal, spare_group } => self.processes.signal_main(signal, spare_group),
@@ -286,13 +287,14 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Who cancels a job may signal all of its processes, one after the other, and the command first.
+    /// Takes late signals: to cancel a job, all of its processes may be signalled one after the other, and the command
+    /// first.
     fn wait_a_moment(&mut self) {
         std::thread::sleep(self.surroundings.grace);
         self.take_signals();
     }
 
-    /// False: nothing but files, streams and calls need attention; there is no news of the tree, nor of the driver.
+    /// Waits until something needs attention. Returns false if there can be no news of the processes or of the driver.
     fn wait(&self, nap: Option<Duration>) -> bool {
         let mut news = vec![self.surroundings.signals.as_fd()];
         if !self.state.is_given_up() {
@@ -311,12 +313,12 @@ impl<'a> Supervisor<'a> {
         news || self.watcher.is_none() || !(matches!(ready, Ok(1..)) || self.inputs.are_due())
     }
 
-    /// Whether the command, or who observes it, waits for what this process does.
+    /// Whether the command, or its observer, waits for work of this process.
     fn is_awaited(&self) -> bool {
         !self.job.inputs.is_empty() || !self.job.gates.is_empty() || self.job.observed.is_some()
     }
 
-    /// How long nothing has to be done, unless something happens; None: for ever.
+    /// Returns for how long nothing has to be done, unless something happens. None: until something happens.
     fn pause(&self) -> Option<Duration> {
         let (now, lived) = (self.now(), self.lived());
         let reviewed = self.outputs.holder.next_review().filter(|_| !self.state.is_ending() && !self.is_paused());
@@ -345,7 +347,7 @@ impl<'a> Supervisor<'a> {
         let mut changes = Vec::new();
         for (index, notice) in notices.iter().enumerate() {
             match &notice.token {
-                // A close says that it was made, too.
+                // The close that follows implies that the file was made.
                 Token::Directory(_) if notices.get(index + 1).is_some_and(|next| next.closes_what_was_made(notice)) => {
                 }
                 Token::Control if notice.name.as_ref().is_some_and(|name| name == LIMIT) => self.look_for_limits(),
@@ -384,7 +386,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Brings what the command reads, as far as it is there.
+    /// Provides the inputs of the command, as far as they are there.
     fn bring_inputs(&mut self) {
         while let Some(fact) = self.inputs.hear(self.processes.main) {
             self.handle(fact);
@@ -407,7 +409,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Looks who shares a stream that has become a file for one of them.
+    /// Finds the processes that share a stream which has become a file for one of them.
     fn look_at_sharers(&mut self) {
         if self.inputs.sharers_due() {
             let (processes, paused) = (self.processes.look(), self.is_paused());
@@ -416,7 +418,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Tells where the parts are of which the command has said it.
+    /// Reports the parts that the command has announced.
     fn tell_parts(&mut self) {
         let Some(parts) = self.parts.as_mut().filter(|_| !self.state.is_given_up()) else { return };
         let told = parts.read().map_err(Fact::PartsFailed).and_then(|said| {
@@ -426,7 +428,7 @@ impl<'a> Supervisor<'a> {
         self.check(told);
     }
 
-    /// The command has ended: whether what it has said can be believed.
+    /// Checks, after the end of the command, that the announced parts can be trusted.
     fn end_parts(&mut self) {
         if self.state.may_succeed() {
             self.tell_parts();
@@ -476,7 +478,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Tells in which bursts files grow.
+    /// Reports in which bursts files grow.
     fn look_at_growth(&mut self) {
         if !self.state.is_ending() {
             let told = self.outputs.look_at_growth(self.events, self.now());
@@ -484,7 +486,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Tells in which bursts the job writes.
+    /// Reports in which bursts the job writes.
     fn look_at_writes(&mut self) {
         let (now, processes) = (self.now(), &mut self.processes);
         let Some(writes) = self.writes.as_mut().filter(|writes| writes.due() <= now) else { return };
@@ -493,7 +495,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Tells how many cores the job needs.
+    /// Reports how many cores the job needs.
     fn look_at_demand(&mut self) {
         let (now, processes) = (self.now(), &mut self.processes);
         let due = |demand: &&mut Demand| demand.due() <= now;
@@ -503,7 +505,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Ends the job when it has had its time, or its space.
+    /// Ends the job when it has used up its time or its space.
     fn look_at_allowance(&mut self) {
         let now = self.now();
         let due = |allowance: &&mut Allowance| allowance.due() <= now;
@@ -522,7 +524,7 @@ impl<'a> Supervisor<'a> {
         self.inputs.pause(false);
     }
 
-    /// What others have written into the events may have been believed already: what was made of it must not count.
+    /// Ends the job if another process has written into its events, because such events may have been believed already.
     fn look_at_events(&mut self) {
         if !self.state.is_given_up() && !self.events.is_ours() {
             self.handle(Fact::EventsFailed(FOREIGN.into()));
@@ -545,7 +547,7 @@ impl<'a> Supervisor<'a> {
         self.look_for_limits();
     }
 
-    /// Keeps the job, and its streams, to the limits that they have now.
+    /// Keeps the job and its streams to the present limits.
     fn look_for_limits(&mut self) {
         if self.state.is_ending() {
             return;
@@ -585,7 +587,8 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    /// The command has ended, perhaps before it had read all: waits until it is known what to compare of that.
+    /// Leaves the streams after the end of the command. Waits until it is known what to compare of those that were not
+    /// read to their end.
     fn leave_streams(&mut self) {
         self.inputs.leave();
         while self.state.may_succeed() {

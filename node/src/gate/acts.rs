@@ -1,4 +1,4 @@
-//! What the calls of a job are about to do to files.
+//! Acts of a job on files, read from its system calls.
 
 use std::fs::{self, Metadata};
 use std::io::ErrorKind;
@@ -15,13 +15,13 @@ use crate::processes::open_files;
 use crate::processes::tree;
 use crate::sys::file_id::{file_id, file_id_of, FileId};
 
-/// What a call does cannot be known.
+/// The effect of a call is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unseen;
 
 pub type Seen = Result<Option<(FileId, Act)>, Unseen>;
 
-/// What a call is about to do, and to which file; None: nothing that matters.
+/// Returns what a call is about to do, and to which file. None if it does not matter.
 pub fn act_of(call: &Call) -> Seen {
     let arguments = &call.arguments;
     let reads_at = |descriptor: usize, position: usize| match arguments[position] {
@@ -44,7 +44,7 @@ pub fn act_of(call: &Call) -> Seen {
         libc::SYS_mmap if arguments[3] & libc::MAP_ANONYMOUS as u64 == 0 => at_descriptor(call, 4, Act::Map),
         libc::SYS_lseek => seek(call),
         libc::SYS_pread64 | libc::SYS_preadv => at_descriptor(call, 0, Act::ReadAt),
-        // From where the reader is.
+        // Reads at the position of the reader.
         libc::SYS_preadv2 if arguments[3] as i64 == -1 => Ok(None),
         libc::SYS_preadv2 => at_descriptor(call, 0, Act::ReadAt),
         libc::SYS_sendfile => reads_at(1, 2),
@@ -58,7 +58,7 @@ pub fn act_of(call: &Call) -> Seen {
 fn open(call: &Call, flags: u64) -> Seen {
     let flags = flags as i32;
     let has = |wanted: i32| flags & wanted == wanted;
-    // This is no opening, or one that fails, for the file is there.
+    // The call creates a new file, or fails because the file exists.
     if has(libc::O_CREAT | libc::O_EXCL) {
         return Ok(None);
     }
@@ -74,7 +74,7 @@ fn open(call: &Call, flags: u64) -> Seen {
     }))
 }
 
-/// Who opens a file; None where its process has it open, or cannot be looked at.
+/// Returns the opener of a file. None if its process has the file open, or may not be examined.
 fn opener(thread: u32, file: FileId) -> Option<Opener> {
     let mut open = fs::read_dir(format!("/proc/{thread}/fd")).ok()?.flatten();
     if open.any(|descriptor| file_id(descriptor.path()) == Some(file)) {
@@ -85,9 +85,10 @@ fn opener(thread: u32, file: FileId) -> Option<Opener> {
     Some(Opener { thread, read, faults })
 }
 
-/// Whether there may be children that have what a thread has opened before, but for those that it has waited for.
+/// Whether a thread may have children that hold files which it has opened. Children that it has waited for do not
+/// count.
 pub fn may_have_heirs(thread: u32) -> bool {
-    // Nobody waits for the children of those who ignore their ends.
+    // A process that ignores the ends of its children does not wait for them.
     let ignored = tree::value(thread, "status", "SigIgn:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
     let waits = ignored.is_some_and(|ignored| ignored & (1 << (libc::SIGCHLD - 1)) == 0);
     !waits || thread.try_into().is_ok_and(tree::may_have_children)
@@ -100,7 +101,7 @@ fn open_how(call: &Call) -> Seen {
     }
 }
 
-/// `lseek`: to ask where the reader is, and to go where it is already, is no move.
+/// `lseek`: a question for the position, or a seek to it, is no move.
 fn seek(call: &Call) -> Seen {
     let [_, offset, whence, ..] = call.arguments;
     let (offset, whence) = (offset as i64, whence as i32);
@@ -114,15 +115,15 @@ fn seek(call: &Call) -> Seen {
         libc::SEEK_SET => (offset, Whence::Start),
         libc::SEEK_CUR => (position.saturating_add(offset), Whence::Here),
         libc::SEEK_END => ((file.len() as i64).saturating_add(offset), Whence::Beyond),
-        // To data or to a hole: only the file system knows where that is.
+        // Only the file system knows where the next data or the next hole is.
         _ => (i64::MAX, Whence::Beyond),
     };
-    // The call fails where it would lead to before the start.
+    // The call fails if it would lead before the start.
     let moves = target >= 0 && target != position;
     Ok(moves.then(|| (file_id_of(&file), Act::Seek { from: position, to: target, by })))
 }
 
-/// The call does something to the file of a descriptor.
+/// Returns the act of a call on the file of a descriptor.
 fn at_descriptor(call: &Call, argument: usize, act: Act) -> Seen {
     Ok(of_descriptor(call, argument)?.map(|file| (file_id_of(&file), act)))
 }
@@ -135,7 +136,7 @@ fn of_descriptor(call: &Call, argument: usize) -> Result<Option<Metadata>, Unsee
     }
 }
 
-/// The call does something to the file that its path leads to.
+/// Returns the act of a call on the file at its path.
 fn at_name(call: &Call, act: Act) -> Seen {
     call.path().map_or(Ok(None), |path| at_path(call, path, act))
 }
@@ -145,9 +146,9 @@ fn at_path(call: &Call, PathArgument { base, address, follow }: PathArgument, ac
         let forbidden = memory::read(call.thread, address as usize, &mut [0]) == Err(Errno::EPERM);
         return if forbidden { Err(Unseen) } else { Ok(None) };
     };
-    // A process may have entered another mount namespace unseen.
+    // The process may have entered another mount namespace unseen.
     let caller = Caller { thread: call.thread, elsewhere: true };
-    // Who asks what a symbolic link is asks for what the input is, which may be one.
+    // A question about a symbolic link is a question about the input, which may be a link.
     let Ok(found) = find(caller, base, &path, follow || act == Act::Ask) else { return Ok(None) };
     let act = match act {
         _ if found.is_file() => Some(act),

@@ -1,4 +1,4 @@
-//! One system call of the command, as it was told, and what it says of files.
+//! A reported system call of the command, and the files that its arguments name.
 
 use std::borrow::Cow;
 
@@ -9,12 +9,12 @@ use super::memory;
 use super::resolve::Base;
 use super::syscalls::{asks, name, named, Named, EMPTY_PATH};
 
-/// One call, as it came.
+/// A system call, as the kernel reports it.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub id: u64,
     pub thread: u32,
-    /// Its number is one of the native interface.
+    /// The number is one of the native interface.
     pub native: bool,
     pub number: i64,
     pub arguments: [u64; 6],
@@ -25,7 +25,7 @@ pub struct Call {
 pub struct PathArgument {
     pub base: Base,
     pub address: u64,
-    /// A symbolic link at its end is followed.
+    /// A symbolic link at the end of the path is followed.
     pub follow: bool,
 }
 
@@ -37,12 +37,12 @@ impl From<seccomp_notif> for Call {
 }
 
 impl Call {
-    /// As the manual has it.
+    /// Returns the name in the manual pages.
     pub fn name(&self) -> Cow<'static, str> {
         name(self.number).map_or_else(|| format!("call {}", self.number).into(), Cow::Borrowed)
     }
 
-    /// None: it has none that is known.
+    /// Returns the path argument. None if the call has none that is known.
     pub fn path(&self) -> Option<PathArgument> {
         let (base, path, follow) = match named(self.number)? {
             Named::Path { path, follow } => (Base::Working, path, follow),
@@ -52,7 +52,7 @@ impl Call {
         Some(PathArgument { base, address: self.arguments[path], follow: follow.holds(&self.arguments) })
     }
 
-    /// The descriptor that a call of the `stat` family is about, where that has no path.
+    /// Returns the descriptor that a call of the `stat` family asks about, if the call has no path.
     pub fn described(&self) -> Option<i32> {
         let (descriptor, address) = (self.arguments[0] as i32, self.arguments[1]);
         let flags = match self.number {
@@ -66,7 +66,7 @@ impl Call {
         has_no_path.then_some(descriptor)
     }
 
-    /// Where a call of the `stat` family wants its answer.
+    /// Returns the address for the answer to a call of the `stat` family.
     pub fn answer_address(&self) -> Option<u64> {
         match self.number {
             #[cfg(target_arch = "x86_64")]
@@ -78,8 +78,8 @@ impl Call {
         }
     }
 
-    /// Whether it asks for more of a file than its bytes. `openat2` has its flags in memory; what cannot be read may ask for
-    /// anything.
+    /// Whether the call asks for more of a file than its bytes. True for an `openat2` whose flags cannot be read from
+    /// memory.
     pub fn asks_for_more(&self) -> bool {
         if self.number != libc::SYS_openat2 {
             return asks(self.number, &self.arguments);
@@ -87,8 +87,8 @@ impl Call {
         self.open_how().is_none_or(|[flags, ..]| asks(libc::SYS_openat, &[0, 0, flags, 0, 0, 0]))
     }
 
-    /// What `openat2` has in its `struct open_how`: flags, mode, and ways of resolving a path that are not those of other
-    /// calls.
+    /// Returns the `struct open_how` of `openat2`: flags, mode, and ways of resolving a path that other calls do not
+    /// have.
     pub fn open_how(&self) -> Option<[u64; 3]> {
         let mut how = [0; 24];
         memory::read(self.thread, self.arguments[2] as usize, &mut how).ok()?;

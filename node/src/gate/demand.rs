@@ -1,4 +1,4 @@
-//! What a call asks of a byte stream under the net, of which it must not be seen that it is no file. No effects.
+//! Decides what a call demands of a byte stream under the net, which must look like a file. No effects.
 
 use nix::errno::Errno;
 use nix::libc;
@@ -7,41 +7,41 @@ use super::call::Call;
 use super::descriptors::{Place, CLONE, CONTROLS, DESCRIPTORS, NOT_BLOCKING, REQUESTS, SET_FLAGS};
 use super::syscalls::asks;
 
-/// What has to be done about a call.
+/// A demand of a call on a stream, and what has to be done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// It is answered at once, as a file would.
+    /// Answer the call at once with this value, as for a file.
     Answer(i64),
     Fail(Errno),
-    /// To go elsewhere, or to be told where the reader is.
+    /// Move the reader, or return its position.
     Seek {
         offset: i64,
         whence: i32,
     },
-    /// To read it, from its beginning.
+    /// Open the stream for reading from its beginning, with these flags.
     Open(i32),
-    /// More than a pipe has: the file.
+    /// Provide the file: the call does what no pipe can.
     File,
-    /// The same, by a path.
+    /// The same as `File`, for a call with a path.
     Named,
-    /// To become another program, which inherits what is open.
+    /// Become another program, which inherits the open descriptors.
     Execute,
-    /// It cannot be seen what the process does.
+    /// Assume the worst: the effect of the call is unknown.
     Unseen,
 }
 
-/// What a call may ask of a stream by a descriptor; None: it names none, or asks for no more than its bytes.
+/// Returns what a call demands of a stream by a descriptor. None if the call names none, or only needs its bytes.
 pub fn of_descriptor(number: i64, arguments: &[u64; 6]) -> Option<(Place, Demand)> {
     let &(_, place, _) = DESCRIPTORS.iter().find(|(other, ..)| *other == number)?;
     let second = arguments[1] as u32;
     let demand = match number {
         libc::SYS_lseek => Demand::Seek { offset: arguments[1] as i64, whence: arguments[2] as i32 },
         libc::SYS_mmap if arguments[3] & libc::MAP_ANONYMOUS as u64 != 0 => return None,
-        // From where the reader is, and as `read` does it.
+        // Reads at the position of the reader, as `read` does.
         libc::SYS_preadv2 if arguments[3] as i64 == -1 && arguments[5] as u32 == 0 => return None,
         libc::SYS_fadvise64 if (arguments[2] as i64) < 0 || arguments[3] > 5 => Demand::Fail(Errno::EINVAL),
         libc::SYS_fadvise64 | libc::SYS_readahead | libc::SYS_fsync | libc::SYS_fdatasync => Demand::Answer(0),
-        // Not to wait for data: nobody waits for those of a file.
+        // O_NONBLOCK has no effect on a file.
         libc::SYS_fcntl if second == SET_FLAGS => Demand::Answer(0),
         libc::SYS_fcntl if CONTROLS.contains(&second) => Demand::Fail(Errno::EBADF),
         libc::SYS_ioctl if second == NOT_BLOCKING => Demand::Answer(0),
@@ -53,7 +53,7 @@ pub fn of_descriptor(number: i64, arguments: &[u64; 6]) -> Option<(Place, Demand
     Some((place, demand))
 }
 
-/// What a call asks of a stream that its path leads to; None: nothing that it would not get of a pipe.
+/// Returns what a call demands of the stream at its path. None if a pipe gives the same.
 pub fn of_path(call: &Call) -> Option<Demand> {
     let flags = match call.number {
         #[cfg(target_arch = "x86_64")]
@@ -73,20 +73,20 @@ pub fn of_path(call: &Call) -> Option<Demand> {
 fn of_opening(flags: i32) -> Option<Demand> {
     let has = |wanted: i32| flags & wanted == wanted;
     if has(libc::O_CREAT | libc::O_EXCL) || has(libc::O_DIRECTORY) {
-        // It fails, as of a file.
+        // The call fails, as for a file.
         return None;
     }
     let reads = flags & libc::O_ACCMODE == libc::O_RDONLY && flags & (libc::O_PATH | libc::O_TRUNC) == 0;
     Some(if reads { Demand::Open(flags) } else { Demand::Named })
 }
 
-/// A file system may not have larger files.
+/// A seek beyond this place needs the file: some file systems have no larger files.
 const LARGEST: i64 = 1 << 40;
 
-/// Where `lseek` leads to, and what it answers; None: this depends on the file.
+/// Returns the place that `lseek` leads to, or its error. None if the result depends on the file.
 ///
 /// # Arguments
-/// * `here` - where the reader is
+/// * `here` - the position of the reader
 pub fn target(offset: i64, whence: i32, here: u64) -> Option<Result<u64, Errno>> {
     let base = match whence {
         libc::SEEK_SET => 0,

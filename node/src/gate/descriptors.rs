@@ -1,8 +1,8 @@
-//! The calls that do with a descriptor what a pipe does otherwise than a file, and when the kernel tells of them.
+//! The calls with a descriptor that treat a pipe otherwise than a file, and when the kernel reports them.
 
 use nix::libc;
 
-/// Where a call has the descriptors that it is about.
+/// The place of the descriptors in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Argument(usize),
@@ -12,7 +12,7 @@ pub enum Place {
     Selected,
 }
 
-/// When the kernel tells of a call; it is not told of what a pipe does as a file.
+/// When the kernel reports a call. Calls that treat a pipe like a file are not reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     Always,
@@ -29,13 +29,13 @@ pub enum Told {
 pub const SET_FLAGS: u32 = libc::F_SETFL as u32;
 pub const CONTROLS: &[u32] = &[SET_FLAGS, libc::F_SETPIPE_SZ as u32, libc::F_GETPIPE_SZ as u32];
 pub const NOT_BLOCKING: u32 = libc::FIONBIO as u32;
-/// FICLONE, FIBMAP and FIGETBSZ, FS_IOC_FIEMAP, FS_IOC_GETFLAGS of linux/fs.h; FIOQSIZE.
+/// FICLONE of linux/fs.h. The others in `REQUESTS`: FIBMAP, FIGETBSZ, FS_IOC_FIEMAP, FS_IOC_GETFLAGS, FIOQSIZE.
 pub const CLONE: u32 = 0x4004_9409;
 pub const REQUESTS: &[u32] = &[NOT_BLOCKING, libc::FIONREAD as u32, CLONE, 1, 2, 0xC020_660B, 0x8008_6601, 0x5460];
 
-/// The calls that do with a descriptor what a pipe does otherwise than a file, or not at all.
+/// The calls that treat the descriptor of a pipe otherwise than that of a file, or refuse it.
 ///
-/// `fstat` is not among them: the C library asks it of whatever it opens.
+/// `fstat` is not among them, because the C library calls it for each file that it opens.
 pub const DESCRIPTORS: &[(i64, Place, Told)] = &[
     (libc::SYS_lseek, Place::Argument(0), Told::Always),
     (libc::SYS_mmap, Place::Argument(4), Told::UnlessMinusOne(4)),
@@ -59,7 +59,7 @@ pub const DESCRIPTORS: &[(i64, Place, Told)] = &[
     (libc::SYS_fchown, Place::Argument(0), Told::Always),
     (libc::SYS_fgetxattr, Place::Argument(0), Told::Always),
     (libc::SYS_flistxattr, Place::Argument(0), Told::Always),
-    // To look whether there is something to read: of a file there always is.
+    // Calls that ask whether there is something to read. A file is always readable.
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_poll, Place::Polled, Told::UnlessNegative(2)),
     (libc::SYS_ppoll, Place::Polled, Told::UnlessNull(2)),
@@ -68,8 +68,8 @@ pub const DESCRIPTORS: &[(i64, Place, Told)] = &[
     (libc::SYS_pselect6, Place::Selected, Told::UnlessNull(4)),
 ];
 
-/// The calls that tell an excerpt from its file by a descriptor, and when the kernel tells of them. Of those that name a file
-/// by its path it tells as for byte streams.
+/// The calls that distinguish an excerpt from its file by a descriptor, and when the kernel reports them.
+/// Calls with a path are reported as for byte streams.
 pub const TELLING: &[(i64, Told)] = &[
     (libc::SYS_fstat, Told::Always),
     (libc::SYS_newfstatat, Told::Always),
@@ -85,8 +85,8 @@ pub const TELLING: &[(i64, Told)] = &[
     (libc::SYS_io_setup, Told::Always),
 ];
 
-/// The calls that read at a position, and the argument that is it. The kernel tells of them, and of `lseek`, where that is
-/// beyond the end.
+/// The calls that read at a position, and the argument with the position.
+/// The kernel reports them, and `lseek`, if the position is beyond the end.
 pub const AT_POSITIONS: &[(i64, usize)] = &[(libc::SYS_pread64, 3), (libc::SYS_preadv, 3), (libc::SYS_preadv2, 3)];
 
 /// The calls that open a file by its path, list a directory, or make it unknown what is read.

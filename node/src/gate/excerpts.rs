@@ -1,7 +1,8 @@
-//! Files that are the first bytes of others, for a command that is to do with them what it would do with these: as long as
-//! it reads on, it learns only where they end. `fstat` is answered as of the whole file, and who goes to the end finds what
-//! both have there. Every other call that would tell them apart goes on, and is remembered: also to go, or to read,
-//! beyond the end, where the whole file has more.
+//! Excerpts: files with the first bytes of other files, for a command that should treat both alike.
+//!
+//! A command that only reads on notices no difference but the end. `fstat` is answered as for the whole file. A seek to
+//! the end of the file leads to that of the excerpt, if both have the same bytes there. Every other call that
+//! distinguishes the two continues, and is recorded, such as a seek or a read beyond the end of the excerpt.
 
 use std::borrow::Cow;
 use std::fs::{self, File, Metadata};
@@ -27,24 +28,24 @@ use crate::sys::raw::seccomp::Answer;
 use crate::sys::raw::stat;
 use crate::sys::threads::lock;
 
-/// Not smaller than the pages of any machine are: what lies in one of these is mapped as a whole.
+/// At most the size of a page on any machine. A page is mapped as a whole.
 const PAGE: u64 = 4096;
-/// What is at the end of a file, to show that it is whole, is not longer.
+/// The most bytes that formats put at the end of a file to mark it as whole.
 const TRAILER: u64 = 64;
 
 #[derive(Debug)]
 struct Excerpt {
     name: String,
-    /// The file, and the links that lead to it.
+    /// Identities of the file, and of the link that leads to it.
     ids: Vec<FileId>,
-    /// Its bytes.
+    /// Bytes of the excerpt.
     end: u64,
     of: PathBuf,
-    /// Of that.
+    /// Bytes of the whole file.
     bytes: u64,
-    /// So many last bytes are the same in both.
+    /// The number of last bytes that are equal in both.
     alike: u64,
-    /// Somebody has gone to the end of the file, and was led to that of the excerpt.
+    /// A seek to the end of the file was led to the end of the excerpt.
     was_led: AtomicBool,
     told_apart: Mutex<Option<Cow<'static, str>>>,
 }
@@ -53,15 +54,15 @@ struct Excerpt {
 #[derive(Debug)]
 pub struct Excerpts {
     excerpts: Vec<Excerpt>,
-    /// Somebody may find other files by the same paths.
+    /// A process may find other files at the same paths.
     elsewhere: AtomicBool,
 }
 
 impl Excerpts {
-    /// None: the job has none.
+    /// Examines the excerpts. Returns None if the job has none.
     ///
     /// # Errors
-    /// A message that names the one that is not there.
+    /// A message that names an excerpt that cannot be read.
     pub fn of(job: &Job) -> Result<Option<Self>, String> {
         let known = |spec: &crate::protocol::job::Excerpt| {
             let at = |error: Error| format!("excerpt {}: {}: {error}", spec.name, spec.path.display());
@@ -75,19 +76,19 @@ impl Excerpts {
         Ok((!excerpts.is_empty()).then(|| Self { excerpts, elsewhere: AtomicBool::default() }))
     }
 
-    /// So many bytes has the smallest.
+    /// Returns the bytes of the smallest excerpt.
     pub fn end(&self) -> u32 {
         let end = self.excerpts.iter().map(|excerpt| excerpt.end).min();
         u32::try_from(end.unwrap_or(0)).unwrap_or(u32::MAX)
     }
 
-    /// By which calls they were told from their files, by their names.
+    /// Returns the excerpts that the command could distinguish from their files, each with the name of the call.
     pub fn told_apart(&self) -> Vec<(String, Cow<'static, str>)> {
         let told = |excerpt: &Excerpt| Some((excerpt.name.clone(), lock(&excerpt.told_apart).clone()?));
         self.excerpts.iter().filter_map(told).collect()
     }
 
-    /// What a call gets that asks what an excerpt is; None: it goes on, or somebody else answers it.
+    /// Returns the answer to a call about an excerpt. None if the call continues, or is answered elsewhere.
     pub fn answer(&self, call: &Call) -> Option<Answer> {
         if !call.native || call.number == libc::SYS_io_setup {
             self.all_are_told_apart(call);
@@ -160,7 +161,7 @@ impl Excerpts {
             }
             return None;
         };
-        // What a link of `/proc` says of a descriptor is the path of the excerpt.
+        // The target of a link to a descriptor in `/proc` is the path of the excerpt.
         let follow = argument.follow || path.windows(3).any(|part| part == b"fd/");
         let caller = Caller { thread: call.thread, elsewhere: self.elsewhere.load(Ordering::Relaxed) };
         self.with(&find(caller, argument.base, &path, follow).ok()?)
@@ -177,8 +178,9 @@ impl Excerpts {
 }
 
 impl Excerpt {
-    /// Leads who goes to the end of the file to that of the excerpt, if he finds the same there; None: he does not. What he
-    /// asks, or reads, from there is not followed.
+    /// Leads a seek to the end of the file to the end of the excerpt, if both have the same bytes there.
+    /// None if the seek distinguishes the two, for example a relative seek from the end of the excerpt, to which an
+    /// earlier seek was led.
     fn lead(&self, thread: u32, descriptor: i32, to: Seek) -> Option<Led> {
         let place = match to {
             Seek::To(place) => place,
@@ -197,7 +199,7 @@ impl Excerpt {
             return Some(Led::Nowhere);
         }
         let from_end = self.bytes.checked_sub(place).filter(|from_end| *from_end <= self.alike)?;
-        // Whoever shares the position shares this, too.
+        // A process that shares the position shares the change, too.
         let open = memory::borrow_descriptor(thread, descriptor).ok()?;
         lseek(open, (self.end - from_end) as i64, Whence::SeekSet).ok()?;
         self.was_led.store(true, Ordering::Relaxed);
@@ -209,34 +211,34 @@ impl Excerpt {
     }
 }
 
-/// What is asked by a call that may be about an excerpt.
+/// The question of a call that may be about an excerpt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
-    /// What is open.
+    /// The attributes of the open file.
     What { descriptor: i32, buffer: u64 },
-    /// To go there.
+    /// A seek in the open file.
     Seek { descriptor: i32, to: Seek },
-    /// To read or map there.
+    /// A read or a mapping at a place of the open file.
     Place { descriptor: i32, place: u64 },
-    /// More of what is open than its bytes.
+    /// More about the open file than its bytes.
     More { descriptor: i32 },
-    /// The same of what its path leads to.
+    /// More about the file at a path than its bytes.
     Named,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seek {
     To(u64),
-    /// So far from where the reader is.
+    /// Distance from the position of the reader.
     FromHere(i64),
     FromEnd(i64),
 }
 
-/// What becomes of who seeks in an excerpt.
+/// The result of a seek in an excerpt.
 enum Led {
-    /// He goes there himself, and finds what is in the file.
+    /// The kernel executes the call: the place is the same in both files.
     Nowhere,
-    /// To the end of the excerpt; he takes himself to be at this place of the file.
+    /// The position is near the end of the excerpt, and the command is told this place of the file.
     To(u64),
 }
 
@@ -255,12 +257,13 @@ fn question(call: &Call) -> Option<Question> {
             libc::SEEK_END => seek(Seek::FromEnd(second as i64)),
             _ => Some(Question::More { descriptor }),
         },
-        // From where the reader is.
+        // Reads at the position of the reader.
         libc::SYS_preadv2 if fourth as i64 == -1 => None,
         libc::SYS_pread64 | libc::SYS_preadv | libc::SYS_preadv2 => at(fourth),
         libc::SYS_mmap if fourth & libc::MAP_ANONYMOUS as u64 != 0 => None,
         libc::SYS_mmap => {
-            // Its last page, of which at least one byte has to be there; what is beyond the end in it is not of the file.
+            // The last page of a mapping must begin before the end of the file. What follows the end in a page is not
+            // of the file.
             let last = sixth.saturating_add(second).saturating_sub(1) / PAGE * PAGE;
             Some(Question::Place { descriptor: fifth as i32, place: last + u64::from(last > 0) })
         }
@@ -281,7 +284,7 @@ fn look(path: &Path) -> std::io::Result<(Vec<FileId>, u64)> {
     Ok((vec![file_id_of(&fs::symlink_metadata(path)?), file_id_of(&found)], found.len()))
 }
 
-/// How many bytes a file has, and how many last ones are those of its excerpt.
+/// Returns how many bytes the file `of` has, and how many last bytes are equal in its excerpt.
 fn compare_ends(excerpt: &Path, of: &Path) -> std::io::Result<(u64, u64)> {
     let ends = [excerpt, of].map(|path| {
         let file = File::open(path)?;
@@ -335,7 +338,7 @@ mod tests {
             File::open(self.directory.path().join(name)).unwrap()
         }
 
-        /// The call by which it was told from its file.
+        /// Returns the call that has distinguished the excerpt from its file.
         fn told(&self) -> Option<String> {
             self.excerpts.told_apart().pop().map(|(_, call)| call.into_owned())
         }
@@ -362,7 +365,7 @@ mod tests {
         ] {
             assert_eq!(excerpted.excerpts.answer(&asks), Some(Answer::Value(0)), "{}", asks.number);
         }
-        // Where the size stands, and the number of the file.
+        // Fields of the size and of the inode.
         let size = std::mem::offset_of!(libc::stat, st_size) / 8;
         let number = std::mem::offset_of!(libc::stat, st_ino) / 8;
         assert_eq!((plain[size], plain[number]), (6, file_id_of(&of).1));

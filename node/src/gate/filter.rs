@@ -6,11 +6,11 @@ use nix::libc::{self, sock_filter};
 use super::descriptors::{Told, AT_POSITIONS, DESCRIPTORS, NAMED, TELLING};
 use super::syscalls::{Syscall, When, EMPTY_PATH, OBSERVED, SYSCALLS};
 
-/// `seccomp_data` of linux/seccomp.h: the number of the call, the architecture, six arguments.
+/// Offsets in `seccomp_data` of linux/seccomp.h: the number of the call, the architecture, six arguments.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const ARGUMENTS: u32 = 16;
-/// Calls of the x32 interface, which x86-64 alone has, have this bit in their numbers.
+/// Bit in the number of a call of the x32 interface, which only x86-64 has.
 const X32: u32 = 0x4000_0000;
 
 /// AUDIT_ARCH_… of linux/audit.h.
@@ -28,54 +28,53 @@ const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
 const ALLOW: sock_filter = jump(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0);
 const NOTIFY: sock_filter = jump(RETURN, libc::SECCOMP_RET_USER_NOTIF, 0, 0);
-/// Programs take it for an old kernel, and do without io_uring, whose calls no filter sees.
+/// Programs take this error for an old kernel, and do not use io_uring, whose operations no filter sees.
 const REFUSE: sock_filter = jump(RETURN, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32, 0, 0);
 
 const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-/// What a filter is for.
+/// The purposes of a filter.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Purpose {
-    /// Calls with a path are told, for some have to wait.
+    /// Report calls with a path, because some have to wait
     #[arg(long = "hold")]
     pub holds: bool,
-    /// Those are told that ask what a descriptor is, for that may be a directory whose listing delivers entries.
+    /// Report calls that ask about a descriptor, which may be a directory whose listing delivers entries
     #[arg(long)]
     pub delivers: bool,
-    /// Those are told that ask for more of a file than its bytes, for it may be a byte stream.
+    /// Report calls that ask for more of a file than its bytes, because the file may be a byte stream
     #[arg(long)]
     pub streams: bool,
-    /// Those are told that do with an input what cannot be done with a byte stream, for it may be one.
+    /// Report calls on an input that a byte stream does not allow, because the input may be one
     #[arg(long)]
     pub net: bool,
-    /// Calls that read are told.
+    /// Report calls that read
     #[arg(long = "observe")]
     pub observes: bool,
-    /// Those are told that tell the first bytes of a file from the file: so many bytes, at least.
+    /// Report calls that distinguish a file from an excerpt of it, which has at least this many bytes
     #[arg(long = "excerpts", value_name = "BYTES")]
     pub excerpts: Option<u32>,
 }
 
 impl Purpose {
-    /// Some calls may have to wait for long.
+    /// Whether calls may have to wait for a long time.
     pub fn may_hold(self) -> bool {
         self.holds || self.streams || self.net
     }
 
-    /// A signal does not interrupt a call that waits, unless it ends the process: those that wait for a file never return
-    /// for a signal otherwise, and those that wait for a name may.
+    /// Whether only signals that end the process interrupt a waiting call. Other signals never interrupt a wait for the
+    /// bytes of a file, but may interrupt a wait for a name.
     pub fn is_patient(self) -> bool {
         self.net || !self.may_hold()
     }
 }
 
-/// Makes the filter.
-///
+/// Returns the filter for a purpose.
 pub fn program(purpose: Purpose) -> Vec<sock_filter> {
     let (observes, excerpts) = (purpose.observes, purpose.excerpts.is_some());
-    // Nobody knows what calls of another architecture look for.
+    // The arguments of a call of another architecture are not understood.
     let foreign = if purpose.holds || purpose.net || observes || excerpts { NOTIFY } else { ALLOW };
     let mut program =
         vec![jump(LOAD, ARCHITECTURE, 0, 0), jump(EQUAL, NATIVE, 1, 0), foreign, jump(LOAD, NUMBER, 0, 0)];
@@ -98,7 +97,7 @@ pub fn program(purpose: Purpose) -> Vec<sock_filter> {
     if purpose.holds {
         program.extend(SYSCALLS.iter().flat_map(hold));
     } else {
-        // Who observes sees what would have waited.
+        // Only calls that ask for more than bytes are reported. An observer records them.
         program.extend(SYSCALLS.iter().flat_map(hold_if_it_asks));
     }
     if purpose.may_hold() || purpose.excerpts.is_some() {
@@ -112,19 +111,19 @@ pub fn program(purpose: Purpose) -> Vec<sock_filter> {
     program
 }
 
-/// Whether a call came in the way that the numbers of calls are meant.
+/// Whether a call came through the interface whose numbers are known here.
 pub fn is_native(call: &libc::seccomp_data) -> bool {
     let x32 = cfg!(target_arch = "x86_64") && call.nr as u32 >= X32;
     call.arch == NATIVE && !x32
 }
 
-/// Most maps are of no file, which need no answer.
+/// Reports `mmap` of a file. Most mappings are of no file, and need no answer.
 fn map_of_file() -> [sock_filter; 5] {
     let no_file = jump(EQUAL, -1_i32 as u32, 0, 1);
     [jump(EQUAL, libc::SYS_mmap as u32, 0, 4), jump(LOAD, argument(4), 0, 0), no_file, ALLOW, NOTIFY]
 }
 
-/// `lseek` needs no answer to a place that is no farther than `end`.
+/// Allows `lseek` to a place up to `end`, and reports any other.
 fn far_seek(end: u32) -> [sock_filter; 9] {
     [
         jump(EQUAL, libc::SYS_lseek as u32, 0, 8),
@@ -139,7 +138,7 @@ fn far_seek(end: u32) -> [sock_filter; 9] {
     ]
 }
 
-/// What is read at a position that is no farther than `end` needs no answer.
+/// Allows a read at a position up to `end`, and reports any other.
 fn far_read(number: i64, position: usize, end: u32) -> [sock_filter; 7] {
     [
         jump(EQUAL, number as u32, 0, 6),
@@ -155,8 +154,8 @@ fn far_read(number: i64, position: usize, end: u32) -> [sock_filter; 7] {
 fn hold(call: &Syscall) -> Vec<sock_filter> {
     let number = call.number as u32;
     let Some(flags) = call.empty else { return vec![jump(EQUAL, number, 0, 1), NOTIFY] };
-    // fstat is often this call with an empty path and a descriptor, which needs no answer: to open a directory that is not
-    // complete waits.
+    // fstat is often this call, with an empty path and a descriptor. No answer is needed then, because the opening of
+    // an incomplete directory has waited before.
     vec![
         jump(EQUAL, number, 0, 6),
         jump(LOAD, argument(flags), 0, 0),
@@ -175,12 +174,12 @@ fn hold_if_it_asks(call: &Syscall) -> Vec<sock_filter> {
         When::Has { argument: number, flags } => (argument(number), jump(HAS_BITS, flags, 0, 1)),
         When::Lacks { argument: number, flags } => (argument(number), jump(HAS_BITS, flags, 1, 0)),
     };
-    // What is asked otherwise has no answer here: the number is loaded anew for whoever observes.
+    // Other calls go on to the next tests, which need the number of the call again.
     let again = jump(LOAD, NUMBER, 0, 0);
     vec![jump(EQUAL, call.number as u32, 0, 4), jump(LOAD, flagged, 0, 0), asks, NOTIFY, again]
 }
 
-/// What is not told of these calls, nobody wants to know.
+/// Reports a call as `told` says, and allows it otherwise.
 fn catch(number: i64, told: Told) -> Vec<sock_filter> {
     let (load, zero) = (|number: usize| jump(LOAD, argument(number), 0, 0), jump(EQUAL, 0, 0, 1));
     let tests = match told {
@@ -202,7 +201,7 @@ fn catch(number: i64, told: Told) -> Vec<sock_filter> {
     program
 }
 
-/// Where the lower half of an argument stands.
+/// Returns the offset of the lower half of an argument.
 fn argument(number: usize) -> u32 {
     ARGUMENTS + 8 * number as u32 + if cfg!(target_endian = "big") { 4 } else { 0 }
 }
@@ -211,7 +210,7 @@ fn argument(number: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// What the kernel would do: runs the program on the words of a `seccomp_data`.
+    /// Runs the program on the words of a `seccomp_data`, as the kernel does.
     fn run(program: &[sock_filter], architecture: u32, number: i64, arguments: [u64; 6]) -> u32 {
         let mut words = vec![number as u32, architecture, 0, 0];
         for argument in arguments {

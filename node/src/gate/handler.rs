@@ -23,15 +23,15 @@ use crate::sys::raw;
 use crate::sys::raw::seccomp::{self, Answer};
 use crate::sys::threads::{lock, spawn};
 
-/// So many calls may wait before those that were interrupted are looked for.
+/// Interrupted calls are removed whenever the number of waiting calls is a multiple of this.
 const CROWD: usize = 64;
-/// All threads that answer calls are stuck when none was answered for so long.
+/// All threads that answer calls are stuck if none has answered for this time.
 const STUCK: Duration = Duration::from_millis(20);
-/// It is looked for that less and less often while nobody calls.
+/// Longest time between two checks for stuck threads while there are no calls.
 const SELDOM: Duration = Duration::from_millis(160);
-/// Interrupts a thread that waits for a call. Nobody sends it to this process for another reason.
+/// Interrupts a thread that waits for a call. The signal has no other use in this process.
 const INTERRUPT: Signal = Signal::SIGIO;
-/// A thread that does not come back for so long is stuck in a look at a file.
+/// A thread that does not stop within this time is stuck while it examines a file.
 const PATIENCE: Duration = Duration::from_secs(1);
 const TURN: Duration = Duration::from_micros(200);
 
@@ -41,12 +41,12 @@ pub struct Handler {
     pub observer: Option<Observer>,
     pub excerpts: Option<Excerpts>,
     listener: OnceLock<OwnedFd>,
-    /// Threads that wait for a call.
+    /// Number of threads that wait for a call.
     idle: AtomicUsize,
-    /// Calls that were looked at.
+    /// Number of calls that were handled.
     served: AtomicUsize,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Others answer calls from now on.
+    /// Set when another process takes over the answers.
     stopped: AtomicBool,
 }
 
@@ -64,11 +64,11 @@ impl Handler {
         }
     }
 
-    /// Answers the calls that are told at `listener` from now on, in threads that end with this process. Returns why they may
-    /// get stuck, if so.
+    /// Begins to answer the calls reported at `listener`, in threads that end with this process.
+    /// The result says why threads may get stuck, if so.
     ///
     /// # Errors
-    /// Why nobody answers them.
+    /// The error, if no thread can be started.
     pub fn start(self: &Arc<Self>, listener: OwnedFd) -> io::Result<Option<io::Error>> {
         seccomp::wake_in_place(&listener);
         let _ = self.listener.set(listener);
@@ -85,7 +85,7 @@ impl Handler {
         Ok(())
     }
 
-    /// Answers calls as long as there is somebody to call.
+    /// Answers calls while there are processes that call.
     fn serve(&self, listener: &OwnedFd) {
         while !self.stopped.load(Ordering::Relaxed) {
             let call = match seccomp::receive(listener) {
@@ -105,9 +105,10 @@ impl Handler {
         }
     }
 
-    /// Lets one more thread answer calls whenever all of them are stuck. To look at a file may take a process of this very
-    /// job, as one that serves a FUSE mount, and that one may wait for the answer to a call of its own. Two threads from the
-    /// start would cost half as much again for each call.
+    /// Starts one more thread whenever all threads that answer calls are stuck.
+    ///
+    /// To examine a file may need a process of this job, for example the server of a FUSE mount. The server may wait
+    /// for the answer to a call of its own. Two threads from the start would make each call half as expensive again.
     fn relieve(self: Arc<Self>) {
         let (mut served, mut pause) = (self.served.load(Ordering::Relaxed), STUCK);
         while self.observer.is_some() || self.excerpts.is_some() || !self.table.is_open() {
@@ -131,7 +132,7 @@ impl Handler {
         }
     }
 
-    /// Answers a call, or lets it go on if it is about no stream under the net any more.
+    /// Answers a call about a stream under the net. Without an answer, decides again as if there was no such stream.
     pub fn answer_of_net(&self, call: &Call, answer: Option<Answer>) {
         let Some(listener) = self.listener.get() else { return };
         if let Some(answer) = answer.or_else(|| self.table.ask(*call)) {
@@ -139,7 +140,7 @@ impl Handler {
         }
     }
 
-    /// Gives an open file to the process of a call: see `seccomp::add_descriptor`.
+    /// Gives an open file to the process of a call. See `seccomp::add_descriptor`.
     pub fn give(&self, call: &Call, file: &impl AsFd, place: Option<RawFd>, close_on_exec: bool) -> nix::Result<RawFd> {
         let listener = self.listener.get().ok_or(Errno::ENOENT)?;
         seccomp::add_descriptor(listener, call.id, file, place, close_on_exec)
@@ -154,7 +155,7 @@ impl Handler {
         self.table.prune(|id| seccomp::is_waiting(listener, id));
     }
 
-    /// Something has come: lets those go on that waited for it.
+    /// Continues the calls that waited for something that has come.
     pub fn release(&self) {
         let Some(listener) = self.listener.get() else { return };
         for (call, answer) in self.table.released() {
@@ -162,13 +163,13 @@ impl Handler {
         }
     }
 
-    /// Whether somebody waits.
+    /// Whether a call waits.
     pub fn holds_somebody(&self) -> bool {
         self.listener.get().iter().filter(|_| self.table.waiting() > 0).for_each(|listener| self.prune(listener));
         self.table.waiting() > 0
     }
 
-    /// Whether somebody waits at a gate, and has for so long.
+    /// Whether a call has waited at a gate for at least `long`.
     pub fn has_held_for(&self, long: Duration) -> bool {
         let held = || self.table.held_since().is_some_and(|since| since.elapsed() >= long);
         if held() {
@@ -177,9 +178,9 @@ impl Handler {
         held()
     }
 
-    /// Lets others answer the calls of processes that go on after this one: whatever they call, goes on.
+    /// Starts a process that answers the calls of processes that outlive this one, by letting them continue.
     ///
-    /// False: nobody can. No call is lost, and none is answered here from now on.
+    /// Returns false if that is impossible. No call is lost, and none is answered here afterwards.
     pub fn hand_over(&self) -> bool {
         let Some(listener) = self.listener.get().filter(|listener| has_callers(listener)) else { return true };
         let over = self.stop() && listener.try_clone().and_then(pass_through::start).is_ok();
@@ -189,14 +190,14 @@ impl Handler {
         over
     }
 
-    /// Stops to answer calls; each that was taken is answered. False: not all threads could be stopped.
+    /// Stops answering calls, after the answer to each that was taken. Returns false if a thread does not stop.
     fn stop(&self) -> bool {
         self.stopped.store(true, Ordering::Relaxed);
         raw::let_interrupt(INTERRUPT);
         let deadline = Instant::now() + PATIENCE;
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in &threads {
-            // One that is about to wait is interrupted by the next signal.
+            // A thread that is about to wait is interrupted by the next signal.
             while !thread.is_finished() && Instant::now() < deadline {
                 let _ = pthread_kill(thread.as_pthread_t() as Pthread, INTERRUPT);
                 std::thread::sleep(TURN);

@@ -1,4 +1,4 @@
-//! One input that is gated: puts in place what its producer has committed.
+//! A gated input: puts in place what its producer has committed.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,12 +11,12 @@ use crate::streams::origin::{cannot_place, Failure};
 use crate::streams::producer::{Producer, State};
 use crate::sys::file_id::{file_id, FileId};
 
-/// How what is committed appears.
+/// How committed files appear.
 #[derive(Debug)]
 enum Target {
-    /// As a whole, under a name.
+    /// A whole file or directory, under a name.
     Link { directory: FileId, name: OsString },
-    /// File by file, in a directory.
+    /// Files one by one, in a directory.
     Tree { number: usize, tree: Tree },
 }
 
@@ -25,12 +25,12 @@ pub struct GatedInput {
     pub spec: Gate,
     pub producer: Producer,
     target: Target,
-    /// All of it is there.
+    /// The whole input is there.
     pub open: bool,
 }
 
 impl GatedInput {
-    /// Makes room for what will come.
+    /// Prepares the place of the input.
     ///
     /// # Errors
     /// A message that names the input.
@@ -40,10 +40,10 @@ impl GatedInput {
         Ok(Self { spec: spec.clone(), producer: Producer::of_gate(spec), target, open: false })
     }
 
-    /// Takes what is committed by now, and says whether anything has come.
+    /// Puts in place what is committed by now, and returns whether anything has come.
     ///
     /// # Errors
-    /// Why the command must not go on.
+    /// The reason why the command must not continue.
     pub fn advance(&mut self, table: &GateTable) -> Result<bool, Failure> {
         self.producer.read();
         let (target, path) = (&self.spec.target, &self.spec.path);

@@ -1,6 +1,6 @@
-//! `sfio-node launch`: puts the filter on itself, and then becomes the command.
+//! `sfio-node launch`: installs the filter for itself, and then becomes the command.
 //!
-//! So the filter holds the command's own execve, too, and whoever answers it need not be the one who started it.
+//! Therefore the filter holds even the execve of the command, and the process that answers need not be its parent.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -21,19 +21,19 @@ use crate::sys::fd_passing;
 use crate::sys::own_program::own_program;
 use crate::sys::raw::{self, seccomp};
 
-/// Set, to whatever: commands do without the gate, as where the system has none.
+/// Environment variable, with any value: commands run without the gate, as on a system that has none.
 const WITHOUT_GATE: &str = "SFIO_NODE_WITHOUT_GATE";
 
-/// What the launcher says: it listens, and where it keeps `MARK`; it has no filter, and why; the command
+/// Messages of the launcher: it listens, with the address of `MARK`; it has no filter, with the reason; the command
 /// cannot be run.
 const LISTENS: u8 = b'L';
 const WITHOUT: u8 = b'W';
 const CANNOT: u8 = b'X';
-/// Who can read this in its memory can read its paths.
+/// A process that can read this in the launcher's memory can read paths there.
 const MARK: [u8; 16] = *b"sfio-node launch";
 const LONGEST: usize = 4096;
 
-/// The side of the one who starts it, and lets it go on.
+/// The side of the process that starts the launcher.
 #[derive(Debug)]
 pub struct Launcher {
     socket: OwnedFd,
@@ -41,16 +41,16 @@ pub struct Launcher {
     purpose: Purpose,
 }
 
-/// What the launcher has said.
+/// A message of the launcher.
 #[derive(Debug)]
 pub enum Message {
-    /// Its calls are told at this descriptor. With a reason why they cannot be understood, if so.
+    /// The kernel reports calls at this descriptor. With the reason, if the calls cannot be understood.
     Listening(OwnedFd, Option<String>),
-    /// There will be no gate, for this reason.
+    /// There is no gate, for this reason.
     Without(String),
     /// The command cannot be run.
     CannotRun(String),
-    /// It runs, or has ended.
+    /// The command runs, or has ended.
     Gone,
 }
 
@@ -62,7 +62,7 @@ impl Launcher {
         Ok(Self { socket, other: Some(other), purpose })
     }
 
-    /// The launcher, which becomes the command that `words` are.
+    /// Returns the command of the launcher, which becomes the command `words`.
     pub fn command(&self, words: &[OsString]) -> Command {
         let mut command = own_program();
         let socket = self.other.as_ref().map_or(-1, AsRawFd::as_raw_fd);
@@ -81,7 +81,7 @@ impl Launcher {
         command
     }
 
-    /// The process has its end of the socket.
+    /// Closes the launcher's end of the socket, after the launcher was started.
     pub fn spawned(&mut self) {
         self.other = None;
     }
@@ -105,7 +105,7 @@ impl Launcher {
         })
     }
 
-    /// Lets the process become the command; with this file as its standard input, if there is one.
+    /// Lets the launcher become the command, with `stdin` as its standard input, if given.
     pub fn let_in(&self, stdin: Option<BorrowedFd>) {
         let _ = fd_passing::send(&self.socket, b"!", stdin, MsgFlags::empty());
     }
@@ -117,7 +117,7 @@ impl AsFd for Launcher {
     }
 }
 
-/// Why the calls of a process would not be understood.
+/// Returns why the calls of a process would not be understood, if so.
 fn test(process: Pid, address: &[u8]) -> Option<String> {
     let address = usize::from_ne_bytes(address.try_into().ok()?);
     let mut mark = [0; MARK.len()];
@@ -128,7 +128,7 @@ fn test(process: Pid, address: &[u8]) -> Option<String> {
     }
 }
 
-/// Why a process cannot be given a file in the place of a stream.
+/// Returns why a process cannot get a file in the place of a stream, if so.
 fn test_net(process: Pid, listener: &OwnedFd) -> Option<String> {
     if !seccomp::can_add_descriptors(listener) {
         return Some("this kernel gives no open files to those who call: Linux 5.9 does".into());
@@ -188,7 +188,7 @@ fn become_command(words: &[OsString]) -> Errno {
     let words: Result<Vec<CString>, _> = words.iter().map(|word| CString::new(word.as_bytes())).collect();
     let Ok(words) = words else { return Errno::EINVAL };
     let Some(program) = words.first() else { return Errno::ENOENT };
-    // A program in Rust ignores it from its start, and so would what it becomes.
+    // A program in Rust ignores SIGPIPE from its start, and the command would inherit this.
     raw::set_default(Signal::SIGPIPE);
     let Err(error) = execvp(program, &words);
     error

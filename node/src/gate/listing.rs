@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-/// An entry: its name, its number, and what it is (`DT_…`).
+/// An entry: its name, inode number and type (`DT_…`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub name: OsString,
@@ -11,13 +11,13 @@ pub struct Entry {
     pub kind: u8,
 }
 
-/// The bytes before the name in `struct linux_dirent64`: number, next position, length, kind.
+/// Bytes before the name in `struct linux_dirent64`: number, next position, length, type.
 const HEADER: usize = 8 + 8 + 2 + 1;
 const ALIGNMENT: usize = 8;
 
-/// Writes entries from a position on, as many as fit.
+/// Encodes entries from a position on, as many as fit.
 ///
-/// The position of an entry is its place in the list, so that a directory can be rewound and sought in.
+/// The position of an entry is its index in the list, so that a directory can be rewound and sought in.
 ///
 /// # Returns
 /// The bytes, and the position after them. None: the next entry is larger than the buffer.

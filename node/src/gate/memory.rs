@@ -13,10 +13,10 @@ use nix::unistd::Pid;
 use crate::processes::tree;
 use crate::sys::raw;
 
-/// Not smaller than the pages of any machine are: what lies in one of these is there as a whole, or not at all.
+/// At most the size of a page on any machine. A page is readable as a whole, or not at all.
 const PAGE: usize = 4096;
 
-/// Reads a path, up to its end; None where that is not possible.
+/// Reads a path up to its end. Returns None if that is impossible.
 pub fn read_path(thread: u32, address: u64) -> Option<Vec<u8>> {
     let mut path = Vec::new();
     let mut at = usize::try_from(address).ok()?;
@@ -50,7 +50,7 @@ fn read_file(thread: u32, address: usize, buffer: &mut [u8]) -> nix::Result<usiz
 /// Writes to the memory of a process.
 ///
 /// # Errors
-/// EFAULT when not all of it can be written to.
+/// EFAULT if not all of the memory is writable.
 pub fn write(thread: u32, address: u64, bytes: &[u8]) -> nix::Result<()> {
     if bytes.is_empty() {
         return Ok(());
@@ -72,12 +72,13 @@ fn write_file(thread: u32, address: u64, bytes: &[u8]) -> nix::Result<usize> {
     memory.and_then(|memory| memory.write_at(bytes, address)).map_err(as_of_a_call)
 }
 
-/// The memory of a process as a file, proc(5): for it the same right is needed, and no call that containers refuse.
+/// Returns the memory of a process as a file, proc(5). The file needs the same right as the calls, but some containers
+/// refuse the calls.
 fn memory(thread: u32) -> String {
     format!("/proc/{thread}/mem")
 }
 
-/// The error that a call gives which needs no file.
+/// Returns the error that the call without a file would give.
 fn as_of_a_call(error: Error) -> Errno {
     match error.kind() {
         ErrorKind::PermissionDenied => Errno::EPERM,
@@ -86,18 +87,18 @@ fn as_of_a_call(error: Error) -> Errno {
     }
 }
 
-/// Whether a call was refused, or is not there, rather than tried in vain.
+/// Whether a call was refused or does not exist, rather than failed.
 pub fn is_refusal(error: Errno) -> bool {
     matches!(error, Errno::EPERM | Errno::EACCES | Errno::ENOSYS)
 }
 
-/// Gets hold of the same open file that a descriptor of a process stands for.
+/// Duplicates a descriptor of a process into this one.
 pub fn borrow_descriptor(thread: u32, descriptor: i32) -> nix::Result<OwnedFd> {
     let process = raw::open_process(process_of(thread).ok_or(Errno::ESRCH)?).ok_or(Errno::EPERM)?;
     raw::borrow_descriptor(&process, descriptor)
 }
 
-/// The process of a thread.
+/// Returns the process of a thread.
 fn process_of(thread: u32) -> Option<i32> {
     tree::value(thread, "status", "Tgid:")?.parse().ok()
 }

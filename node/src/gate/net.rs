@@ -1,6 +1,8 @@
-//! The reader net: a byte stream for a command that was never declared to read one. What a pipe does as a file goes on
-//! untouched, which is to read it; of every other call it is seen here whether it is about a stream. Who feeds the streams
-//! answers those, so that nobody reads and nothing is fed between two looks at a pipe.
+//! The reader net: byte streams for a command that was never declared to read them.
+//!
+//! Plain reads of a pipe are not intercepted, because a pipe and a file behave alike there. For every other call this
+//! module finds out whether it is about a stream. The thread that feeds the streams answers such calls, so that no
+//! bytes are fed between two looks at a pipe.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -24,10 +26,10 @@ use crate::sys::file_id::{file_id, file_id_of, FileId};
 use crate::sys::raw::seccomp::Answer;
 use crate::sys::threads::lock;
 
-/// The most descriptors that are looked at in one call.
+/// The most descriptors that are examined for one call.
 const MOST: usize = 1 << 16;
 
-/// A call that is about a stream, by the number of its input.
+/// A call about a stream, which is given by the number of its input.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub call: Call,
@@ -35,20 +37,20 @@ pub struct Asked {
     pub demand: Demand,
 }
 
-/// What becomes of a call that is about a stream.
+/// The reply to a call about a stream.
 #[derive(Debug)]
 pub enum Reply {
     Answer(Answer),
-    /// It has to wait.
+    /// The call has to wait.
     Later,
-    /// The file is where the stream was: what the call finds now is none of the net's business.
+    /// The file has taken the place of the stream: the call is decided without the net.
     Placed,
 }
 
 #[derive(Debug, Default)]
 struct State {
     pipes: Vec<(FileId, usize)>,
-    /// Where a FIFO is seen by who lists.
+    /// Directories in whose listings a FIFO appears.
     directories: Vec<(FileId, usize)>,
     asked: Vec<Asked>,
 }
@@ -58,7 +60,7 @@ struct State {
 pub struct Net {
     state: Mutex<State>,
     live: AtomicBool,
-    /// Some process has got the file of a stream of which others have the pipe.
+    /// A process has the file of a stream, while others have its pipe.
     split: AtomicBool,
     streams: Arc<Streams>,
 }
@@ -68,7 +70,7 @@ impl Net {
         Self { state: Mutex::default(), live: AtomicBool::default(), split: AtomicBool::default(), streams }
     }
 
-    /// A pipe is a stream; `directory`: where it has a name.
+    /// Adds the pipe of a stream. `directory`: where the stream has a name.
     pub fn add(&self, number: usize, pipe: FileId, directory: Option<FileId>) {
         let mut state = lock(&self.state);
         state.pipes.push((pipe, number));
@@ -76,40 +78,40 @@ impl Net {
         self.live.store(true, Ordering::Relaxed);
     }
 
-    /// The file is at the path of the stream.
+    /// Says that the file is at the path of the stream.
     pub fn is_placed(&self, number: usize) {
         lock(&self.state).directories.retain(|(_, other)| *other != number);
     }
 
-    /// Some process has got the file, and others may have the pipe.
+    /// Says that a process has the file, while others may have the pipe.
     pub fn is_split(&self) {
         self.split.store(true, Ordering::Relaxed);
     }
 
-    /// Nobody has the pipe any more, or can open it.
+    /// Says that no process has the pipe any more, or can open it.
     pub fn is_over(&self, number: usize) {
         let mut state = lock(&self.state);
         state.pipes.retain(|(_, other)| *other != number);
         self.live.store(!state.pipes.is_empty(), Ordering::Relaxed);
     }
 
-    /// Whether a command may find a stream yet.
+    /// Whether a command may still find a stream.
     pub fn is_live(&self) -> bool {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// Lets who feeds the streams answer.
+    /// Passes a call to the thread that feeds the streams, which answers it.
     pub fn ask(&self, asked: Asked) {
         lock(&self.state).asked.push(asked);
         self.streams.wake();
     }
 
-    /// It has to be asked again.
+    /// Keeps a call, to be passed again.
     pub fn keep(&self, asked: Asked) {
         lock(&self.state).asked.push(asked);
     }
 
-    /// What is to be answered, once.
+    /// Returns the calls that were passed, once.
     pub fn take(&self) -> Vec<Asked> {
         std::mem::take(&mut lock(&self.state).asked)
     }
@@ -118,7 +120,8 @@ impl Net {
         lock(&self.state).asked.len()
     }
 
-    /// What a call wants of a stream; None: it is about none, or a pipe does the same as a file.
+    /// Returns the stream that a call is about, and the demand. None if there is no such stream, or a pipe behaves like
+    /// a file.
     pub fn find(&self, call: &Call, elsewhere: bool) -> Option<(usize, Demand)> {
         if !self.is_live() {
             return None;
@@ -137,7 +140,7 @@ impl Net {
         }
     }
 
-    /// The descriptors of a process that are a stream.
+    /// Returns the descriptors of a process that are a stream.
     pub fn held(&self, thread: u32, number: usize) -> Vec<i32> {
         let pipes =
             lock(&self.state).pipes.iter().filter(|(_, other)| *other == number).map(|(pipe, _)| *pipe).collect();
@@ -169,7 +172,8 @@ impl Net {
         state.directories.iter().find(|(directory, _)| *directory == listed).map(|(_, number)| (*number, Demand::Named))
     }
 
-    /// Who becomes another program while a stream is split gets the file before that: the program finds it open.
+    /// Finds a stream that a process has open when it executes a program, while a stream is split.
+    /// The process gets the file first, so that the program finds it open.
     fn inherited(&self, call: &Call) -> Option<(usize, Demand)> {
         let executes = matches!(call.number, libc::SYS_execve | libc::SYS_execveat);
         if !executes || !self.split.load(Ordering::Relaxed) {
@@ -186,7 +190,7 @@ impl Net {
             let forbidden = memory::read(call.thread, argument.address as usize, &mut [0]) == Err(Errno::EPERM);
             return if forbidden { self.unseen() } else { None };
         };
-        // What a link of `/proc` says of a descriptor is not what it says of a file.
+        // The link to a pipe in `/proc` has another text than the link to a file.
         let follow = argument.follow || path.windows(3).any(|part| part == b"fd/");
         let found = find(Caller { thread: call.thread, elsewhere }, argument.base, &path, follow).ok()?;
         if found.file_type().is_fifo() {
@@ -201,7 +205,7 @@ fn open_file(thread: u32, descriptor: i32) -> PathBuf {
     format!("/proc/{thread}/fd/{descriptor}").into()
 }
 
-/// The descriptors that a call is about.
+/// Returns the descriptors that a call is about.
 pub fn descriptors_of(call: &Call, place: Place) -> Vec<i32> {
     let [first, second, ..] = call.arguments;
     match place {
@@ -210,7 +214,7 @@ pub fn descriptors_of(call: &Call, place: Place) -> Vec<i32> {
             let mut entries = vec![0; (second as usize).min(MOST) * size_of::<libc::pollfd>()];
             let read = memory::read(call.thread, first as usize, &mut entries).unwrap_or(0);
             let entries = entries[..read].chunks_exact(size_of::<libc::pollfd>());
-            // Who looks for nothing asks whether it is open, as programs in Rust do at their start.
+            // An entry without events only asks whether the descriptor is open, as programs in Rust do at their start.
             let looks = entries.filter(|entry| entry[4..6] != [0, 0]);
             looks.map(|entry| i32::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]])).collect()
         }
@@ -224,7 +228,7 @@ pub fn descriptors_of(call: &Call, place: Place) -> Vec<i32> {
     }
 }
 
-/// Where the bit of a descriptor stands in an `fd_set`, of words of 64 bits.
+/// Returns the byte of a descriptor's bit in an `fd_set`, which has words of 64 bits.
 fn byte_of(number: i32) -> usize {
     let byte = number as usize / 8;
     if cfg!(target_endian = "big") {

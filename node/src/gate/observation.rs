@@ -7,31 +7,31 @@ use crate::processes::open_files::Positions;
 use crate::protocol::event::Verdict;
 use crate::sys::file_id::FileId;
 
-/// The reader went elsewhere in the file: for good, or only where it could.
+/// Reasons: the reader seeks, or seeks only in files that allow it.
 const SOUGHT: &str = "sought";
 const PROBED: &str = "probed";
 
-/// Of one input, the files that were opened first are told.
+/// The most files of an input that are reported, in the order of their first openings.
 const TOLD: usize = 1_000;
-/// Who comes back from the end reads again what he had in his buffer, which is not larger.
+/// The largest buffer of a reader. A reader that returns from the end reads the content of its buffer again.
 const BUFFER: i64 = 256 << 10;
-/// So many files of a job are kept in mind.
+/// The most files of a job that are recorded.
 const MIND: usize = 100_000;
 
-/// What a position in a file is relative to.
+/// The reference of a position in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     Start,
     Here,
-    /// The end, or holes, where only the file system knows them.
+    /// The end of the file, or a hole: only the file system knows the place.
     Beyond,
 }
 
-/// Who opens a file that his process has not open, how many bytes that has read until then, of whatever, and how often
-/// its children have faulted: a child that was waited for has.
+/// A thread that opens a file which its process does not have open.
 ///
-/// It is a thread: when it opens again, its own opening before is done, and shows in what is open. That of another
-/// thread may be on its way still.
+/// The process had read `read` bytes of any files before, and its children had `faults` page faults. Each child that is
+/// waited for adds faults. An earlier opening by the same thread is over, and shows among the open files. One by
+/// another thread may still be under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opener {
     pub thread: u32,
@@ -39,34 +39,34 @@ pub struct Opener {
     pub faults: u64,
 }
 
-/// What is done to a file.
+/// An act on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// It is opened.
+    /// The file is opened.
     Open {
         reads: bool,
         writes: bool,
-        /// None: who opens it, or another one, has it open already, or who opens it cannot be looked at.
+        /// The opener. None if its process has the file open already, or may not be examined.
         by: Option<Opener>,
     },
-    /// It becomes a program.
+    /// The file is executed.
     Execute,
-    /// It is mapped into memory.
+    /// The file is mapped into memory.
     Map,
-    /// The reader goes elsewhere in it.
+    /// The reader moves to another place.
     Seek { from: i64, to: i64, by: Whence },
-    /// Its data are read from where the call says, and not from where the reader is.
+    /// Data are read at a position given in the call.
     ReadAt,
-    /// More than its data is asked for by its path.
+    /// The call asks by path for more than the data.
     Ask,
-    /// A directory is opened, as to list it.
+    /// A directory is opened, as for a listing.
     List,
 }
 
 /// A file of an input.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InputFile {
-    /// Of the input.
+    /// Name of the input.
     pub name: String,
     pub path: PathBuf,
     pub id: FileId,
@@ -75,26 +75,26 @@ pub struct InputFile {
 #[derive(Debug, Default)]
 struct Record {
     opens: u32,
-    /// Of the first and the last opening.
+    /// Times of the first and the last opening.
     opened: Option<(f64, f64)>,
-    /// Of the last opening for reading.
+    /// The opener of the last opening for reading.
     opener: Option<Opener>,
-    /// Where the reader was before it went to look at the end.
+    /// Position of the reader before it went to the end.
     left: Option<i64>,
     touched: Option<f64>,
-    /// Where readers were at the last look.
+    /// Positions of the readers at the last look.
     positions: HashSet<u64>,
-    /// The last look at which one was elsewhere than before.
+    /// Time of the last look at which a position had changed.
     read: Option<f64>,
     directory: bool,
     reasons: BTreeSet<&'static str>,
 }
 
 impl Record {
-    /// Why a seek speaks against a stream.
+    /// Returns why a seek speaks against a stream.
     ///
-    /// Where it cannot seek, a reader does without a look at the end from which it comes back, and without giving back what it has read
-    /// too much.
+    /// Some readers go to the end and return, or give back what they have read too much. Without seeking they do
+    /// neither.
     fn seek(&mut self, from: i64, to: i64, by: Whence) -> Option<&'static str> {
         let nearby = |position: i64| (position - BUFFER..=position).contains(&to);
         match by {
@@ -112,14 +112,15 @@ impl Record {
     }
 }
 
-/// What a job was seen to do to files, also to those of no input: some inputs are not there before the job runs.
+/// A record of the acts of a job on files. Includes files of no input, because some inputs do not exist before the job
+/// runs.
 #[derive(Debug, Default)]
 pub struct Observation {
     records: HashMap<FileId, Record>,
     unseen: bool,
-    /// Opened since the last look.
+    /// Files opened since the last look.
     fresh: HashSet<FileId>,
-    /// The last look at which nothing had been written.
+    /// Time of the last look at which nothing had been written.
     quiet: Option<f64>,
 }
 
@@ -139,7 +140,8 @@ impl Observation {
         let opener = record.opener.take();
         let reason = match act {
             Act::Open { reads, writes, by } => {
-                // Who has read nothing since he opened it before has only looked whether he can.
+                // An opener that has read nothing since its last opening has only tested whether the file can be
+                // opened.
                 let again = by.is_some() && by == opener;
                 record.opens += u32::from(reads && !again);
                 record.opener = by;
@@ -161,17 +163,17 @@ impl Observation {
         record.reasons.extend(reason);
     }
 
-    /// Whether somebody has opened a file before, and read nothing since.
+    /// Whether `opener` has opened a file before, and has read nothing since.
     pub fn has_only_looked(&self, file: FileId, opener: Opener) -> bool {
         self.records.get(&file).is_some_and(|record| record.opener == Some(opener))
     }
 
-    /// Something was done that cannot be seen, to whatever file.
+    /// Says that something was done unseen, to any file.
     pub fn lose_sight(&mut self) {
         self.unseen = true;
     }
 
-    /// Takes a look: where the readers of files are, and whether the job has written anything.
+    /// Records a look at the positions of readers, and whether the job has written anything.
     pub fn look(&mut self, positions: Positions, written: bool, time: f64) {
         for (file, positions) in positions {
             let Some(record) = self.records.get_mut(&file) else { continue };
@@ -180,7 +182,7 @@ impl Observation {
             }
             record.positions = positions;
         }
-        // Who has opened a file since the last look may have read it, and closed it.
+        // A process may have opened, read and closed the file since the last look.
         for file in self.fresh.drain() {
             self.records.entry(file).and_modify(|record| record.read = Some(time));
         }
@@ -189,7 +191,7 @@ impl Observation {
         }
     }
 
-    /// What is to be told of the files that were opened, in the order of their first openings.
+    /// Returns a verdict for each file that was opened, in the order of their first openings.
     pub fn verdicts(&self, files: &[InputFile]) -> Vec<Verdict> {
         let mut verdicts: Vec<Verdict> = files.iter().filter_map(|file| self.verdict(file)).collect();
         verdicts.sort_by(|one, other| one.first.total_cmp(&other.first).then_with(|| one.path.cmp(&other.path)));
@@ -294,14 +296,14 @@ mod tests {
         let look = |position: u64, written: bool| (Some(position), written);
         for (looks, read, whole) in [
             (&[][..], None, false),
-            // As `sort`: the first look after its opening may have missed what was read.
+            // As `sort` does. The first look after the opening may have missed bytes that were read.
             (&[look(9, false), look(9, false), look(9, false), look(9, true)], Some(1.0), true),
             (&[look(5, false), look(9, false), (None, false)], Some(2.0), true),
-            // As `cat`.
+            // As `cat` does.
             (&[look(5, false), look(9, true), look(9, true)], Some(2.0), false),
             (&[look(9, true), look(9, true)], Some(1.0), false),
             (&[look(5, false), look(7, true), look(9, true)], Some(3.0), false),
-            // It was closed before anybody looked.
+            // The file was closed before the first look.
             (&[(None, false), (None, false), (None, true)], Some(1.0), true),
         ] {
             let mut observation = Observation::default();

@@ -1,4 +1,4 @@
-//! Sees what the calls of a job do to files. It delays them, and changes nothing.
+//! Observes what the calls of a job do to files. Delays the calls, and changes nothing.
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,21 +18,21 @@ use crate::sys::file_id::{file_id, file_id_of, FileId};
 use crate::sys::raw::seccomp::{self, Answer};
 use crate::sys::threads::lock;
 
-/// So many files of inputs are looked for.
+/// The most files of inputs that are searched for.
 const FILES: usize = 100_000;
 
-/// Who sees how the inputs of a job are read.
+/// Observes how the inputs of a job are read.
 #[derive(Debug)]
 pub struct Observer {
     inputs: Vec<Observed>,
-    /// Files of the inputs that are there before the command starts.
+    /// Files of the inputs that exist before the command starts.
     files: Vec<InputFile>,
     ids: HashSet<FileId>,
     observation: Mutex<Observation>,
 }
 
 impl Observer {
-    /// None: the job is not observed.
+    /// Returns None if the job is not observed.
     pub fn of(job: &Job) -> Option<Self> {
         let inputs = job.observed.clone()?;
         let mut observation = Observation::default();
@@ -44,10 +44,10 @@ impl Observer {
         Some(Self { inputs, files, ids, observation: Mutex::new(observation) })
     }
 
-    /// Answers a call, and keeps in mind what it does.
+    /// Answers a call, and records what it does.
     pub fn answer(&self, listener: &OwnedFd, call: &Call, answer: Answer) {
         let seen = act_of(call);
-        // Whoever waits for the end of the command, and then for this lock, finds what is noted here.
+        // A thread that waits for the end of the command, and then for this lock, finds what is recorded here.
         let mut observation = lock(&self.observation);
         let seen = match seen {
             Ok(Some((file, Act::Open { reads, writes, by: Some(by) })))
@@ -67,12 +67,12 @@ impl Observer {
         }
     }
 
-    /// Calls are not told, or not understood.
+    /// Says that calls are not reported, or not understood.
     pub fn lose_sight(&self) {
         lock(&self.observation).lose_sight();
     }
 
-    /// Looks where those of `processes` are who read the inputs.
+    /// Records at which positions `processes` read the inputs.
     ///
     /// # Arguments
     /// * `written` - the job has written something
@@ -81,9 +81,9 @@ impl Observer {
         lock(&self.observation).look(positions, written, now());
     }
 
-    /// What was seen, when the command has ended.
+    /// Returns the verdicts, after the command has ended.
     pub fn verdicts(&self) -> Vec<Verdict> {
-        // What comes through the gate was not there at the start; what was there may be gone.
+        // Inputs behind the gate did not exist at the start. Others may be gone.
         let mut files = files_of(&self.inputs);
         files.extend(self.files.iter().cloned());
         files.sort();
@@ -92,7 +92,7 @@ impl Observer {
     }
 }
 
-/// The file that the command finds open as its standard input.
+/// Returns the file that the command finds open as its standard input.
 fn standard_input(job: &Job) -> Option<FileId> {
     match &job.stdin {
         Some(path) => file_id(path),

@@ -1,4 +1,6 @@
-//! `sfio-node pass-through`: processes that outlive their job keep its filter, and their calls would fail if nobody answered.
+//! `sfio-node pass-through`: answers the calls of processes that outlive their job.
+//!
+//! Such processes keep the filter of the job, and without answers their calls would fail.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +14,7 @@ use crate::sys::own_program::own_program;
 use crate::sys::raw;
 use crate::sys::raw::seccomp::{self, Answer};
 
-/// Starts a process that lets every call go on that is told at `listener`.
+/// Starts a process that lets every call continue that is reported at `listener`.
 pub fn start(listener: OwnedFd) -> io::Result<()> {
     let mut command = own_program();
     command.arg("pass-through").env_clear().current_dir("/").process_group(0);
@@ -20,9 +22,9 @@ pub fn start(listener: OwnedFd) -> io::Result<()> {
     command.spawn().map(drop)
 }
 
-/// Lets every call go on that is told at the standard input, as long as there is anybody to call.
+/// Lets every call continue that is reported at the standard input, while there are processes that call.
 pub fn pass_through() -> i32 {
-    // It ends with those that it serves.
+    // This process ends with those that it serves.
     for signal in [Signal::SIGINT, Signal::SIGHUP, Signal::SIGTERM] {
         raw::ignore(signal);
     }

@@ -1,4 +1,4 @@
-//! Where a path of another process leads, as the kernel would find it.
+//! Resolves a path of another process, as the kernel would.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
@@ -10,7 +10,7 @@ use nix::libc;
 
 use crate::sys::file_id::{file_id, FileId};
 
-/// As many symbolic links as the kernel follows.
+/// The number of symbolic links that the kernel follows.
 const LINKS: usize = 40;
 
 /// Where a relative path begins.
@@ -31,14 +31,14 @@ impl Base {
     }
 }
 
-/// Whose paths they are, and whether it finds the same files by absolute paths as this process.
+/// A process that uses a path. `elsewhere`: its absolute paths may lead to other files than those of this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     pub thread: u32,
     pub elsewhere: bool,
 }
 
-/// What a path leads to.
+/// Returns the attributes of the file that a path leads to.
 pub fn find(caller: Caller, base: Base, path: &[u8], follow: bool) -> io::Result<Metadata> {
     let path = of_root(caller, base, path);
     let path = path.here(path.path.as_os_str());
@@ -56,7 +56,7 @@ pub fn find(caller: Caller, base: Base, path: &[u8], follow: bool) -> io::Result
 /// * `concerned` - whether a directory is one of them
 ///
 /// # Returns
-/// The directory and the name in it. None: the path leads elsewhere, or its process may not be looked into.
+/// The directory and the name in it. None: the path leads elsewhere, or its process may not be examined.
 pub fn locate(
     caller: Caller,
     base: Base,
@@ -69,7 +69,7 @@ pub fn locate(
         let (parent, name) = split(&path.path)?;
         follow |= name.slash;
         if name.is_itself {
-            // Such as `missing/..`: what has to be there is the way to it.
+            // A path such as `missing/..` needs the names before its end.
             if file_id(path.here(path.path.as_os_str())).is_some() {
                 return None;
             }
@@ -97,7 +97,7 @@ pub fn locate(
     None
 }
 
-/// A path, and where it begins, as this process finds it.
+/// A path, and the directory where it begins, as this process finds them.
 struct Rooted {
     root: PathBuf,
     /// Relative to the root.
@@ -112,7 +112,7 @@ impl Rooted {
 
 fn of_root(Caller { thread, elsewhere }: Caller, base: Base, path: &[u8]) -> Rooted {
     let root = match base {
-        // The way through `/proc` takes longer.
+        // A path through `/proc` takes longer.
         _ if path.starts_with(b"/") && !elsewhere => "/".into(),
         _ if path.starts_with(b"/") => format!("/proc/{thread}/root"),
         Base::Working => format!("/proc/{thread}/cwd"),
@@ -120,13 +120,13 @@ fn of_root(Caller { thread, elsewhere }: Caller, base: Base, path: &[u8]) -> Roo
     };
     let start = path.iter().take_while(|byte| **byte == b'/').count();
     let path = Path::new(OsStr::from_bytes(&path[start..]));
-    // These mean whoever asks.
+    // These paths depend on the process that uses them.
     let own = [("proc/self", ""), ("proc/thread-self", ""), ("dev/fd", "fd"), ("dev/stdin", "fd/0")];
     let of_thread = own.into_iter().find_map(|(own, entry)| Some((entry, path.strip_prefix(own).ok()?)));
     let path = match of_thread {
         Some((entry, rest)) if start > 0 => {
             let entry = Path::new("proc").join(thread.to_string()).join(entry);
-            // Not with a slash at the end, as what is a directory.
+            // A slash at the end would demand a directory.
             if rest.as_os_str().is_empty() {
                 entry
             } else {
@@ -140,13 +140,13 @@ fn of_root(Caller { thread, elsewhere }: Caller, base: Base, path: &[u8]) -> Roo
 
 struct Name {
     text: OsString,
-    /// It ends with a slash, as what is a directory.
+    /// The name ends with a slash, as that of a directory.
     slash: bool,
-    /// It is `.` or `..`: the path is that of a directory.
+    /// The name is `.` or `..`, so that the path is that of a directory.
     is_itself: bool,
 }
 
-/// The directory and the last name of a path; None when it has none.
+/// Splits a path into its directory and its last name. Returns None if it has no name.
 fn split(path: &Path) -> Option<(PathBuf, Name)> {
     let bytes = path.as_os_str().as_bytes();
     let end = bytes.iter().rposition(|byte| *byte != b'/')? + 1;

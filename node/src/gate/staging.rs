@@ -1,4 +1,4 @@
-//! What a command finds under the name of a gated input: nothing before it is committed.
+//! The place of a gated input, where a command finds nothing before the commit.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -12,10 +12,10 @@ use nix::libc::{DT_DIR, DT_LNK, DT_REG, DT_UNKNOWN};
 use super::listing::Entry;
 use crate::sys::file_id::{file_id, FileId};
 
-/// Makes room at `target`: what an earlier attempt of the job has left is removed.
+/// Removes what an earlier attempt of the job has left at `target`.
 pub fn clear(target: &Path) -> io::Result<()> {
     let removed = fs::symlink_metadata(target).and_then(|found| {
-        // Its files are links to those of a producer, which keep their own names.
+        // Files in the directory are links to those of a producer, which keep their own names.
         if found.is_dir() {
             fs::remove_dir_all(target)
         } else {
@@ -25,7 +25,7 @@ pub fn clear(target: &Path) -> io::Result<()> {
     unless(ErrorKind::NotFound, removed).map(drop)
 }
 
-/// None: it failed in this way, which is no failure here.
+/// Turns an error of this kind into None.
 fn unless<T>(kind: ErrorKind, result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if error.kind() == kind => Ok(None),
@@ -39,12 +39,12 @@ pub fn same_file_system(one: &Path, other: &Path) -> bool {
     device(one) == device(other)
 }
 
-/// What has come into a directory.
+/// Something that has come into a directory.
 #[derive(Debug)]
 pub enum Arrival {
     /// An entry of a directory.
     Entry { directory: FileId, entry: Entry },
-    /// A directory, with the entries for itself and for the one above it.
+    /// A directory, with the entries for itself and for its parent.
     Directory { path: PathBuf, own: [Entry; 2] },
 }
 
@@ -53,21 +53,21 @@ pub enum Arrival {
 pub struct Tree {
     source: PathBuf,
     target: PathBuf,
-    /// Entries are told, for listings that deliver them.
+    /// Entries are reported, for listings that deliver them.
     lists: bool,
-    /// The directory has the mode of its source, which need not be there at first.
+    /// The directory has the mode of its source, which need not exist at first.
     adopted: bool,
-    /// What is in place already.
+    /// Files that are in place already.
     placed: HashSet<PathBuf>,
-    /// What has come and was not told yet.
+    /// Arrivals that were not reported yet.
     pub arrivals: Vec<Arrival>,
 }
 
 impl Tree {
-    /// Makes the directory, empty.
+    /// Makes the empty directory.
     ///
     /// # Arguments
-    /// * `lists` - arrivals tell of each entry, and not of directories only
+    /// * `lists` - arrivals include each entry, not only directories
     pub fn new(source: &Path, target: &Path, lists: bool) -> io::Result<Self> {
         DirBuilder::new().mode(0o755).create(target)?;
         let (source, arrivals) = (source.to_owned(), vec![arrived_directory(target)?]);
@@ -76,7 +76,7 @@ impl Tree {
 
     /// Puts a committed file in place, and the directories above it.
     ///
-    /// One that the producer has removed meanwhile is not there for anybody.
+    /// Does nothing if the producer has removed the file meanwhile.
     pub fn place(&mut self, relative: &Path) -> io::Result<()> {
         let leads_down = relative.components().all(|part| matches!(part, Component::Normal(_)));
         if !leads_down || relative == Path::new("") {
@@ -94,12 +94,12 @@ impl Tree {
         unless(ErrorKind::NotFound, found.and_then(|found| self.put(relative, found.file_type()))).map(drop)
     }
 
-    /// Puts everything else in place: the output is complete.
+    /// Puts everything else in place, because the output is complete.
     pub fn complete(&mut self) -> io::Result<()> {
         self.mirror(Path::new(""))
     }
 
-    /// Gives a directory the mode of its source, and what is needed to fill it.
+    /// Gives a directory the mode of its source, and the rights that are needed to fill it.
     fn adopt_mode(&self, relative: &Path) -> io::Result<()> {
         let found = unless(ErrorKind::NotFound, fs::metadata(self.source.join(relative)))?;
         let Some(mode) = found.map(|found| found.permissions().mode() | 0o700) else { return Ok(()) };
@@ -123,7 +123,7 @@ impl Tree {
         File::open(&target)?.set_times(FileTimes::new().set_modified(found.modified()?))
     }
 
-    /// Puts a file or a link in place, and nothing else.
+    /// Puts a regular file or a link in place. Other files are left out.
     fn put(&mut self, relative: &Path, kind: FileType) -> io::Result<()> {
         let put = if kind.is_symlink() { self.copy_link(relative)? } else { kind.is_file() && self.link(relative)? };
         if put {
@@ -132,7 +132,7 @@ impl Tree {
         Ok(())
     }
 
-    /// False: it is there already.
+    /// Returns false if the file is in place already.
     fn link(&mut self, relative: &Path) -> io::Result<bool> {
         if self.placed.contains(relative) {
             return Ok(false);
@@ -141,7 +141,7 @@ impl Tree {
         match fs::hard_link(&source, &target) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(error),
-            // Too many links, or somebody else's file: a copy that appears as a whole.
+            // Too many links, or a file of another user: a copy appears instead, as a whole.
             Err(_) => copy(&source, &target)?,
             Ok(()) => {}
         }
@@ -152,7 +152,7 @@ impl Tree {
     fn copy_link(&self, relative: &Path) -> io::Result<bool> {
         let mut leads = fs::read_link(self.source.join(relative))?;
         let from = relative.parent().unwrap_or(Path::new(""));
-        // From here, what lies outside of the directory is elsewhere.
+        // A relative link that leads out of the directory would lead elsewhere from here.
         if leads.is_relative() && leaves(from, &leads) {
             leads = self.source.join(from).join(leads);
         }
@@ -224,7 +224,7 @@ fn entry(name: &OsStr, path: &Path) -> Option<Entry> {
 mod tests {
     use super::*;
 
-    /// The names of what has come since the last call.
+    /// Returns the names that have come since the last call.
     fn arrived(tree: &mut Tree) -> Vec<String> {
         let name = |arrival| match arrival {
             Arrival::Entry { entry, .. } => entry.name.into_string().ok(),

@@ -1,4 +1,4 @@
-//! Byte streams as a command finds them by their names: who asks for more than bytes waits for the whole file.
+//! Byte streams as a command finds them by name. A call that asks for more than bytes waits for the whole file.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use crate::sys::threads::lock;
 
 #[derive(Debug, Default)]
 struct Stream {
-    /// The FIFOs that it is.
+    /// Identities of the FIFOs of the stream.
     fifos: Vec<FileId>,
     wanted: bool,
     whole: bool,
@@ -18,31 +18,31 @@ struct Stream {
 
 /// All byte streams of a job that have names, by the numbers of its inputs.
 ///
-/// Threads that answer calls say what is wanted; one thread brings it.
+/// Threads that answer calls ask for whole files, and one thread provides them.
 #[derive(Debug)]
 pub struct Streams {
     streams: Mutex<Vec<Stream>>,
-    /// Readable when something is wanted.
+    /// Readable when a whole file is wanted.
     waker: EventFd,
 }
 
 impl Streams {
     /// # Arguments
-    /// * `count` - the inputs of the job
+    /// * `count` - the number of inputs of the job
     pub fn new(count: usize) -> nix::Result<Self> {
         let waker = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
         let streams = std::iter::repeat_with(Stream::default).take(count).collect();
         Ok(Self { streams: Mutex::new(streams), waker })
     }
 
-    /// A FIFO is a stream.
+    /// Adds a FIFO of a stream.
     pub fn add(&self, number: usize, fifo: FileId) {
         if let Some(stream) = lock(&self.streams).get_mut(number) {
             stream.fifos.push(fifo);
         }
     }
 
-    /// Whether a file is a stream of which there is not the whole file; if so, that is wanted from now on.
+    /// Whether a file is a stream whose whole file is missing. If so, the whole file is wanted from now on.
     pub fn want(&self, fifo: FileId) -> bool {
         let mut streams = lock(&self.streams);
         let Some(stream) = streams.iter_mut().find(|stream| !stream.whole && stream.fifos.contains(&fifo)) else {
@@ -53,18 +53,18 @@ impl Streams {
         true
     }
 
-    /// Wakes up who feeds them.
+    /// Wakes up the thread that feeds the streams.
     pub fn wake(&self) {
-        // Full only when nobody has listened 2^64 times.
+        // The counter overflows only after 2^64 calls without a reader.
         let _ = self.waker.write(1);
     }
 
-    /// All of them are wanted.
+    /// Says that the whole file of each stream is wanted.
     pub fn want_all(&self) {
         lock(&self.streams).iter_mut().for_each(|stream| stream.wanted |= !stream.fifos.is_empty());
     }
 
-    /// The numbers of those that are wanted and have not come.
+    /// Returns the numbers of streams whose whole file is wanted and missing.
     pub fn wanted(&self) -> Vec<usize> {
         let _ = self.waker.read();
         let streams = lock(&self.streams);
@@ -72,21 +72,21 @@ impl Streams {
         wanted.map(|(number, _)| number).collect()
     }
 
-    /// The whole file is where the stream was.
+    /// Says that the whole file has taken the place of the stream.
     pub fn is_whole(&self, number: usize) {
         if let Some(stream) = lock(&self.streams).get_mut(number) {
             stream.whole = true;
         }
     }
 
-    /// Whether one of them may be wanted yet.
+    /// Whether the whole file of a stream is missing.
     pub fn are_open(&self) -> bool {
         lock(&self.streams).iter().any(|stream| !stream.whole && !stream.fifos.is_empty())
     }
 }
 
 impl AsFd for Streams {
-    /// Readable when something is wanted.
+    /// Readable when a whole file is wanted.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waker.as_fd()
     }

@@ -5,13 +5,13 @@ use nix::libc;
 /// How a system call names a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// By a path; `follow` says whether a symbolic link at its end is followed.
+    /// By a path. `follow`: a symbolic link at its end is followed.
     Path { path: usize, follow: When },
-    /// By a path that is relative to the directory of a descriptor.
+    /// By a path relative to the directory of a descriptor.
     At { directory: usize, path: usize, follow: When },
-    /// By the descriptor of a directory, of which entries are read.
+    /// By the descriptor of a directory whose entries are read.
     Listing,
-    /// Not at all: the process may find other files by the same paths from now on.
+    /// By nothing: the process may find other files at the same paths afterwards.
     Elsewhere,
 }
 
@@ -22,9 +22,9 @@ pub enum When {
     Always,
     /// In no case.
     Never,
-    /// An argument has one of some flags.
+    /// If an argument has at least one of some flags.
     Has { argument: usize, flags: u32 },
-    /// An argument has none of them.
+    /// If an argument has none of some flags.
     Lacks { argument: usize, flags: u32 },
 }
 
@@ -43,11 +43,11 @@ impl When {
 pub struct Syscall {
     pub number: i64,
     pub named: Named,
-    /// The argument with flags of which AT_EMPTY_PATH is one: with it, the descriptor itself is meant.
+    /// The argument with the flag AT_EMPTY_PATH, which means the descriptor itself.
     pub empty: Option<usize>,
-    /// It asks for more of a byte stream than its bytes: what it finds is then not true of the file.
+    /// When the call asks for more of a byte stream than its bytes: the answer would not be that of the file.
     pub asks: When,
-    /// What it says of a directory may change as entries come.
+    /// When the answer for a directory may change as entries come.
     pub changes: When,
 }
 
@@ -60,17 +60,17 @@ impl Syscall {
         Self { asks, ..self }
     }
 
-    /// Its answer for a directory is the same, whatever is in there.
+    /// Says that the answer for a directory does not depend on its entries.
     const fn constant(self) -> Self {
         Self { changes: When::Never, ..self }
     }
 
-    /// The argument says how the file is opened. To read is all that a stream is for.
+    /// Says which argument has the flags of opening. A stream can be opened for reading only.
     const fn opens(self, argument: usize) -> Self {
         self.asking(When::Has { argument, flags: (libc::O_RDWR | libc::O_PATH) as u32 })
     }
 
-    /// The argument says what may be done to the file. A stream is there, and can be read, as the file.
+    /// Says which argument has the rights asked for. A stream exists and is readable, as the file.
     const fn may(self, argument: usize) -> Self {
         let changes = When::Has { argument, flags: (libc::R_OK | libc::W_OK | libc::X_OK) as u32 };
         Self { changes, ..self.asking(When::Has { argument, flags: (libc::W_OK | libc::X_OK) as u32 }) }
@@ -134,7 +134,7 @@ pub const SYSCALLS: &[Syscall] = &[
     at(libc::SYS_linkat, When::Has { argument: 4, flags: FOLLOW }),
     at(libc::SYS_name_to_handle_at, When::Has { argument: 4, flags: FOLLOW }),
     Syscall::new(libc::SYS_inotify_add_watch, Named::Path { path: 1, follow: unless(2, libc::IN_DONT_FOLLOW) }),
-    // What changes a name has to find it, too.
+    // A call that changes a name has to find it, too.
     #[cfg(target_arch = "x86_64")]
     path(libc::SYS_rename, When::Never),
     at(libc::SYS_renameat, When::Never),
@@ -157,7 +157,7 @@ pub const SYSCALLS: &[Syscall] = &[
     Syscall::new(libc::SYS_getdents, Named::Listing).asking(When::Never),
 ];
 
-/// The calls that tell how files are read; maps are told, too, if they are of a file.
+/// The calls that show how files are read. Mappings of files are reported, too.
 pub const OBSERVED: &[i64] = &[
     libc::SYS_openat,
     libc::SYS_lseek,
@@ -174,7 +174,7 @@ pub const OBSERVED: &[i64] = &[
     libc::SYS_sendfile,
     libc::SYS_copy_file_range,
     libc::SYS_splice,
-    // After these, not all is seen.
+    // After one of these, not all reads are seen.
     libc::SYS_open_by_handle_at,
     libc::SYS_io_setup,
     libc::SYS_io_uring_setup,
@@ -193,7 +193,7 @@ macro_rules! names {
     };
 }
 
-/// The names of calls that ask for more of a byte stream than its bytes.
+/// Returns the name of a call that asks for more of a byte stream than its bytes.
 pub fn name(number: i64) -> Option<&'static str> {
     names! { number;
         #[cfg(target_arch = "x86_64")] "open" = SYS_open,
@@ -223,12 +223,12 @@ pub fn name(number: i64) -> Option<&'static str> {
     }
 }
 
-/// How the call with this number names a file.
+/// Returns how the call with this number names a file.
 pub fn named(number: i64) -> Option<Named> {
     call(number).map(|call| call.named)
 }
 
-/// Whether what a call says of a directory may change as entries come.
+/// Whether the answer of a call for a directory may change as entries come.
 pub fn changes(number: i64, arguments: &[u64; 6]) -> bool {
     call(number).is_some_and(|call| call.changes.holds(arguments))
 }
@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// What C libraries use where the kernel has no calls without a directory.
+    /// C libraries use these where the kernel has only calls with a directory.
     #[test]
     fn what_every_architecture_has_is_held() {
         for number in [

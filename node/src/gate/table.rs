@@ -1,4 +1,4 @@
-//! What a command may not touch yet, and the calls that wait for it.
+//! The names that a command may not touch yet, and the calls that wait for them.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -29,15 +29,15 @@ use crate::sys::threads::lock;
 enum Held {
     /// Names that are not committed.
     Files(Vec<OsString>),
-    /// A directory of a tree: whatever is not there may come.
+    /// A directory of a tree. Any name that does not exist may come.
     Tree { tree: usize, path: PathBuf, delivered: Option<Delivered> },
 }
 
-/// What a command is told of a directory whose listing delivers entries as they are committed.
+/// The view that a command gets of a directory whose listing delivers entries as they are committed.
 #[derive(Debug)]
 struct Delivered {
     entries: Vec<Entry>,
-    /// Whoever compares what the directory was before and after a listing finds no difference.
+    /// Attributes that hide the arrivals from a program that compares them before and after a listing.
     snapshot: Snapshot,
 }
 
@@ -51,22 +51,24 @@ struct Tree {
 
 const PASS: Option<Answer> = Some(Answer::Continue);
 
-/// What becomes of a call now.
+/// The decision about a call.
 enum Course {
     Answered(Answer),
     Waits,
-    /// Who feeds the streams answers it.
+    /// The thread that feeds the streams answers the call.
     Handed,
 }
 
-/// It may be asked by several threads at once. Nothing is locked while the file system is looked at: that may take a process
-/// of the very job, as one that serves a FUSE mount, whose own calls are asked about meanwhile.
+/// Decides about calls, in several threads at once.
+///
+/// No lock is held while files are examined. An examination may need a process of this job, for example the server of a
+/// FUSE mount, whose own calls are decided meanwhile.
 #[derive(Debug)]
 pub struct GateTable {
     state: Mutex<State>,
     streams: Arc<Streams>,
     pub net: Net,
-    /// Somebody may find other files by the same paths.
+    /// A process may find other files at the same paths.
     elsewhere: AtomicBool,
 }
 
@@ -74,19 +76,19 @@ pub struct GateTable {
 struct State {
     directories: HashMap<FileId, Held>,
     trees: Vec<Tree>,
-    /// Files and trees that are not committed.
+    /// Number of files and trees that are not committed.
     closed: usize,
     waiting: Vec<Call>,
-    /// How often something has come.
+    /// Number of arrivals.
     arrivals: u64,
-    /// Since when there are some that wait.
+    /// Since when at least one call waits.
     since: Option<Instant>,
-    /// For how long there were some before.
+    /// Time for which at least one call waited before.
     held: Duration,
 }
 
 impl State {
-    /// There are others that wait, or none any more.
+    /// Updates the times after a change of `waiting`.
     fn settle(&mut self) {
         if self.waiting.is_empty() {
             self.held += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
@@ -112,7 +114,7 @@ impl GateTable {
         }
     }
 
-    /// The name is there.
+    /// Says that the name exists.
     pub fn open_file(&self, directory: FileId, name: &OsStr) {
         let mut state = lock(&self.state);
         state.closed -= 1;
@@ -124,10 +126,10 @@ impl GateTable {
         }
     }
 
-    /// Holds a directory; its number is for the other calls.
+    /// Holds a directory, and returns its number for other calls.
     ///
     /// # Arguments
-    /// * `delivers` - a listing delivers entries as they come; else it waits until all are there
+    /// * `delivers` - a listing delivers entries as they come; otherwise it waits until all are there
     pub fn hold_tree(&self, delivers: bool) -> usize {
         let mut state = lock(&self.state);
         state.closed += 1;
@@ -135,7 +137,7 @@ impl GateTable {
         state.trees.len() - 1
     }
 
-    /// Something has come into a tree: an entry of a directory, or a directory, the root or one below.
+    /// Adds an arrival in a tree: an entry of a directory, or a directory, which may be the root.
     pub fn arrive(&self, tree: usize, arrival: Arrival) {
         match arrival {
             Arrival::Directory { path, own } => {
@@ -155,7 +157,7 @@ impl GateTable {
         }
     }
 
-    /// All of a tree is there.
+    /// Says that all of a tree exists.
     pub fn complete_tree(&self, number: usize) {
         let mut state = lock(&self.state);
         state.closed -= 1;
@@ -170,7 +172,8 @@ impl GateTable {
         lock(&self.state).closed == 0 && !self.streams.are_open() && !self.net.is_live()
     }
 
-    /// What a call gets now; one that is to wait gets nothing, and is kept.
+    /// Returns the answer to a call. None: the call was kept to wait, or is answered by the thread that feeds the
+    /// streams.
     pub fn ask(&self, call: Call) -> Option<Answer> {
         if call.native && named(call.number) == Some(Named::Elsewhere) {
             self.elsewhere.store(true, Ordering::Relaxed);
@@ -183,7 +186,7 @@ impl GateTable {
                 Course::Waits => {}
             }
             let mut state = lock(&self.state);
-            // Else it may be just what has come meanwhile.
+            // Otherwise the call may need just what has come meanwhile.
             if state.arrivals == seen {
                 state.waiting.push(call);
                 state.settle();
@@ -192,7 +195,7 @@ impl GateTable {
         }
     }
 
-    /// Something has come: those that waited and need not any more. For one thread, which tells of all that comes.
+    /// Returns the waiting calls that can be answered after something has come. Only one thread may call this.
     pub fn released(&self) -> Vec<(Call, Answer)> {
         let waiting = {
             let mut state = lock(&self.state);
@@ -214,14 +217,14 @@ impl GateTable {
         released
     }
 
-    /// Forgets those that were interrupted.
+    /// Forgets calls that were interrupted.
     pub fn prune(&self, is_waiting: impl Fn(u64) -> bool) {
         let mut state = lock(&self.state);
         state.waiting.retain(|call| is_waiting(call.id));
         state.settle();
     }
 
-    /// Forgets all that wait, and says which they are.
+    /// Forgets all waiting calls, and returns them.
     pub fn give_up(&self) -> Vec<Call> {
         let mut state = lock(&self.state);
         let mut calls = std::mem::take(&mut state.waiting);
@@ -231,13 +234,13 @@ impl GateTable {
         calls
     }
 
-    /// For how long at least one call has waited at a gate.
+    /// Returns for how long at least one call has waited at a gate.
     pub fn held(&self) -> Duration {
         let state = lock(&self.state);
         state.held + state.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Since when at least one call waits at a gate; None: none does.
+    /// Returns since when at least one call has waited at a gate, or None if none waits.
     pub fn held_since(&self) -> Option<Instant> {
         lock(&self.state).since
     }
@@ -246,7 +249,7 @@ impl GateTable {
         lock(&self.state).waiting.len() + self.net.waiting()
     }
 
-    /// Which stream under the net a call is about, and what it wants of it.
+    /// Returns which stream under the net a call is about, and what it demands.
     pub fn caught(&self, call: &Call) -> Option<(usize, Demand)> {
         self.net.find(call, self.elsewhere.load(Ordering::Relaxed))
     }
@@ -261,13 +264,13 @@ impl GateTable {
             }
             None => {}
         }
-        // The numbers of other calls are not those that are known here: what they ask for is all there, or they wait.
+        // Calls of other architectures have other numbers, and wait until everything has come.
         let answer =
             if call.native { self.decide_by_name(call) } else { PASS.filter(|_| lock(&self.state).closed == 0) };
         answer.map_or(Course::Waits, Course::Answered)
     }
 
-    /// None: it has to wait.
+    /// Returns None if the call has to wait.
     fn decide_by_name(&self, call: &Call) -> Option<Answer> {
         if named(call.number) == Some(Named::Listing) {
             return self.list(call);
@@ -280,7 +283,7 @@ impl GateTable {
         // A process whose memory cannot be read finds no file that is not committed.
         let Some(path) = memory::read_path(call.thread, argument.address) else { return PASS };
         let caller = Caller { thread: call.thread, elsewhere: self.elsewhere.load(Ordering::Relaxed) };
-        // What is held is not there, unless it is a stream.
+        // A held name does not exist, unless it is a stream.
         if let Ok(found) = find(caller, argument.base, &path, argument.follow) {
             if found.is_dir() {
                 return self.ask_of_directory(call, file_id_of(&found));
@@ -312,8 +315,8 @@ impl GateTable {
         lock(&self.state).trees.iter().any(|tree| tree.delivers)
     }
 
-    /// What a call gets that names a directory. Programs compare what it was before they have listed it, and after. None:
-    /// it has to wait.
+    /// Returns the answer to a call that names a directory. None if the call has to wait.
+    /// Programs compare the attributes of a directory before and after they list it.
     fn ask_of_directory(&self, call: &Call, directory: FileId) -> Option<Answer> {
         let (path, snapshot) = {
             let state = lock(&self.state);
@@ -342,7 +345,7 @@ impl GateTable {
         let state = lock(&self.state);
         let (tree, delivered) = match state.directories.get(&directory) {
             Some(Held::Tree { tree, delivered, .. }) => (&state.trees[*tree], delivered),
-            // What is held here has no entry yet.
+            // The held names have no entries yet.
             Some(Held::Files(_)) => return None,
             None => return PASS,
         };
@@ -353,20 +356,20 @@ impl GateTable {
         match deliver(call, descriptor, entries) {
             Ok(0) if !tree.complete => None,
             Ok(count) => Some(Answer::Value(count as i64)),
-            // Where that is not allowed here, the kernel lists it when all is there.
+            // If this process is not allowed to, the kernel lists the directory when it is complete.
             Err(error) if memory::is_refusal(error) => PASS.filter(|_| tree.complete),
             Err(error) => Some(Answer::Error(error)),
         }
     }
 }
 
-/// Where this process finds what another has open.
+/// Returns the path by which this process finds an open file of another.
 fn open_file(call: &Call, descriptor: i32) -> PathBuf {
     format!("/proc/{}/fd/{descriptor}", call.thread).into()
 }
 
-/// Gives a process the next entries of a directory. Its position is that of the open directory itself, so that
-/// whatever moves it or shares it does so here.
+/// Gives a process the next entries of a directory.
+/// The position is that of the open directory itself, so that processes which move or share it do so here, too.
 fn deliver(call: &Call, descriptor: i32, entries: &[Entry]) -> nix::Result<usize> {
     let open = memory::borrow_descriptor(call.thread, descriptor)?;
     let capacity = call.arguments[2] as usize;

@@ -1,37 +1,37 @@
-//! How far what is moved is ahead of its rate.
+//! How far the bytes moved are ahead of their rate.
 //!
-//! Bytes are moved first, and their time is waited for afterwards, so that no piece has to be of a certain size. What was
-//! late because somebody else had the processor, or the device, is made up for, as in TMIO (Tarraf et al., CLUSTER 2024).
+//! Bytes are moved first and paid for by waiting afterwards, so that a piece may have any size. A delay caused by a
+//! busy processor or device is made up for, as in TMIO (Tarraf et al., CLUSTER 2024).
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// So much of a lag is made up for, in seconds.
+/// The longest delay that is made up for, in seconds.
 const LAG: f64 = 1.0;
-/// So much is moved at once as it is in this time, within bounds.
+/// A stream moves at once what its rate allows in this time, within bounds in bytes.
 const AT_ONCE: Duration = Duration::from_millis(8);
 const BOUNDS: [u64; 2] = [64 << 10, 1 << 20];
 
-/// What a stream moves at once, so that who gets it sees it flow.
+/// Returns how many bytes a stream moves at once, few enough that its reader sees a steady flow.
 pub fn at_once(rate: NonZeroU64) -> u64 {
     let [least, most] = BOUNDS;
     bytes_in(rate, AT_ONCE).clamp(least, most)
 }
 
-/// So many bytes are moved at a rate in a time.
+/// Returns how many bytes are moved at a rate in a time.
 pub fn bytes_in(rate: NonZeroU64, time: Duration) -> u64 {
     u64::try_from(u128::from(rate.get()) * time.as_micros() / 1_000_000).unwrap_or(u64::MAX)
 }
 
-/// Times are durations since any fixed moment.
+/// Accounts for the bytes moved. Times are durations since any fixed moment.
 #[derive(Debug)]
 pub struct Pace {
     /// Bytes per second.
     rate: f64,
     mark: Duration,
-    /// Seconds for which nothing more is to be moved; below 0: a lag.
+    /// Seconds for which nothing more may be moved. Below 0: the delay that is made up for.
     debt: f64,
-    /// The most of a lag that is made up for, in seconds.
+    /// The longest delay that is made up for, in seconds.
     lag: f64,
 }
 
@@ -42,13 +42,13 @@ impl Pace {
         Self { rate: rate.get() as f64, mark: now, debt: 0.0, lag: LAG }
     }
 
-    /// Makes up for no more than so much of a lag.
+    /// Sets the longest delay that is made up for.
     pub fn with_lag(self, lag: Duration) -> Self {
         Self { lag: lag.as_secs_f64(), ..self }
     }
 
-    /// Goes on at another rate. The bytes that were moved before their time stay it, and so do those that are late, as far as
-    /// they are made up for at all: their time is that of the new rate.
+    /// Continues at another rate. Bytes moved too early and bytes of a delay keep their number; their time is that of
+    /// the new rate.
     pub fn change(&mut self, rate: NonZeroU64, now: Duration) {
         self.moved(0, now);
         let rate = rate.get() as f64;
@@ -56,7 +56,7 @@ impl Pace {
         self.rate = rate;
     }
 
-    /// Takes the bytes that were moved since the last call, and returns for how long nothing more is to be moved.
+    /// Adds the bytes moved since the last call, and returns for how long nothing more may be moved.
     pub fn moved(&mut self, bytes: u64, now: Duration) -> Duration {
         self.debt -= now.saturating_sub(self.mark).as_secs_f64();
         self.mark = now;
@@ -64,18 +64,18 @@ impl Pace {
         Duration::try_from_secs_f64(self.debt.max(0.0)).unwrap_or(Duration::MAX)
     }
 
-    /// There was nothing to move until now: nothing of the lag is made up for.
+    /// Says that there was nothing to move until now: earlier delays are not made up for.
     pub fn idle(&mut self, now: Duration) {
         self.moved(0, now);
         self.debt = self.debt.max(0.0);
     }
 
-    /// Waits for no more than the time of so many bytes.
+    /// Limits the wait to the time of `bytes`.
     pub fn owe_at_most(&mut self, bytes: u64) {
         self.debt = self.debt.min(bytes as f64 / self.rate);
     }
 
-    /// The bytes that are moved before their time.
+    /// Returns the bytes that were moved before their time.
     pub fn ahead(&self) -> u64 {
         (self.debt.max(0.0) * self.rate) as u64
     }
@@ -96,7 +96,8 @@ mod tests {
         Duration::from_millis(number)
     }
 
-    /// The bytes moved until `end`, by one who moves `piece` whenever he may, and cannot while `stalls` says so, looked at each millisecond.
+    /// Returns the bytes moved until `end` by a program that moves a `piece` whenever it may, checked each millisecond.
+    /// The program cannot move any while `stalls` returns true.
     fn moved(piece: u64, end: u64, stalls: impl Fn(u64) -> bool) -> u64 {
         let (mut pace, mut until, mut total) = (Pace::new(rate(RATE), ms(0)), ms(0), 0);
         for now in 0..end {
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(pace.moved(RATE, ms(5_000)), ms(1000));
         assert_eq!(pace.ahead(), RATE);
         pace.idle(ms(5_400));
-        // What was moved too early is not forgotten.
+        // Bytes moved too early still count.
         assert_eq!(pace.moved(0, ms(5_600)), ms(400));
     }
 
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(pace.moved(0, ms(0)), ms(500));
         pace.owe_at_most(RATE);
         assert_eq!(pace.moved(0, ms(0)), ms(500));
-        // Who is late stays it.
+        // A program that is late stays late.
         pace.moved(0, ms(900));
         pace.owe_at_most(0);
         assert_eq!(pace.moved(RATE, ms(900)), ms(600));
@@ -175,7 +176,7 @@ mod tests {
         assert_eq!((pace.moved(0, ms(500)), pace.ahead()), (ms(250), RATE / 2));
         pace.change(rate(RATE / 2), ms(500));
         assert_eq!(pace.moved(0, ms(500)), ms(1000));
-        // A lag of 0.2 s is 2 MB.
+        // A delay of 0.2 s is 2 MB.
         let mut pace = Pace::new(rate(RATE), ms(0));
         pace.change(rate(100 * RATE), ms(200));
         assert_eq!(pace.moved(RATE / 5 + RATE, ms(200)), ms(10));
@@ -189,16 +190,17 @@ mod tests {
         assert_eq!(pace.moved(u64::MAX, ms(1)), Duration::MAX);
     }
 
-    /// Whoever moves pieces whenever he may, at rates that change at random moments by any factor: in no time has he moved more than
-    /// the rates allow, a second of the rate with which it began, and a piece; and he is late by no more than a moment for
-    /// each change.
+    /// A program moves pieces whenever it may, while the rate changes at random moments by any factor.
+    ///
+    /// In any time the program moves at most what the rates allow, a second of the rate at its beginning, and a piece.
+    /// Each change delays the program by a moment at most.
     #[test]
     fn changes_grant_no_burst_and_lose_nothing() {
         for seed in 0..200 {
             let mut random = Random::new(seed);
             let (mut now_rate, stalls) = (1e6, seed % 2 == 1);
             let (mut pace, mut until) = (Pace::new(rate(now_rate as u64), ms(0)), ms(0));
-            // Bytes that were moved, but for those that the rates allow; the most that they may be; how late he may be.
+            // Bytes moved minus the bytes that the rates allow, their upper limit, and the delay that is allowed.
             let (mut excess, mut most, mut late, mut largest) = (0.0, f64::MAX, 0.0, 0.0_f64);
             let mut stalled = 0;
             for now in 0..20_000 {

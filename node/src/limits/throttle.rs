@@ -1,7 +1,7 @@
 //! Keeps a job to its limit: pauses all of its processes when they have moved more than the limit allows.
 //!
-//! No program has to know of the limit, no system call is slower, and no rights of root are needed. A call that is
-//! under way goes on in the kernel; what the call moves meanwhile makes the next pause longer.
+//! Programs need no change, system calls do not become slower, and no rights of root are needed. A running system call
+//! continues during a pause. The bytes that it moves make the next pause longer.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,59 +20,60 @@ use crate::processes::watchdog::Watchdog;
 use crate::protocol::event::Paused;
 use crate::protocol::job::{Direction, Limit, Rate};
 
-/// The tree is looked at so often while it runs; less often, so that it is paused less often, and for longer, where all that is
-/// done here would have taken more than one part of so many of the time: 1 percent of a core.
+/// Times between two looks at the running processes. `LOOK` grows to `SELDOM_LOOK` while all work done here takes more
+/// than one part in `THRIFT` of a core. Pauses then become fewer and longer.
 const LOOK: Duration = Duration::from_millis(1);
 const SELDOM_LOOK: Duration = Duration::from_millis(5);
 const THRIFT: u32 = 100;
-/// The same while it is paused.
+/// Longest time between two looks at the paused processes.
 const LOOK_IN_PAUSE: Duration = Duration::from_millis(50);
-/// A shorter pause is not worth its signals.
+/// The shortest pause. A shorter one is not worth its signals.
 const SHORTEST: Duration = Duration::from_millis(2);
-/// A longer one others might take for the end of the job.
+/// The longest pause. Other programs could take the job for dead after a longer one.
 const LONGEST: Duration = Duration::from_secs(5);
-/// After such a silence a job had nothing to move.
+/// Time without I/O after which a job had nothing to move.
 const SILENCE: Duration = Duration::from_millis(250);
-/// What was moved is told at most so often. A tree without a limit is looked at so often, too.
+/// Least time between two reports of the bytes moved, and time between two looks at a job without a limit.
 const TELL: Duration = Duration::from_secs(2);
-/// Of the bytes that are expected, that is told after one part in so many.
+/// Reports are at least one part in this many of the expected bytes apart.
 const STEPS: u64 = 10;
-/// When the processes are stopped, those that they have just started are sought so often.
+/// How often newly started processes are searched for while the processes are being stopped.
 const SEARCHES: usize = 3;
 
-/// Times are durations since any fixed moment.
+/// Pauses and continues the processes of a job. Times are durations since any fixed moment.
 #[derive(Debug)]
 pub struct Throttle {
     moved: Moved,
     seen: u64,
-    /// When that became more.
+    /// When `seen` has grown last.
     grown: Duration,
     rate: Rate,
-    /// None: it has no limit, or nothing was seen since it has one.
+    /// Without a pace nothing is paused: there is no limit, or no look since the limit was set.
     pace: Option<Pace>,
     write_out: Option<WriteOut>,
     guard: Option<Watchdog>,
-    /// Those that are stopped by us. Who was stopped before is not ours.
+    /// Processes that were stopped here. Processes that were stopped before are left alone.
     stopped: BTreeSet<ProcessId>,
-    /// Since when the tree is paused.
+    /// When the present pause began.
     since: Option<Duration>,
     due: Duration,
-    /// When all looks so far have taken their part of the time.
+    /// When the share of the looks so far has fallen to one part in `THRIFT`.
     thrift: Duration,
-    /// The CPU time of the thread when it had looked last: what it needs from one look to the next is because of the looks.
+    /// CPU time of this thread at its last look. What it has used since then is counted as the cost of looks.
     spent: Duration,
-    /// Of pauses that are over.
+    /// Sum of the pauses that are over.
     total: Duration,
     told: Paused,
-    /// How many bytes it is expected to move, while it has moved less. What is left of them is owed, and waited for; who has
-    /// moved all of them before they were looked at would be held for nothing.
+    /// Bytes that the job is expected to move in all. The job waits only for the time of the bytes that are left: a
+    /// pause after the last byte would be of no use. None: a pause may be of any length, as the end is not known, or
+    /// has passed.
     expected: Option<u64>,
-    /// Bytes after which it is told how many were moved.
+    /// Bytes between two reports.
     step: u64,
-    /// What was told of them, and when that is to be told again.
+    /// The bytes in the last report, and the earliest time of the next one.
     said: u64,
     say: Duration,
-    /// The job is being ended, or may not be looked into.
+    /// The job is not paused any more: it is being ended, or may not be examined.
     slack: bool,
 }
 
@@ -102,12 +103,12 @@ impl Throttle {
         }
     }
 
-    /// When to look next.
+    /// Returns when to look next, or None if the job is not paused any more.
     pub fn due(&self) -> Option<Duration> {
         (!self.slack).then_some(self.due)
     }
 
-    /// Keeps the job to another rate from now on, beginning with a look at it that is due at once.
+    /// Keeps the job to another rate from now on. The next look is due at once.
     pub fn keep_to(&mut self, rate: Rate, now: Duration) {
         match (&mut self.pace, rate) {
             (Some(pace), Some(rate)) => pace.change(rate, now),
@@ -117,7 +118,7 @@ impl Throttle {
         self.due = now;
     }
 
-    /// How many bytes were moved so far, when that is to be told.
+    /// Returns the bytes moved so far if a report is due.
     pub fn news(&mut self, now: Duration) -> Option<u64> {
         let due = now >= self.say && self.seen >= self.said.saturating_add(self.step);
         due.then(|| {
@@ -130,18 +131,18 @@ impl Throttle {
         self.since.is_some()
     }
 
-    /// How long the tree has been paused by now.
+    /// Returns for how long the processes have been paused by now.
     pub fn paused(&self, now: Duration) -> Duration {
         self.total + self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
-    /// Looks at the tree, and pauses it, or lets it go on.
+    /// Looks at the processes, and pauses or continues them.
     ///
     /// # Arguments
-    /// * `look` - gives all processes as they are now, each after its parent
+    /// * `look` - returns all processes as they are now, each after its parent
     ///
     /// # Errors
-    /// When they may not be looked into: then the job is not kept to its limit any more.
+    /// The error, if the processes may not be examined. The job is not paused any more then.
     pub fn look(&mut self, now: Duration, look: &mut impl FnMut() -> Vec<Process>) -> io::Result<()> {
         let mut processes = look();
         let mut found = self.moved.look(&processes);
@@ -163,7 +164,7 @@ impl Throttle {
                 self.told.pauses += 1;
                 self.stop(processes, look);
             }
-            // Those whom others let go on.
+            // Stops processes that others have continued, and new ones.
             Some(_) => self.stop(processes, look),
             None => {}
         }
@@ -178,12 +179,12 @@ impl Throttle {
         Ok(())
     }
 
-    /// Takes how many bytes were moved by now, and returns for how long nothing more is to be moved.
+    /// Records the bytes moved by now, and returns for how long nothing more may be moved.
     fn take(&mut self, bytes: u64, now: Duration) -> Duration {
         let new = bytes.saturating_sub(self.seen);
         self.seen += new;
         let Some(pace) = &mut self.pace else {
-            // What was moved without a limit does not count.
+            // Bytes that were moved without a limit do not count.
             self.pace = self.rate.map(|rate| Pace::new(rate, now));
             self.grown = now;
             return Duration::ZERO;
@@ -196,7 +197,7 @@ impl Throttle {
         pace.moved(new, now);
         self.told.ahead = self.told.ahead.max(pace.ahead());
         if let Some(expected) = self.expected {
-            // Of what is more than was expected nobody knows how much is still to come.
+            // After more bytes than expected it is unknown how many are still to come.
             pace.owe_at_most(expected.abs_diff(self.seen));
             self.expected = (self.seen < expected).then_some(expected);
         }
@@ -233,14 +234,14 @@ impl Throttle {
         }
     }
 
-    /// Pauses nobody any more.
+    /// Continues the processes, and does not pause them any more.
     pub fn slacken(&mut self, now: Duration) {
         self.let_go(now);
         self.guard = None;
         self.slack = true;
     }
 
-    /// How the job was kept to its limit.
+    /// Returns how the job was kept to its limit.
     pub fn told(&self) -> Paused {
         Paused { paused: self.total.as_secs_f64(), ..self.told }
     }

@@ -1,6 +1,6 @@
-//! Lets the kernel write at the rate of the limit of a job.
+//! Makes the kernel write the files of a job at the rate of its limit.
 //!
-//! Otherwise the kernel collects pages and writes them at a moment of its own. A program that synchronizes then waits
+//! Otherwise the kernel collects pages and writes them at a time of its choice. A program that synchronizes then waits
 //! for all of them.
 
 use std::collections::HashSet;
@@ -16,29 +16,31 @@ use crate::processes::tree::Process;
 use crate::sys::raw;
 use crate::sys::threads;
 
-/// At most so often.
+/// Least time between two beginnings of a write.
 const LEAST: Duration = Duration::from_millis(50);
-/// What is written by memory only after so many bytes. Who goes on in a page that was written out makes all of it dirty again,
-/// and it is counted, and written, as a whole: large ones (folios) have up to 2 MiB.
+/// Bytes moved between two writes of files that processes write through memory.
+/// A later change of a page that was written makes all of it dirty again: it counts again, and is written again. Large
+/// pages (folios) have up to 2 MiB.
 const APART: u64 = 48 << 20;
-/// How often it is looked for what that is.
+/// Time between two searches for such files.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A thread, because the kernel makes it wait where the queue of the device is full.
+/// Begins writes in a thread, because the kernel makes it wait while the queue of the device is full.
 #[derive(Debug)]
 pub struct WriteOut {
-    /// Files below it.
+    /// Only files below this directory are written.
     storage: PathBuf,
     files: SyncSender<Vec<File>>,
     due: Duration,
-    /// What can be written by memory, by its inode; when that is looked for again; and after how many bytes it is due, too.
+    /// Inodes of files that processes write through memory, when to look them up again, and after how many bytes to
+    /// write them.
     mapped: HashSet<u64>,
     look: Duration,
     mapped_due: u64,
 }
 
 impl WriteOut {
-    /// None: without one more thread.
+    /// Starts the thread, or returns None if no thread can be started.
     pub fn start(storage: &Path) -> Option<Self> {
         let (files, next) = sync_channel::<Vec<File>>(0);
         threads::spawn("write-out", move || next.iter().flatten().for_each(|file| raw::write_out(&file))).ok()?;
@@ -52,8 +54,8 @@ impl WriteOut {
         })
     }
 
-    /// Begins to write what `processes`, which have moved so many bytes, have open for writing, unless it was begun just now
-    /// or is still going on.
+    /// Begins to write the files that `processes` have open for writing, after they have moved `moved` bytes in all.
+    /// Does nothing if a write was begun just now or is still going on.
     pub fn begin(&mut self, processes: &[Process], moved: u64, now: Duration) {
         if now < self.due {
             return;
@@ -70,15 +72,15 @@ impl WriteOut {
         }
     }
 
-    /// `all`: also those that are mapped.
+    /// Opens the files that a process has open for writing; mapped files only if `all`.
     fn written(&self, pid: i32, all: bool) -> Vec<File> {
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         descriptors.filter_map(|entry| self.open(&entry.path(), all)).collect()
     }
 
-    /// Opens the file of a descriptor that is open for writing. Anything but a file might not bear to be opened.
+    /// Opens the file of a descriptor that is open for writing. Opening anything but a regular file could have effects.
     fn open(&self, descriptor: &Path, all: bool) -> Option<File> {
-        // Its own permissions tell how it was opened.
+        // The permissions of the link tell how the file was opened.
         let writes = fs::symlink_metadata(descriptor).ok()?.mode() & 0o200 != 0;
         let is_here = || fs::read_link(descriptor).is_ok_and(|path| path.starts_with(&self.storage));
         let is_wanted = |found: Metadata| found.is_file() && (all || !self.mapped.contains(&found.ino()));
@@ -88,7 +90,7 @@ impl WriteOut {
     }
 }
 
-/// The inodes of what a process can write by its memory.
+/// Returns the inodes of the files that a process can write through memory.
 fn mapped(pid: i32) -> Vec<u64> {
     fs::read_to_string(format!("/proc/{pid}/maps"))
         .unwrap_or_default()
@@ -97,7 +99,7 @@ fn mapped(pid: i32) -> Vec<u64> {
         .collect()
 }
 
-/// The inode in a line of `maps`, proc(5), of a mapping that is shared and writable.
+/// Returns the inode in a line of `maps`, proc(5), if the mapping is shared and writable.
 fn shared_and_writable(line: &str) -> Option<u64> {
     let mut words = line.split_ascii_whitespace();
     let permissions = words.nth(1)?.as_bytes();

@@ -7,25 +7,25 @@ use std::path::{Path, PathBuf};
 
 use crate::protocol::job::{Commit, Dependency, Kind, Output, Rule};
 
-/// What has happened to a file.
+/// A fact about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// It exists.
+    /// The file exists.
     Exists,
-    /// It was closed after writing, and that was no death.
+    /// The file was closed after writing, and not because its writer died.
     Closed,
-    /// It was removed, or moved away; so is everything below it.
+    /// The file or directory was removed or moved away, with everything below it.
     Gone,
 }
 
-/// What follows for the driver; `port` is the index of the output.
+/// A consequence for the driver. `port` is the index of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub port: usize,
     pub what: What,
 }
 
-/// `Unmet`: the job has ended before what a rule waits for, and why.
+/// The kinds of decisions. `Unmet`: the job has ended before the condition of a rule, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     Opened(PathBuf),
@@ -40,7 +40,7 @@ struct File {
     rule: Option<usize>,
     closes: u32,
     committed: bool,
-    /// It was removed after its commit: it does not count until it is closed again.
+    /// The file was removed after its commit. A removed file does not count until it is closed again.
     removed: bool,
 }
 
@@ -48,18 +48,18 @@ struct File {
 #[derive(Debug, Default)]
 struct Progress {
     closes: u64,
-    /// Committed files that are there.
+    /// Committed files that exist.
     committed: u64,
-    /// The `fileDeps` that are not committed yet.
+    /// Entries of `fileDeps` that are not committed yet.
     awaited: Vec<Dependency>,
-    /// The files that existed when the last of them was committed have been committed too.
+    /// The files that existed when the last of `awaited` was committed have been committed, too.
     released: bool,
 }
 
 #[derive(Debug)]
 struct Tracked {
     output: Output,
-    /// By path; names are compared at a fraction of the cost of paths.
+    /// Files by path. Plain names are compared at a fraction of the cost of paths.
     files: BTreeMap<OsString, File>,
     rules: Vec<Progress>,
     complete: bool,
@@ -67,7 +67,7 @@ struct Tracked {
 
 /// Applies the commit rules of a job's outputs.
 ///
-/// Each file is opened and committed at most once, each output is complete at most once, and after its files.
+/// Each file is opened and committed at most once. Each output is complete at most once, and after its files.
 #[derive(Debug)]
 pub struct Tracker {
     outputs: Vec<Tracked>,
@@ -90,7 +90,7 @@ impl Tracker {
         self.handle_all(&[path.to_owned()], fact)
     }
 
-    /// The same fact about several files: an output that is complete with some of them has all of them.
+    /// Handles the same fact about several files. An output that becomes complete by one of them contains all of them.
     pub fn handle_all(&mut self, paths: &[PathBuf], fact: Fact) -> Vec<Decision> {
         let mut decisions = Vec::new();
         for path in paths {
@@ -118,13 +118,13 @@ impl Tracker {
         }
     }
 
-    /// How often `path` was closed, where its closes count.
+    /// Returns how often `path` was closed, or 0 if its closes do not count.
     pub fn closes(&self, path: &Path) -> u32 {
         let files = self.outputs.iter().filter_map(|tracked| tracked.files.get(path.as_os_str()));
         files.map(|file| file.closes).max().unwrap_or(0)
     }
 
-    /// The job has ended with a success code and left these files: all of them are committed.
+    /// Commits the files `existing`, which a job has left that ended with a success code, and completes all outputs.
     pub fn finish(&mut self, existing: &[PathBuf]) -> Vec<Decision> {
         let mut decisions = Vec::new();
         let unmet: Vec<_> = self.outputs.iter().map(|tracked| tracked.unmet(existing)).collect();
@@ -186,7 +186,7 @@ impl Tracker {
         self.meet(path);
     }
 
-    /// Nobody waits for `path` any more.
+    /// Removes `path`, which is committed, from what rules wait for.
     fn meet(&mut self, path: &Path) {
         for waiting in &mut self.outputs {
             let Ok(name) = path.strip_prefix(&waiting.output.root) else { continue };
@@ -228,7 +228,7 @@ impl Tracker {
         }
     }
 
-    /// Files whose dependencies have just been met. What appears later is committed when it is closed.
+    /// Returns files whose dependencies have just been met. A file that appears later is committed when it is closed.
     fn released(&mut self, port: usize) -> Vec<PathBuf> {
         let tracked = &mut self.outputs[port];
         let mut released = Vec::new();
@@ -246,7 +246,7 @@ impl Tracker {
 }
 
 impl Tracked {
-    /// Whatever takes the place of `path`, and of what was below it, starts anew; what is committed stays committed.
+    /// Forgets `path` and what was below it: a file that takes the place of one begins anew. Commits stay.
     fn remove(&mut self, path: &Path) {
         let mut inside = path.as_os_str().to_owned();
         inside.push("/");
@@ -262,7 +262,7 @@ impl Tracked {
         }
     }
 
-    /// What rules waited for that has not come, at the end of a job that has left the files `existing`.
+    /// Returns a message for each rule whose condition was not met by a job that has left the files `existing`.
     fn unmet(&self, existing: &[PathBuf]) -> Vec<String> {
         if self.complete {
             return Vec::new();
@@ -304,7 +304,7 @@ impl Tracked {
         }
         let holds = |(rule, progress): (&Rule, &Progress)| match &rule.commit {
             Commit::Termination => false,
-            // One close says nothing of a directory as a whole.
+            // One close says nothing about a directory as a whole.
             Commit::Close(closes) => {
                 self.output.kind == Kind::Directory && *closes > 1 && progress.closes >= u64::from(*closes)
             }

@@ -1,4 +1,4 @@
-//! Watches the output directories of a job, and tells what happens to files that match.
+//! Watches the output directories of a job, and reports what happens to files that match.
 
 use std::fs::{self, DirEntry, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -17,21 +17,22 @@ pub struct Change {
     pub what: What,
 }
 
-/// What has happened to a file.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     Exists,
     Closed,
     /// Moved into place.
     Placed,
-    /// Found in a directory that was not watched when it was made, or after notices were lost; or a link to a file.
+    /// Found in a directory that was not watched when the file was made, or after notices were lost; or a link to a
+    /// file.
     Found,
     /// Removed or moved away, with everything below it.
     Gone,
 }
 
 impl Change {
-    /// Whether a close may follow from it.
+    /// Whether the change may mean that the file was closed.
     pub fn is_close(&self) -> bool {
         matches!(self.what, What::Closed | What::Placed | What::Found)
     }
@@ -41,23 +42,23 @@ impl Change {
     }
 }
 
-/// Which directories are watched, and for what.
+/// Watches the directories of `outputs`.
 pub struct OutputWatch<'a> {
     pub outputs: &'a [Output],
 }
 
 impl OutputWatch<'_> {
-    /// Watches the roots and what is below them. Files that are there already are no news.
+    /// Watches the roots and the directories below. Existing files are not reported until they are written to.
     ///
     /// # Errors
-    /// A message when a root cannot be watched.
+    /// A message, if a root cannot be watched.
     pub fn arm(&self, watcher: &mut Watcher<Token>) -> Result<(), String> {
         for output in self.outputs {
             let mut old = Vec::new();
             self.descend(&output.root, watcher, &mut old).map_err(|error| {
                 format!("output {}: cannot watch {}: {}", output.port, output.root.display(), error.desc())
             })?;
-            // Who writes what a link leads to does not do it here.
+            // Links are skipped: their targets are written elsewhere.
             for path in old.into_iter().filter(|path| !path.is_symlink()) {
                 let touched = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONESHOT;
                 let _ = watcher.watch(&path, touched, Token::Old(path.clone()));
@@ -66,7 +67,7 @@ impl OutputWatch<'_> {
         Ok(())
     }
 
-    /// Turns a notice into changes, and follows new directories.
+    /// Turns a notice into changes, and watches new directories.
     pub fn changes(&self, notice: &Notice<Token>, watcher: &mut Watcher<Token>) -> Vec<Change> {
         let directory = match &notice.token {
             Token::Old(path) => return vec![Change { path: path.clone(), what: What::Exists }],
@@ -83,7 +84,7 @@ impl OutputWatch<'_> {
             }
             let mut found = Vec::new();
             if mask.intersects(ARRIVES) {
-                // It may be gone again, and without a watch its files are committed at the end.
+                // The directory may be gone again. Without a watch its files are committed at the end.
                 let _ = self.descend(&path, watcher, &mut found);
             }
             return Change::all_found(found);
@@ -94,7 +95,7 @@ impl OutputWatch<'_> {
         if left {
             return vec![Change { path, what: What::Gone }];
         }
-        // What is gone again was another file: its directory may have been moved, or a notice of its end follows.
+        // If the file is gone, its directory was moved, or a notice of its removal follows.
         let Ok(file) = fs::symlink_metadata(&path) else { return Vec::new() };
         if !file.is_file() && !file.is_symlink() {
             return Vec::new();
@@ -109,7 +110,7 @@ impl OutputWatch<'_> {
         self.outputs.iter().any(|output| output.counts_closes() && output.concerns(path))
     }
 
-    /// After notices were lost: all that is there, and watches for directories that were missed.
+    /// Returns all files that exist, after notices were lost, and watches directories that were missed.
     pub fn rescan(&self, watcher: &mut Watcher<Token>) -> Vec<Change> {
         let mut found = Vec::new();
         for output in self.outputs {
@@ -120,10 +121,10 @@ impl OutputWatch<'_> {
         Change::all_found(found)
     }
 
-    /// Watches `directory`, then looks at what is in it: in this order nothing is missed.
+    /// Watches `directory`, then lists its entries. In this order no entry is missed.
     fn descend(&self, directory: &Path, watcher: &mut Watcher<Token>, found: &mut Vec<PathBuf>) -> nix::Result<()> {
         let Some(mask) = self.mask(directory) else { return Ok(()) };
-        // A file that was removed has still its name when it is closed, which may be another file's by then.
+        // Without IN_EXCL_UNLINK the close of a removed file would count as a close of a new file with the same name.
         let only = AddWatchFlags::IN_ONLYDIR | AddWatchFlags::from_bits_retain(nix::libc::IN_EXCL_UNLINK);
         watcher.watch(directory, mask | only, Token::Directory(directory.to_owned()))?;
         let entries = fs::read_dir(directory).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
@@ -143,10 +144,11 @@ impl OutputWatch<'_> {
         Ok(())
     }
 
-    /// What has to be known about `directory`: closes where they are told; appearances where a stream may begin.
+    /// Returns what to watch in `directory`: closes where a rule or the driver needs them, new entries where a stream
+    /// may begin.
     fn mask(&self, directory: &Path) -> Option<AddWatchFlags> {
         let here = || self.outputs.iter().filter(|output| output.reaches(directory));
-        // As `Token::Counted`, for a file that is not watched yet.
+        // A notice of opening keeps two closes of a file apart that has no watch of its own yet. See `Token::Counted`.
         let opens = if here().any(Output::counts_closes) { AddWatchFlags::IN_OPEN } else { AddWatchFlags::empty() };
         if here().any(Output::tells_closes) {
             return Some(ARRIVES | LEAVES | AddWatchFlags::IN_CLOSE_WRITE | opens);
@@ -156,7 +158,7 @@ impl OutputWatch<'_> {
 }
 
 fn what(path: &Path, mask: AddWatchFlags, file: &Metadata) -> What {
-    // A link is made of a file that somebody has written under another name, and that nobody closes under this one.
+    // A link names a file that was written under another name, so the link is never closed.
     let is_link = |file: &Metadata| if file.is_symlink() { path.is_file() } else { file.nlink() > 1 };
     let linked = mask.contains(AddWatchFlags::IN_CREATE) && is_link(file);
     match () {
@@ -167,7 +169,7 @@ fn what(path: &Path, mask: AddWatchFlags, file: &Metadata) -> What {
     }
 }
 
-/// Whether it is a file, or a link to one.
+/// Whether an entry is a file or a link to a file.
 fn is_file(entry: &DirEntry) -> bool {
     match entry.file_type() {
         Ok(kind) if !kind.is_symlink() => kind.is_file(),
@@ -175,7 +177,7 @@ fn is_file(entry: &DirEntry) -> bool {
     }
 }
 
-/// The files of `outputs` that exist now.
+/// Returns the files of `outputs` that exist now.
 pub fn existing(outputs: &[Output]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for output in outputs {

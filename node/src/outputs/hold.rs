@@ -1,11 +1,13 @@
-//! Closes caused by death. Facts about the job's processes in, decisions out; no I/O, no clock.
+//! Separates closes of files from closes caused by death. Facts about processes in, decisions out; no I/O, no clock.
 //!
-//! When a file is closed, the kernel does not say by whom or why. A close counts at once only when nobody of the tree is
-//! dying or has died unseen and everybody sleeps: the writer closed its file and lives. Otherwise it is held until
-//! `GRACE` has passed in which those that could have closed it lived on or ended well, and the main process with them.
-//! An interpreter that ends by an exception closes its files first and exits some milliseconds later; a `set -e` shell
-//! exits right after its child: both are busy, or gone, within the grace. Time in which one of them is stopped or frozen, or
-//! nobody could look, or one of them waited for a processor, is none of it.
+//! When a file is closed, the kernel does not say by which process or why. A close counts at once only if no process of
+//! the job is dying or has died unseen, and all of them sleep: the writer closed its file and lives. Any other close is
+//! held for `GRACE`. The close counts if the main process lives on, and the processes that could have closed the file
+//! live on, too, or end well.
+//!
+//! An interpreter that ends by an exception closes its files first and exits some milliseconds later. A `set -e` shell
+//! exits right after its child. Both are busy, or gone, within the grace. The grace is longer by any time in which a
+//! process was stopped or frozen, waited for a processor, or this process could not look.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,10 +16,10 @@ use std::time::Duration;
 use crate::processes::active_time::ActiveTimes;
 use crate::processes::snapshot::{ProcessId, Snapshot};
 
-/// How long the job has to go on after a close, or after the end of a process that could have caused it.
+/// How long the job has to continue after a close, or after the end of a process that could have caused it.
 pub const GRACE: Duration = Duration::from_millis(50);
 
-/// When a held close is looked at again, counted from its beginning.
+/// When a held close is reviewed, counted from its beginning.
 const REVIEWS: [Duration; 6] = [
     Duration::from_micros(300),
     Duration::from_millis(1),
@@ -27,63 +29,63 @@ const REVIEWS: [Duration; 6] = [
     GRACE,
 ];
 
-/// A job that closes one file after the other is looked at less often, the more is held: so long for each other one, at most
-/// `RARELY`. Its files are then committed some at a time.
+/// Least time between two reviews that accept closes: `EACH` for each held close but the first, at most `RARELY`.
+/// The files of a job that closes one after the other are therefore committed some at a time.
 const EACH: Duration = Duration::from_micros(50);
 const RARELY: Duration = Duration::from_millis(10);
 
-/// While a process that has no others makes files in such a rush, CROWD of them in RUSH, its closes are taken some at a
-/// time: after each of them nobody looks for so long.
+/// Time without a look after each look, while the only process of a job closes `CROWD` files within `RUSH`.
+/// The closes of such a process are taken some at a time.
 pub const NAP: Duration = Duration::from_millis(1);
 const CROWD: usize = 32;
 const RUSH: Duration = Duration::from_millis(20);
 
-/// The first of `REVIEWS` after a death: those before it look for the writer falling asleep.
+/// The first of `REVIEWS` after a death. Earlier ones only look for a writer that falls asleep.
 const AFTER_DEATH: usize = 3;
 
-/// When to look again whether somebody has lived for long enough: what was run is told with the ticks of the kernel.
+/// Time until the next review while a process has not lived for long enough. The kernel counts run time by its ticks.
 const TICK: Duration = Duration::from_millis(4);
 
-/// A look may be so much later than it is due; whatever is more was time in which this process did not run either, and the job
-/// may not have gone on.
+/// Delay of a review that is tolerated. Any more is time in which this process did not run; the job may not have run
+/// either.
 const PUNCTUAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 struct Held {
     path: PathBuf,
-    /// Found by a scan, not by an event: a close that is seen meanwhile takes its place.
+    /// The close was found by a scan, not by a notice. A notice of a close replaces it.
     found: bool,
-    /// Those that could have closed it and still live, and how long they had lived when it was closed.
+    /// Living processes that could have closed the file, and how long each had lived at that time.
     suspects: Vec<(ProcessId, Duration)>,
-    /// Nobody has died: it counts as soon as all sleep.
+    /// No process has died. The close counts as soon as all of them sleep.
     quiet: bool,
-    /// One of them died badly: only the job's success makes it count.
+    /// One of the processes has failed. The close counts only if the job succeeds.
     condemned: bool,
     since: Duration,
     reviews: usize,
-    /// When to look at it again, since not all suspects have lived for long enough.
+    /// When to review next, if some suspects have not lived for long enough.
     again: Option<Duration>,
 }
 
-/// Holds closes back until they can be believed. Times are durations since any fixed moment.
+/// Holds closes back until it is clear whether they count. Times are durations since any fixed moment.
 #[derive(Debug, Default)]
 pub struct Holder {
     last: Snapshot,
     held: Vec<Held>,
-    /// Those that could have closed something that is held.
+    /// Processes that could have closed one of the held files.
     suspects: BTreeSet<ProcessId>,
     lives: ActiveTimes,
-    /// When the first of them is to be looked at; None when only the end of the job can decide.
+    /// When the first held close is to be reviewed. None: only the end of the job decides.
     due: Option<Duration>,
     main_exiting: bool,
     accepted: Duration,
-    /// Closes have come since the last rest.
+    /// Closes have come since the last call of `rest`.
     fresh: bool,
-    /// What comes next was not looked at as soon as it came.
+    /// The last call of `rest` asked for a nap, so that the next closes are seen late.
     rested: bool,
-    /// When somebody was last seen to die, or to be dead.
+    /// When a process was last seen dead, or dying.
     death: Option<Duration>,
-    /// Somebody was stopped or frozen at the last look.
+    /// A process was stopped or frozen at the last look.
     stood: bool,
 }
 
@@ -92,10 +94,10 @@ impl Holder {
         Self { last: first, ..Self::default() }
     }
 
-    /// Takes closes seen since the last call. `found` ones come from a scan. Returns those that count at once.
+    /// Takes the closes since the last call, each with whether a scan found it. Returns the closes that count at once.
     pub fn close(&mut self, closes: &[(PathBuf, bool)], now: Duration, snapshot: Snapshot) -> Vec<PathBuf> {
         let quiet = !snapshot.deaths_since(&self.last);
-        // How they have ended could not be seen.
+        // A process has died during a nap, and how it ended was not seen.
         let condemned = !quiet && self.rested;
         if !quiet || snapshot.processes.values().any(|vitals| vitals.exiting) {
             self.death = Some(now);
@@ -132,13 +134,14 @@ impl Holder {
         accepted
     }
 
-    /// All processes, and how long each of them has lived by now.
+    /// Returns all processes, and how long each of them has lived by now.
     fn see(&mut self, now: Duration, snapshot: &Snapshot) -> Vec<(ProcessId, Duration)> {
         snapshot.processes.iter().map(|(id, vitals)| (*id, self.lives.see(*id, vitals, now))).collect()
     }
 
-    /// How long not to look for more closes, if any. Those that are taken after it count only at the end when a process has
-    /// come and gone meanwhile: nobody knows how.
+    /// Returns for how long not to look for more closes, if at all.
+    /// If a process comes and goes meanwhile, the closes of this time count only when the job succeeds: its end was not
+    /// seen.
     pub fn rest(&mut self, now: Duration) -> Option<Duration> {
         let first = self.held.len().checked_sub(CROWD).map(|first| self.held[first].since);
         let rush = first.is_some_and(|first| now < first + RUSH);
@@ -147,7 +150,7 @@ impl Holder {
         self.rested.then_some(NAP)
     }
 
-    /// Whether a review would change nothing: when a job closes one file after the other, much is held.
+    /// Whether a review would change nothing. Saves reviews when a job closes many files one after the other.
     fn can_wait(&self, now: Duration, snapshot: &Snapshot) -> bool {
         let lives = |id: &ProcessId| snapshot.processes.get(id).is_some_and(|vitals| !vitals.exiting);
         let living = snapshot.processes.values().all(|vitals| !vitals.exiting) && self.suspects.iter().all(lives);
@@ -155,7 +158,7 @@ impl Holder {
         living && !snapshot.main_exiting && !self.main_exiting && (early || now < self.accepts_at())
     }
 
-    /// Looks at what is held. `snapshot` needs to have the suspects only. Returns the closes that count now.
+    /// Reviews the held closes, and returns those that count now. `snapshot` needs to contain the suspects only.
     pub fn review(&mut self, now: Duration, snapshot: &Snapshot) -> Vec<PathBuf> {
         let late = self.next_review().map_or(Duration::ZERO, |due| now.saturating_sub(due + PUNCTUAL));
         self.main_exiting = snapshot.main_exiting;
@@ -188,7 +191,7 @@ impl Holder {
         accepted
     }
 
-    /// After a change of what is held.
+    /// Updates the suspects and the next review after a change of the held closes.
     fn count(&mut self) {
         self.suspects = self.held.iter().flat_map(|held| held.suspects.iter().map(|(id, _)| *id)).collect();
         self.lives.retain(|id| self.suspects.contains(id));
@@ -196,12 +199,12 @@ impl Holder {
         self.due = open.map(Held::due).min();
     }
 
-    /// The processes that the next review is about.
+    /// Returns the processes that the next review is about.
     pub fn suspects(&self) -> &BTreeSet<ProcessId> {
         &self.suspects
     }
 
-    /// When to review next; None when only the end of the job can decide.
+    /// Returns when to review next, or None if only the end of the job decides.
     pub fn next_review(&self) -> Option<Duration> {
         if self.main_exiting {
             return None;
@@ -214,13 +217,13 @@ impl Holder {
         self.accepted + EACH.saturating_mul(few).min(RARELY)
     }
 
-    /// Forgets what was removed, and what was below it.
+    /// Forgets a removed file or directory, and what was below it.
     pub fn forget(&mut self, path: &Path) {
         self.held.retain(|held| !held.path.starts_with(path));
         self.count();
     }
 
-    /// The job has ended with a success code: everything that was held counts.
+    /// Returns all held closes: they count, because the job has ended with a success code.
     pub fn release(&mut self) -> Vec<PathBuf> {
         let released = std::mem::take(&mut self.held).into_iter().map(|held| held.path).collect();
         self.count();
@@ -297,7 +300,7 @@ mod tests {
         Snapshot { processes: processes.iter().map(entry).collect(), orphans: 0, main_exiting }
     }
 
-    /// The time in ms at which a close at 0 counts, given the tree before it and what becomes of it; None: never.
+    /// Returns the time in ms at which a close at 0 counts, or None for never, given the processes before and after it.
     fn counted_at(before: &[(i32, ProcessState)], course: &[(u64, &[(i32, ProcessState)])]) -> Option<u64> {
         let mut holder = Holder::new(tree(before));
         for now in 0..200 {
@@ -351,7 +354,7 @@ mod tests {
         }
     }
 
-    /// When something counts, in ms, of what is only looked at when that is due.
+    /// Returns the times in ms at which closes count if each review happens only when it is due.
     fn counted_when_due(holder: &mut Holder, times: Range<u64>, tree_at: impl Fn(u64) -> Snapshot) -> Vec<u64> {
         let mut due = |at: u64| {
             holder.next_review().is_some_and(|due| due <= ms(at)).then(|| holder.review(ms(at), &tree_at(at)))
@@ -363,7 +366,7 @@ mod tests {
     fn time_in_which_nobody_looks_does_not_count() {
         let mut holder = Holder::new(tree(&[(1, BUSY)]));
         assert!(holder.close(&[("/o/a".into(), false)], ms(0), tree(&[(1, BUSY)])).is_empty());
-        // Frozen with all of the job, for a second.
+        // The whole job is frozen for a second.
         let counted = counted_when_due(&mut holder, 1000..1100, |_| tree(&[(1, BUSY)]));
         assert!(matches!(counted[..], [1025..1060]), "{counted:?}");
     }
@@ -373,7 +376,7 @@ mod tests {
         let waits = |ran, waited| tree(&[(1, ProcessState { turns: Some((ms(ran), ms(waited))), ..BUSY })]);
         let mut holder = Holder::new(waits(3, 0));
         assert!(holder.close(&[("/o/a".into(), false)], ms(0), waits(3, 0)).is_empty());
-        // It gets one of ten milliseconds.
+        // The process runs in one of ten milliseconds.
         let counted = counted_when_due(&mut holder, 1..700, |at| waits(3 + at / 10, at * 9 / 10));
         assert!(matches!(counted[..], [500..510]), "{counted:?}");
         assert_eq!(holder.next_review(), None);
@@ -419,7 +422,7 @@ mod tests {
         }
         assert_eq!(accepted.len(), 100);
         assert_eq!(holder.release(), [PathBuf::from("/o/21000")]);
-        // When nothing is closed, somebody looks.
+        // Without new closes there is no nap.
         let (mut holder, _) = rush(&[(1, BUSY)]);
         assert!(holder.rest(ms(21)).is_some());
         assert_eq!(holder.rest(ms(21)), None);

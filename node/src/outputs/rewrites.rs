@@ -1,4 +1,4 @@
-//! Whether a file was written since it was committed.
+//! Whether a file was written since its commit.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -6,17 +6,17 @@ use std::path::Path;
 
 use crate::sys::file_id::{file_id_of, FileId};
 
-/// What a file was when it was committed.
+/// The identity, size and time of a file at its commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     file: FileId,
     size: u64,
     modified: (i64, i64),
-    /// It had other names, by which it may be written unseen.
+    /// The file had other names, by which it may be written unseen.
     linked: bool,
 }
 
-/// What has become of it.
+/// The fate of a committed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Same,
@@ -30,8 +30,10 @@ impl Stamp {
         Self { file: file_id_of(file), size: file.size(), modified, linked: file.nlink() > 1 }
     }
 
-    /// What the file `path` is now. `writable`: somebody may have written it meanwhile, as a file that has other names. When nobody may have, another time
-    /// of modification is no sign of it: `cp -p` and the like set it after they have closed the file.
+    /// Compares the file `path` with this stamp. `writable`: a process may have written to it meanwhile.
+    ///
+    /// A file with other names always counts as writable. Otherwise another time of modification proves nothing: `cp
+    /// -p` and similar programs set it after they have closed the file.
     pub fn fate(&self, path: &Path, writable: bool) -> Fate {
         let Ok(file) = fs::metadata(path) else { return Fate::Removed };
         let now = Self::of(&file);

@@ -1,6 +1,6 @@
-//! How long each process has been able to go on.
+//! The time for which each process was able to run or to sleep.
 //!
-//! On a machine with more to do than it has processors, a process that is ready to run may wait long for its turn.
+//! On a machine with more work than processors, a process that is ready to run may wait long for its turn.
 //! The time of such a wait does not count.
 
 use std::collections::BTreeMap;
@@ -15,12 +15,13 @@ struct Life {
     lived: Duration,
 }
 
-/// Of each process that is followed the time that it has slept or run. Times are durations since any fixed moment.
+/// The active time of each followed process: the time in which it slept or ran. Times are durations since any fixed
+/// moment.
 #[derive(Debug, Default)]
 pub struct ActiveTimes(BTreeMap<ProcessId, Life>);
 
 impl ActiveTimes {
-    /// Takes what is seen of a process now, and returns how long it has lived since it was first seen.
+    /// Records the present state of a process, and returns its active time since the first record.
     pub fn see(&mut self, id: ProcessId, vitals: &ProcessState, now: Duration) -> Duration {
         let first = Life { seen: now, vitals: *vitals, lived: Duration::ZERO };
         let life = self.0.entry(id).or_insert(first);
@@ -38,12 +39,12 @@ impl ActiveTimes {
     }
 }
 
-/// How much of the time that has passed between two looks at a process it has lived on.
+/// Returns how much of the time between two states of a process it was active.
 pub fn lived_since(before: &ProcessState, vitals: &ProcessState, passed: Duration) -> Duration {
     let Some((ran, waited)) = vitals.turns else { return passed };
     let (ran_before, waited_before) = before.turns.unwrap_or_default();
     if vitals.runnable {
-        // How long it has been waiting by now is told only when it gets its turn.
+        // The kernel counts a wait for a processor only when the wait has ended.
         passed.min(ran.saturating_sub(ran_before))
     } else {
         passed.saturating_sub(waited.saturating_sub(waited_before))

@@ -1,4 +1,4 @@
-//! How many bytes the processes of a job have moved so far, by the counters of the kernel.
+//! Counts the bytes that the processes of a job have moved, by the counters of the kernel.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,39 +13,43 @@ use crate::processes::snapshot::ProcessId;
 use crate::processes::tree::Process;
 use crate::protocol::job::Direction;
 
-/// Where the kernel accounts what goes to storage, statfs(2): ext4 (and ext2 and ext3), XFS, Btrfs, F2FS, NFS. With musl, nix has no names for
-/// some. Elsewhere the bytes of system calls are counted, also those of pipes.
+/// File systems for which the kernel counts the bytes that go to storage, statfs(2): ext4 (and ext2 and ext3), XFS,
+/// Btrfs, F2FS, NFS. With musl, nix has no names for some. On others the bytes of all system calls count, also those on
+/// pipes.
 const ACCOUNTED: [i128; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x6969];
 
-/// A file is kept open for so many processes: to open it costs more than to read it.
+/// The number of processes for which a file is kept open. To open it costs more than to read it.
 const KEPT: usize = 32;
 
-/// Who is about to end, is dead, or begins another program, may not be looked into by other users than root. Who may not be
-/// for so long is a program of somebody else.
+/// Time after which a refusal to read the counters of a process is an error.
+/// The kernel refuses other users than root for a moment while a process ends or begins another program. It refuses for
+/// ever if the program belongs to another user.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Bytes read, and written.
+/// Bytes read, and bytes written.
 type Bytes = [u64; 2];
 
-/// The sum over a tree, which never becomes less.
+/// The sum over a tree of processes, which never decreases.
 #[derive(Debug)]
 pub struct Moved {
     names: [&'static str; 2],
     direction: Direction,
     kept: HashMap<ProcessId, File>,
-    /// What each of those that live had moved when it was looked into last.
+    /// The counters of each living process when they were last read.
     last: HashMap<ProcessId, Bytes>,
-    /// Since when some may not be.
+    /// The beginning of the refusal of each process whose counters may not be read.
     refused: HashMap<ProcessId, Instant>,
-    /// Of those that live, and those that they have waited for.
+    /// Bytes of the living processes, and of the ended ones that they have waited for.
     living: Bytes,
-    /// Of those that nobody of the tree has waited for.
+    /// Bytes of ended processes that no process of the tree has waited for.
     gone: Bytes,
 }
 
 impl Moved {
+    /// Begins to count.
+    ///
     /// # Arguments
-    /// * `path` - on the storage
+    /// * `path` - any path on the storage
     pub fn new(direction: Direction, path: &Path) -> Self {
         let kind = statfs(path).map(|found| i128::from(found.filesystem_type().0) & 0xFFFF_FFFF);
         let is_accounted = kind.is_ok_and(|kind| ACCOUNTED.contains(&kind));
@@ -54,10 +58,11 @@ impl Moved {
         Self { names, direction, kept, last, refused, living: [0; 2], gone: [0; 2] }
     }
 
-    /// The bytes that count, of `processes`, of which each comes after its parent; None: one of them has ended just now.
+    /// Returns the bytes that `processes` and their ended children have moved. None if one of them has ended just now.
+    /// Each process must come after its parent.
     ///
     /// # Errors
-    /// When one of them may not be looked into, and did not just end, or begin another program.
+    /// The error, if the counters of a process may not be read, and it neither ends nor begins another program.
     pub fn look(&mut self, processes: &[Process]) -> io::Result<Option<u64>> {
         if self.last.len() + self.refused.len() > processes.len() {
             let lives = |id: &ProcessId| processes.iter().any(|process| process.id == *id);
@@ -67,7 +72,7 @@ impl Moved {
         }
         let mut living = [0; 2];
         for process in processes {
-            // What it has moved is in that of its parent, when that has waited for it: that was looked at before.
+            // A parent that has waited for this process has its bytes too, but the parent was read before.
             let Some(bytes) = self.of(process)? else { return Ok(None) };
             living = [living[0] + bytes[0], living[1] + bytes[1]];
         }
@@ -83,13 +88,13 @@ impl Moved {
         }))
     }
 
-    /// None: it has ended.
+    /// Returns the bytes of a process, or None if the process has ended.
     fn of(&mut self, process: &Process) -> io::Result<Option<Bytes>> {
         match self.counters(process) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 let since = *self.refused.entry(process.id).or_insert_with(Instant::now);
                 if process.vitals.exiting || since.elapsed() < PATIENCE {
-                    // The rest is in that of its parent, when that has waited for it.
+                    // The bytes since then are added to those of the parent when it waits for this process.
                     Ok(Some(self.last.get(&process.id).copied().unwrap_or_default()))
                 } else {
                     Err(error)
@@ -151,7 +156,7 @@ mod tests {
         assert_eq!(parse(b"", ["rchar: ", "wchar: "]), None);
     }
 
-    /// Also what was moved by those that have ended.
+    /// Counts the bytes of ended processes, too.
     #[test]
     fn a_tree() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Which files processes have open, from `/proc`.
+//! The files that processes have open, from `/proc`.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
@@ -11,10 +11,10 @@ use crate::processes::tree::{self, Process};
 use crate::sys::file_id::{file_id, FileId};
 use crate::sys::raw;
 
-/// The positions at which processes have each file open.
+/// The positions at which processes read each file.
 pub type Positions = HashMap<FileId, HashSet<u64>>;
 
-/// Whether one of `processes` has one of `paths` open for writing. A process that may not be looked into might.
+/// Whether one of `processes` has one of `paths` open for writing. True if a process may not be examined.
 pub fn writes_any(processes: &[Process], paths: &[impl AsRef<Path>]) -> bool {
     let files: HashSet<FileId> = paths.iter().filter_map(file_id).collect();
     let open = |process: &Process| match descriptors(process.id.pid, 0o200, &files) {
@@ -24,13 +24,13 @@ pub fn writes_any(processes: &[Process], paths: &[impl AsRef<Path>]) -> bool {
     !files.is_empty() && processes.iter().filter(|process| !process.zombie).any(open)
 }
 
-/// Whether one of `processes` has one of `files` open for writing. One that may not be looked into is taken for one that has not.
+/// Whether one of `processes` has one of `files` open for writing. A process that may not be examined does not count.
 pub fn holds_any(processes: &[Process], files: &HashSet<FileId>) -> bool {
     let open = |process: &Process| descriptors(process.id.pid, 0o200, files).is_ok_and(|found| !found.is_empty());
     !files.is_empty() && processes.iter().any(open)
 }
 
-/// Whether some of `processes` have `path` open for reading, and all of them sleep: they wait for what can be read.
+/// Whether some of `processes` have `path` open for reading and all of these sleep: they wait for data.
 pub fn wait_to_read(processes: &[Process], path: &Path) -> bool {
     let files: HashSet<FileId> = file_id(path).into_iter().collect();
     let reads = |pid: &i32| descriptors(*pid, 0o400, &files).is_ok_and(|found| !found.is_empty());
@@ -38,9 +38,10 @@ pub fn wait_to_read(processes: &[Process], path: &Path) -> bool {
     readers.peek().is_some() && !readers.any(tree::a_thread_goes_on)
 }
 
-/// Whether `path` was opened for reading more than once by `processes`, and is open now. Descriptors that were inherited or
-/// duplicated are of one opening. Where the kernel does not tell them apart, those are of one that are of one process, or
-/// of processes of which one, or one above both, can have given it to the others.
+/// Whether `processes` have `path` open from more than one call of open(2) for reading.
+///
+/// Inherited and duplicated descriptors belong to one call. Without help of the kernel this is a guess: two descriptors
+/// count as one call if they are in one process, or if one process that has the file open is above both.
 pub fn opened_twice(processes: &[Process], path: &Path) -> bool {
     let files: HashSet<FileId> = file_id(path).into_iter().collect();
     let mut open = Vec::new();
@@ -61,7 +62,7 @@ pub fn opened_twice(processes: &[Process], path: &Path) -> bool {
     open.iter().any(|descriptor| !same(open[0], *descriptor))
 }
 
-/// A process and those above it, as far as they are among `processes`.
+/// Returns `pid` and its ancestors, as far as they are among `processes`.
 fn ancestors(processes: &[Process], pid: i32) -> Vec<i32> {
     let mut found = vec![pid];
     let parent = |pid: i32| processes.iter().find(|process| process.id.pid == pid).map(|process| process.parent);
@@ -71,10 +72,10 @@ fn ancestors(processes: &[Process], pid: i32) -> Vec<i32> {
     found
 }
 
-/// The descriptors of a process that are `files` and were opened as `mode` says: 0o400 to read, 0o200 to write.
+/// Returns the descriptors of a process for `files` that were opened as `mode` says: 0o400 to read, 0o200 to write.
 pub fn descriptors(pid: i32, mode: u32, files: &HashSet<FileId>) -> io::Result<Vec<i32>> {
     let of_interest = |path: &Path| {
-        // Its own permissions tell how it was opened.
+        // The permissions of the link tell how the file was opened.
         let opened = fs::symlink_metadata(path).is_ok_and(|link| link.mode() & mode != 0);
         opened && file_id(path).is_some_and(|file| files.contains(&file))
     };
@@ -83,7 +84,7 @@ pub fn descriptors(pid: i32, mode: u32, files: &HashSet<FileId>) -> io::Result<V
     Ok(interesting.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// Where those of `processes` read who have `files` open; of each file that is open all positions.
+/// Returns all positions at which `processes` read each of `files` that is open.
 pub fn positions(processes: &[Process], files: &HashSet<FileId>) -> Positions {
     let mut found = Positions::new();
     for process in processes.iter().filter(|process| !process.zombie) {
@@ -98,7 +99,7 @@ pub fn positions(processes: &[Process], files: &HashSet<FileId>) -> Positions {
     found
 }
 
-/// Where in its file the next byte of a descriptor is read, or written.
+/// Returns the position of a descriptor in its file.
 pub fn position(process: impl Display, descriptor: i32) -> Option<u64> {
     tree::value(process, &format!("fdinfo/{descriptor}"), "pos:")?.parse().ok()
 }

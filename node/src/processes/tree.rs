@@ -1,4 +1,4 @@
-//! The processes of a job, from `/proc`.
+//! Reads processes and their states from `/proc`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
@@ -16,33 +16,33 @@ use crate::processes::snapshot::{ProcessId, ProcessState};
 
 const PF_EXITING: u64 = 0x4;
 
-/// USER_HZ of proc(5), the same on all architectures that this is built for.
+/// USER_HZ of proc(5), the same on all supported architectures.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// One process as `/proc/PID/stat` shows it.
+/// A process as `/proc/PID/stat` shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
     pub id: ProcessId,
     pub parent: i32,
     pub group: i32,
     pub vitals: ProcessState,
-    /// The time that it has had processors, and those that it has waited for.
+    /// CPU time of the process and of the children that it has waited for.
     pub cpu: Duration,
-    /// Dead, and only waited for by its parent.
+    /// The process has ended, and its parent has not waited for it yet.
     pub zombie: bool,
-    /// Waits as one waits for a device, its first thread at least.
+    /// At least its first thread waits as for a device.
     waiting: bool,
-    /// Waits, and not for a device, its first thread at least.
+    /// At least its first thread waits, but not for a device.
     asleep: bool,
     threads: u64,
 }
 
-/// Reads one process; None when it is gone.
+/// Reads one process. Returns None if it has ended.
 pub fn read(pid: i32) -> Option<Process> {
     read_stat(pid, &File::open(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Whether a process is surely not there any more, or another one has its number now.
+/// Whether a process has certainly ended. Another process may have its number now.
 pub fn is_gone(id: ProcessId) -> bool {
     match File::open(format!("/proc/{}/stat", id.pid)) {
         Ok(file) => read_stat(id.pid, &file).is_none_or(|process| process.id != id),
@@ -50,14 +50,14 @@ pub fn is_gone(id: ProcessId) -> bool {
     }
 }
 
-/// Reads the `stat` of a process, or of a thread.
+/// Reads the `stat` file of a process or of a thread.
 fn read_stat(pid: i32, file: &File) -> Option<Process> {
     let mut buffer = [0_u8; 1024];
     let length = file.read_at(&mut buffer, 0).ok()?;
     parse(pid, &buffer[..length])
 }
 
-/// The value of a line in a file of a process, or of a thread; `name`: how the line begins.
+/// Returns the value of the line that begins with `name` in a file of a process or of a thread.
 pub fn value(process: impl Display, file: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{process}/{file}")).ok()?;
     text.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())
@@ -72,7 +72,7 @@ fn threads(pid: i32) -> impl Iterator<Item = Process> {
     })
 }
 
-/// Reads a `stat` line, proc(5). The name in parentheses may hold anything.
+/// Parses a `stat` line, proc(5). The name in parentheses may hold any character.
 fn parse(pid: i32, line: &[u8]) -> Option<Process> {
     let after_name = line.iter().rposition(|byte| *byte == b')')? + 2;
     let text = std::str::from_utf8(line.get(after_name..)?).ok()?;
@@ -90,9 +90,10 @@ fn parse(pid: i32, line: &[u8]) -> Option<Process> {
         cpu: Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND),
         group: field(5)?.parse().ok()?,
         zombie,
-        // Uninterruptible; I is the same without being counted in the load average, as clients of Lustre wait.
+        // D is an uninterruptible wait. I is a wait like D that does not count in the load average; clients of Lustre
+        // wait so.
         waiting: matches!(state, "D" | "I"),
-        // A stopped one may be anywhere.
+        // A stopped process may be anywhere in its program.
         asleep: !matches!(state, "R" | "D" | "T" | "t"),
         threads,
         vitals: ProcessState {
@@ -107,7 +108,7 @@ fn parse(pid: i32, line: &[u8]) -> Option<Process> {
     })
 }
 
-/// All descendants of this process.
+/// Returns all descendants of this process.
 ///
 /// Follows `/proc/PID/task/TID/children` where the kernel has it, otherwise reads every process of the machine.
 pub fn descendants() -> Vec<Process> {
@@ -121,7 +122,8 @@ pub fn descendants() -> Vec<Process> {
     follow(children(own), |pid| Some((*all.get(&pid)?, children(pid))))
 }
 
-/// Some processes, and all that descend from them. `look` gives a process and its children; None when it is gone.
+/// Returns the processes `next` and all their descendants. `look` returns a process and its children, or None if it
+/// ended.
 fn follow(mut next: Vec<i32>, mut look: impl FnMut(i32) -> Option<(Process, Vec<i32>)>) -> Vec<Process> {
     let mut found: Vec<Process> = Vec::new();
     while let Some(pid) = next.pop() {
@@ -136,42 +138,43 @@ fn follow(mut next: Vec<i32>, mut look: impl FnMut(i32) -> Option<(Process, Vec<
     found
 }
 
-/// The descendants of this process, to be looked at again and again: to open a file of `/proc` costs more than to read it.
+/// Reads the descendants of this process repeatedly. Keeps files open: to open a file of `/proc` costs more than to
+/// read it.
 #[derive(Debug)]
 pub struct Descendants {
-    /// The children of the thread that has them all. None: the kernel does not tell.
+    /// The children of the thread that starts all processes. None: each look reads every process of the machine.
     own: Option<File>,
     kept: HashMap<i32, Kept>,
 }
 
-/// Files of a process that stay those of this process, whoever has its number later.
+/// Open files of a process, which never show a later process with the same number.
 #[derive(Debug)]
 struct Kept {
     stat: File,
     /// The children of its first thread.
     children: File,
-    /// Where in the kernel it sleeps.
+    /// The place in the kernel where the process sleeps.
     channel: Option<File>,
-    /// How long it has run, and waited for a processor.
+    /// Times for which it ran and waited for a processor.
     turns: Option<File>,
 }
 
-/// Where a frozen process sleeps, in freezers of both versions, proc(5).
+/// Wait channels of a frozen process in both versions of the freezer, proc(5).
 const FREEZERS: [&str; 3] = ["get_signal", "do_freezer_trap", "__refrigerator"];
 
-/// The wait channel of one that runs, waits for a processor, or may not be looked at, proc(5).
+/// Wait channel of a process that runs, waits for a processor, or may not be examined, proc(5).
 const NOWHERE: &str = "0";
 
-/// Of so many processes files are kept.
+/// The number of processes whose files are kept open.
 const KEPT: usize = 32;
 
 impl Descendants {
-    /// To be called in the thread that starts processes: the first one, which gets the orphans of the tree, too.
+    /// Must be called in the first thread: it starts all processes, and inherits the orphans of the tree.
     pub fn new() -> Self {
         Self { own: File::open("/proc/thread-self/children").ok(), kept: HashMap::new() }
     }
 
-    /// All of them, as they are now.
+    /// Reads all descendants as they are now.
     pub fn look(&mut self) -> Vec<Process> {
         let Some(first) = self.own.as_ref().map(children) else { return descendants() };
         let found = follow(first, |pid| {
@@ -185,7 +188,7 @@ impl Descendants {
         found
     }
 
-    /// One process, as it is now; None when it is gone.
+    /// Reads one process as it is now. Returns None if it has ended.
     pub fn read(&mut self, pid: i32) -> Option<Process> {
         if let Some(process) = self.kept.get(&pid).and_then(|kept| read_stat(pid, &kept.stat)) {
             return Some(process);
@@ -203,9 +206,11 @@ impl Descendants {
         Some(process)
     }
 
-    /// Notes of each of `processes`, its first thread at least, what its `stat` does not say: whether it is frozen, which
-    /// looks like sleep; whether it only was on its way there when it lost its processor: it waits nowhere yet, and does not
-    /// rest; and how long it has had a processor.
+    /// Adds facts to each of `processes` that its `stat` does not tell, of its first thread at least.
+    ///
+    /// - A frozen process looks like a sleeping one, and becomes `standing`.
+    /// - A process that lost its processor on its way to sleep waits nowhere yet, and is not `resting`.
+    /// - `turns` are the times for which it ran and waited for a processor.
     pub fn look_closer(&self, processes: &mut [Process]) {
         for process in processes.iter_mut().filter(|process| !process.zombie) {
             let kept = self.kept.get(&process.id.pid);
@@ -222,7 +227,7 @@ impl Descendants {
     }
 }
 
-/// A short file of a process; `kept`: that file, if it could be opened.
+/// Reads a short file of a process. `kept`: the file of a process with kept files, if that file could be opened.
 fn read_text(pid: i32, name: &str, kept: Option<Option<&File>>) -> Option<String> {
     let mut buffer = [0; 96];
     let length = match kept {
@@ -232,14 +237,15 @@ fn read_text(pid: i32, name: &str, kept: Option<Option<&File>>) -> Option<String
     std::str::from_utf8(&buffer[..length]).ok().map(str::to_owned)
 }
 
-/// Nanoseconds run and waited, from a `schedstat` line; None: the kernel does not count, since everybody has had a turn.
+/// Parses the times run and waited of a `schedstat` line. None if the kernel does not count: it then says that there
+/// was no turn.
 fn parse_turns(line: &str) -> Option<(Duration, Duration)> {
     let mut numbers = line.split_ascii_whitespace().map_while(|number| number.parse().ok());
     let (ran, waited, turns) = (numbers.next()?, numbers.next()?, numbers.next()?);
     (turns > 0).then_some((Duration::from_nanos(ran), Duration::from_nanos(waited)))
 }
 
-/// How long all threads of a process have waited for a processor; nothing where the kernel does not tell.
+/// Returns for how long all threads of a process have waited for a processor. Zero if the kernel does not tell.
 pub fn waited(process: &Process) -> Duration {
     let pid = process.id.pid;
     let of = |path: String| {
@@ -252,7 +258,7 @@ pub fn waited(process: &Process) -> Duration {
     threads.map(|thread| of(format!("{}/schedstat", thread.path().display()))).sum()
 }
 
-/// Adds each thread of a process to `all`, with how long it has had a processor, and waited for one.
+/// Adds each thread of a process to `all`, with the times for which it ran and waited for a processor.
 pub fn add_threads(pid: i32, all: &mut BTreeMap<ProcessId, ProcessState>) {
     for mut thread in threads(pid) {
         let path = format!("/proc/{pid}/task/{}/schedstat", thread.id.pid);
@@ -261,7 +267,7 @@ pub fn add_threads(pid: i32, all: &mut BTreeMap<ProcessId, ProcessState>) {
     }
 }
 
-/// The numbers in a `children` file.
+/// Reads the numbers in a `children` file.
 fn children(file: &File) -> Vec<i32> {
     let (mut text, mut buffer) = (Vec::new(), [0_u8; 1024]);
     while let Ok(count @ 1..) = file.read_at(&mut buffer, text.len() as u64) {
@@ -274,7 +280,7 @@ fn children(file: &File) -> Vec<i32> {
     numbers.filter_map(|number| std::str::from_utf8(number).ok()?.parse().ok()).collect()
 }
 
-/// Whether a process has children, or the kernel does not tell.
+/// Whether a process has children. True if the kernel does not tell.
 pub fn may_have_children(pid: i32) -> bool {
     !Path::new("/proc/thread-self/children").exists() || !children_of_threads(pid).is_empty()
 }
@@ -285,13 +291,13 @@ fn children_of_threads(pid: i32) -> Vec<i32> {
     files.flat_map(|file| children(&file)).collect()
 }
 
-/// The numbers of all processes of the machine.
+/// Returns the numbers of all processes of the machine.
 fn everybody() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Whether a thread of one of `processes` waits for a device: for the disk, the journal or the server of a file system.
+/// Whether a thread of one of `processes` waits for a device: the disk, the journal or the server of a file system.
 pub fn waits_for_device(processes: &[Process]) -> bool {
     let waits = |process: &Process| process.waiting && !is_held(process.id.pid);
     processes.iter().any(|process| waits(process) || (process.threads > 1 && a_thread_waits(process.id.pid)))
@@ -301,7 +307,7 @@ fn a_thread_waits(pid: i32) -> bool {
     threads(pid).any(|thread| thread.waiting && !is_held(thread.id.pid))
 }
 
-/// Whether a thread waits for the answer to a call, which looks like a device where no signal may interrupt it.
+/// Whether a thread waits for the answer to a call that the gate holds, which looks like a wait for a device.
 fn is_held(thread: i32) -> bool {
     fs::read_to_string(format!("/proc/{thread}/wchan")).is_ok_and(|channel| channel.contains("seccomp"))
 }
@@ -311,20 +317,20 @@ pub fn a_thread_goes_on(pid: i32) -> bool {
     threads(pid).any(|thread| !thread.asleep)
 }
 
-/// ProcessState by identity.
+/// Returns the state of each process by its identity.
 pub fn vitals(processes: &[Process]) -> BTreeMap<ProcessId, ProcessState> {
     processes.iter().map(|process| (process.id, process.vitals)).collect()
 }
 
-/// Sends `signal` to each of `processes` that lives.
+/// Sends `signal` to each of `processes` that has not ended.
 pub fn signal_all<'a>(processes: impl IntoIterator<Item = &'a Process>, signal: Signal) {
     for process in processes.into_iter().filter(|process| !process.zombie) {
         let _ = kill(Pid::from_raw(process.id.pid), signal);
     }
 }
 
-/// Kills every process whose environment holds `variable` with a value that `selects`, until none is left.
-/// Gives up after a second: who cannot be killed by then is stuck in the kernel.
+/// Kills every process whose environment has `variable` with a value that `selects` picks, until none is left.
+/// Gives up after one second: a process that survives so long is stuck in the kernel.
 pub fn sweep(variable: &str, selects: impl Fn(&Path) -> bool) {
     let prefix = format!("{variable}=");
     for _ in 0..100 {

@@ -11,23 +11,24 @@ use crate::sys::raw;
 
 const COUNTERS: [&str; 4] = ["rchar", "wchar", "read_bytes", "write_bytes"];
 
-/// What was used up to a moment: by this process, and by all that it has waited for, directly or through others.
+/// The resources used up to a moment by this process, and by all descendants that were waited for.
 ///
-/// A process can have another program's past: `docker exec` becomes the program that it starts, and a shell may do so.
+/// A process can have the past of another program: `docker exec` becomes the program that it starts, and a shell may do
+/// so.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spent {
     own: Duration,
-    /// Of the processes that were waited for.
+    /// CPU time of the processes that were waited for.
     user: Duration,
     system: Duration,
     counters: [u64; COUNTERS.len()],
 }
 
 impl Spent {
-    /// What was used by now. Who is shielded may not look into itself.
+    /// Returns the resources used by now. A shielded process may not read its own counters, and gets zeros.
     ///
-    /// `/proc/self/io` sums this process and all descendants that were waited for; the single thread's own part, which
-    /// holds all that the feeders did, is taken off.
+    /// `/proc/self/io` sums this process and all descendants that were waited for. The part of this thread is
+    /// subtracted: it includes all that the feeders did.
     pub fn by_now() -> Self {
         let (all, own) = (counters("/proc/self/io"), counters("/proc/thread-self/io"));
         let children = getrusage(UsageWho::RUSAGE_CHILDREN).ok();
@@ -41,7 +42,8 @@ impl Spent {
         }
     }
 
-    /// The usage since `before` of a job that this process has run. The others are passed on.
+    /// Returns what a job that this process ran has used since `before`. The other arguments are copied into the
+    /// result.
     pub fn of_job(
         before: &Self,
         streamed: u64,
@@ -50,7 +52,7 @@ impl Spent {
         held: Option<Duration>,
         paused: Option<Paused>,
     ) -> Usage {
-        // The tree is gone: nobody is left to look into this process.
+        // The processes of the job have ended, so none can inspect this process any more.
         raw::shield(false);
         let now = Self::by_now();
         let since = |of: fn(&Self) -> Duration| of(&now).saturating_sub(of(before)).as_secs_f64();
@@ -74,12 +76,12 @@ impl Spent {
     }
 }
 
-/// The CPU time of this process.
+/// Returns the CPU time of this process.
 pub fn own_cpu() -> Duration {
     cpu(UsageWho::RUSAGE_SELF)
 }
 
-/// The CPU time of this thread.
+/// Returns the CPU time of this thread.
 pub fn thread_cpu() -> Duration {
     cpu(UsageWho::RUSAGE_THREAD)
 }
@@ -93,7 +95,7 @@ pub fn duration(time: TimeVal) -> Duration {
     Duration::new(time.tv_sec().unsigned_abs(), time.tv_usec().unsigned_abs() as u32 * 1000)
 }
 
-/// The counters of an `io` file, proc(5); zero where the kernel has none.
+/// Reads the counters of an `io` file, proc(5). A counter that the kernel does not have is zero.
 fn counters(path: &str) -> [u64; COUNTERS.len()] {
     let text = fs::read_to_string(path).unwrap_or_default();
     COUNTERS.map(|name| {

@@ -15,19 +15,21 @@ use crate::processes::tree;
 use crate::sys::own_program::own_program;
 use crate::sys::raw;
 
-/// The end of `exec`.
+/// The connection of `exec` to its guard.
 #[derive(Debug)]
 pub struct Watchdog {
     told: ChildStdin,
-    /// What was told last.
+    /// The line that was sent last.
     last: String,
 }
 
 impl Watchdog {
-    /// Starts one for a job, given by its directory. To be called before this process becomes the reaper of its descendants: the guard is none.
+    /// Starts the guard of a job, given by its directory. Must be called before this process becomes a subreaper, so
+    /// that the guard does not become its child.
     pub fn start(job: &Path) -> std::io::Result<Self> {
         let mut program = own_program();
-        // Not what the terminal signals, and nothing that somebody waits to be closed.
+        // Signals of the terminal do not reach another process group. The guard keeps no output open whose end a reader
+        // awaits.
         program.arg("guard").arg("--job").arg(job).process_group(0);
         program.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         raw::disown(&mut program);
@@ -37,11 +39,12 @@ impl Watchdog {
         Ok(Self { told, last: String::new() })
     }
 
-    /// Tells who is to be ended with `exec`, before they are paused. They stay it when they go on: that `serve` does, too.
+    /// Tells the guard which processes to end if `exec` dies, before these processes are paused. The list stays when
+    /// they continue, because `serve` would end them, too.
     pub fn tell<'a>(&mut self, paused: impl Iterator<Item = &'a ProcessId>) {
         let line = paused.map(|id| format!("{}:{} ", id.pid, id.start)).collect();
         if line != self.last {
-            // Without a guard everything else is as it was.
+            // Without a guard everything else works as before.
             let _ = self.told.write_all(format!("{line}\n").as_bytes());
             self.last = line;
         }
@@ -54,7 +57,8 @@ impl Drop for Watchdog {
     }
 }
 
-/// Guards a job, given by its directory, whose `exec` tells on the standard input whom it pauses.
+/// Guards the job in directory `job`. The `exec` of the job writes the paused processes to the standard input of this
+/// process.
 pub fn run(job: &Path) -> i32 {
     let mut paused = Vec::new();
     for line in BufReader::new(std::io::stdin()).lines().map_while(Result::ok) {

@@ -20,14 +20,14 @@ use crate::sys::file_id::{file_id, file_id_of};
 use crate::sys::remote_file;
 use crate::sys::tail::Follower;
 
-/// Where the command finds the path of the file.
+/// Environment variable with the path of that file.
 pub const VARIABLE: &str = "SFIO_PARTS";
-/// The most bytes that a line may have. With what else is in its event it is less than what a `Follower` gives whole.
+/// The most bytes of a line. Together with the rest of its event it is shorter than the longest line of a `Follower`.
 const LONGEST: usize = 384 << 10;
-/// So much of a line stands in a message.
+/// Bytes of a line that a message quotes.
 const EXCERPT: usize = 80;
 
-/// A part of which the command has said where it is.
+/// A part that the command has announced.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Said {
     pub number: u64,
@@ -35,7 +35,7 @@ pub struct Said {
     pub pieces: Vec<Piece>,
 }
 
-/// What is told of a part.
+/// An announced part with the identity of its file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
     said: Said,
@@ -51,7 +51,7 @@ struct Line {
     extents: Vec<Piece>,
 }
 
-/// From lines to parts. Pure.
+/// Parses lines into parts.
 #[derive(Debug, Default)]
 struct Lines {
     number: u64,
@@ -59,11 +59,13 @@ struct Lines {
 }
 
 impl Lines {
+    /// Parses the next line.
+    ///
     /// # Arguments
     /// * `size` - of the file that is cut
     ///
     /// # Errors
-    /// A message that has the number of the line, its beginning, and what is wrong with it.
+    /// A message with the number of the line, its beginning, and what is wrong with it.
     fn take(&mut self, line: &[u8], size: u64) -> Result<Said, String> {
         self.number += 1;
         self.read(line, size).map_err(|message| {
@@ -87,7 +89,7 @@ impl Lines {
     }
 }
 
-/// A part that a job has said, by its events; None: it has not.
+/// Reads the part `number` of `port` from the events of a job. None if there is none, or its pieces are wrong.
 pub fn said_part(events: &Path, port: &str, number: u64) -> Option<Part> {
     #[derive(Deserialize)]
     struct Event {
@@ -117,8 +119,8 @@ pub fn said_part(events: &Path, port: &str, number: u64) -> Option<Part> {
     None
 }
 
-/// Looks at a file, so that each later write to it is seen by its time. One that is written all the time is waited for a
-/// moment only: it changes anyway.
+/// Reads the attributes of a file when each later write to it will change its time.
+/// Waits only a moment for a file that is written all the time: its change will be seen anyway.
 fn settled(path: &Path) -> io::Result<Metadata> {
     let mut found = fs::metadata(path)?;
     for _ in 0..3 {
@@ -132,10 +134,10 @@ fn settled(path: &Path) -> io::Result<Metadata> {
     Ok(found)
 }
 
-/// Of the bytes of a part that are in the file.
+/// Computes the digest of the bytes of a part that are in the file.
 ///
 /// # Errors
-/// When they cannot be read, or the file is shorter.
+/// The error, if they cannot be read, or the file is shorter.
 pub fn digest_of(file: &File, pieces: &[Piece]) -> io::Result<Digest> {
     let places = pieces.iter().filter_map(|piece| match piece {
         Piece::Extent { offset, length } => Some((*offset, *length)),
@@ -147,18 +149,18 @@ pub fn digest_of(file: &File, pieces: &[Piece]) -> io::Result<Digest> {
 /// The file that is cut.
 #[derive(Debug)]
 enum Cut {
-    /// It is final, and was this.
+    /// The file is final, and had this identity.
     Final(Identity),
-    /// It is still written. It is there when the first part is said.
+    /// The file is still written, and is opened when the first part is announced.
     Growing(Option<File>),
 }
 
-/// A split that runs.
+/// A running split.
 #[derive(Debug)]
 pub struct Parts<'a> {
     request: &'a Partition,
     cut: Cut,
-    /// What is followed, as long as it is there.
+    /// The file for the lines as it was made, to detect its replacement.
     file: File,
     follower: Follower,
     lines: Lines,
@@ -167,7 +169,7 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Makes the file for the lines, and looks what is cut.
+    /// Makes the file for the lines, and reads the identity of the file that is cut.
     ///
     /// # Errors
     /// A message that names the field.
@@ -189,15 +191,15 @@ impl<'a> Parts<'a> {
         Ok(Self { request, cut, file, follower, lines, directory })
     }
 
-    /// The file to which the command appends lines.
+    /// Returns the path of the file to which the command appends lines.
     pub fn file(&self) -> &Path {
         &self.request.file
     }
 
-    /// The parts that were said since the last call.
+    /// Returns the parts that were announced since the last call.
     ///
     /// # Errors
-    /// A message: of the line that is wrong, or of what was done to the file.
+    /// A message about a wrong line, or about what was done to the file.
     pub fn read(&mut self) -> Result<Vec<Found>, String> {
         if self.follower.is_cut() {
             return Err(format!("{VARIABLE}: {}: lines that were said are gone", self.file().display()));
@@ -214,7 +216,7 @@ impl<'a> Parts<'a> {
         Ok(found)
     }
 
-    /// What the file is that is cut; one that is final was looked at before.
+    /// Returns the identity of the file that is cut: the first one of a final file, the present one of a growing file.
     fn look(&mut self) -> Result<Identity, String> {
         let file = match &mut self.cut {
             Cut::Final(identity) => return Ok(*identity),
@@ -228,13 +230,13 @@ impl<'a> Parts<'a> {
         file.metadata().map(|of| Identity::of(&of)).map_err(|error| cannot_read(&self.request.of, &error))
     }
 
-    /// What tells the bytes of a part from those that another attempt would write.
+    /// Returns a digest that distinguishes the bytes of a part from those of another attempt. None for a final file.
     fn digest(&self, pieces: &[Piece]) -> Result<Option<Digest>, String> {
         let Cut::Growing(Some(file)) = &self.cut else { return Ok(None) };
         digest_of(file, pieces).map(Some).map_err(|error| cannot_read(&self.request.of, &error))
     }
 
-    /// The event that tells of a part.
+    /// Returns the event that announces a part.
     pub fn event<'e>(&'e self, found: &'e Found) -> Event<'e> {
         let Found { said, identity, digest } = found;
         Event::Part(PartSaid {
@@ -249,10 +251,10 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// The command has ended with success, and all lines were read.
+    /// Checks the split, after its command has succeeded and all lines were read.
     ///
     /// # Errors
-    /// A message, when the parts cannot be believed.
+    /// A message, if the parts cannot be trusted.
     pub fn end(&self) -> Result<(), String> {
         let path = self.file().display();
         if self.file.metadata().ok().as_ref().map(file_id_of) != file_id(self.file()) {
@@ -278,7 +280,8 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// What has become of the file. What was written again of one that grew is found by who has fed it to the command.
+    /// Returns how the file has changed. In a file that grew, rewritten bytes are detected by the feeder of the
+    /// command.
     fn difference(&self, now: &Identity) -> Option<&'static str> {
         match &self.cut {
             Cut::Final(before) => before.difference(now),

@@ -14,17 +14,17 @@ use crate::protocol::job::Rate;
 use crate::protocol::verify::Part;
 use crate::sys::watch::Watch;
 
-/// Why a stream cannot go on to its end.
+/// Why a stream cannot continue to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", content = "message", rename_all = "lowercase")]
 pub enum Failure {
     Producer(String),
     Rewritten(String),
-    /// The job itself cannot go on, as when its command opens a stream a second time. On a link it is as if the producer had
-    /// failed.
+    /// The job itself cannot continue, for example because its command opens a stream a second time.
+    /// A link reports this as a failure of the producer.
     #[serde(rename(serialize = "producer"))]
     Job(String),
-    /// The command has to start again with the file: this cannot be done with a stream. Never on a link.
+    /// The command has to start again with the file, because it cannot work with a stream. Never on a link.
     #[serde(skip_deserializing, rename(serialize = "producer"))]
     Unstreamable(String),
     /// The file has more bytes than the command may get as a stream. Never on a link.
@@ -33,7 +33,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Why a job ends that has this input, and what is said of it.
+    /// Returns why a job with the input `name` ends, and the message about it.
     pub fn of_input(self, name: &str) -> (Reason, String) {
         let input = name.to_owned();
         match self {
@@ -46,111 +46,112 @@ impl Failure {
     }
 }
 
-/// What became of an attempt to take bytes.
+/// The result of an attempt to take bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Some were taken, or there are some now.
+    /// Some bytes were taken, or have become available.
     Moved,
-    /// Who takes them has no space.
+    /// The receiver has no space.
     Full,
-    /// Nobody wants them any more.
+    /// The receiver has closed the stream.
     Unread,
-    /// There are no more yet.
+    /// More bytes are not available yet.
     Waiting,
-    /// There are no more: the file is committed, or taken to be complete, and all of it was taken.
+    /// All bytes were taken. The file is committed, or taken to be complete.
     Complete,
 }
 
-/// The bytes of a stream, which are taken once, in order, and the whole file that they are.
+/// The bytes of a stream, which are taken once and in order, and the whole file that they form.
 ///
-/// Its methods fail when the producer has failed, cannot be reached, or has changed what was taken.
+/// Methods fail when the producer has failed, cannot be reached, or has changed bytes that were taken.
 pub trait Origin: Debug {
-    /// Bytes that were taken.
+    /// Returns the number of bytes taken.
     fn taken(&self) -> u64;
 
-    /// The next byte is taken here, before or behind those that were taken; only where the producer's file is seen here.
+    /// Continues at `_place`, before or behind the bytes that were taken. Has an effect only if the producer's file is
+    /// visible here.
     fn go_to(&mut self, _place: u64) {}
 
     fn has_more(&self) -> bool;
 
-    /// Whether the file has all its bytes. Where nobody can tell, it is taken to have them.
+    /// Whether the file has all its bytes. True where that is unknown.
     fn is_final(&self) -> bool {
         true
     }
 
-    /// So many bytes there were at most that had not been taken; only where the producer's file is seen here.
+    /// Returns the most bytes that were available and not taken. None unless the producer's file is visible here.
     fn lag(&self) -> Option<u64> {
         None
     }
 
-    /// What becomes readable when there is more; None: a notice tells it.
+    /// Returns a descriptor that becomes readable when there are more bytes. None: a notice of a watch announces them.
     fn arrivals(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Watches what the producer says. To be called until that is there.
+    /// Watches the events of the producer. Must be called until they exist.
     fn watch_events(&mut self, _watch: &mut Watch) {}
 
-    /// Watches for more, once; false where it is watched for already, or cannot be. After true there may be more to take.
+    /// Watches once for more bytes. False if they are watched for already, or cannot be. Take again after true.
     fn watch_growth(&mut self, _watch: &mut Watch) -> bool {
         false
     }
 
-    /// The notice has come.
+    /// Must be called when the notice of `watch_growth` has come.
     fn growth_notice(&mut self) {}
 
-    /// The producer may have said something.
+    /// Reads new events of the producer.
     fn read_events(&mut self) {}
 
-    /// Takes no more than so many bytes per second from where they come, from now on.
+    /// Limits the bytes per second that are taken from their source from now on.
     fn keep_to(&mut self, _rate: Rate) {}
 
     fn check(&self) -> Result<(), Failure>;
 
-    /// False: there is nothing to take from yet.
+    /// Opens the source of the bytes. False if it does not exist yet.
     fn open(&mut self) -> Result<bool, Failure> {
         Ok(true)
     }
 
-    /// Moves at most so many bytes into a pipe.
+    /// Moves at most `most` bytes into a pipe.
     fn take(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure>;
 
-    /// All was taken of what is not committed yet: it is still to be compared.
+    /// Whether all bytes were taken before the commit, so that they still have to be compared with the file.
     fn has_ended_early(&self) -> bool {
         false
     }
 
-    /// Nothing will be taken any more.
+    /// Ends taking bytes.
     ///
     /// # Arguments
-    /// * `asks` - what is still to be compared will be asked for
+    /// * `asks` - whether `part` will be called, for what is still to be compared
     fn close(&mut self, _asks: bool) {}
 
-    /// What is still to be compared with the file, when that is final; pending: it is not known yet.
+    /// Returns what is still to be compared with the final file, if anything. Pending: ask again later.
     fn part(&mut self) -> Poll<Result<Option<Part>, Failure>>;
 
-    /// The whole file is wanted.
+    /// Says that the whole file is needed.
     fn want_whole(&mut self) {}
 
-    /// Makes the whole file at `part`, for `place`, as far as it can be made now; says whether all of it is there.
+    /// Makes the whole file at `part`, to be moved to `place`, as far as possible now. Returns whether it is complete.
     fn bring_whole(&mut self, part: &Path, place: &Path) -> Result<bool, Failure>;
 
-    /// The whole file, when that is final; only where the producer's file is seen here.
+    /// Returns the whole file when it is final. None before, and unless the producer's file is visible here.
     fn whole_file(&self) -> Result<Option<File>, Failure> {
         Ok(None)
     }
 
-    /// What becomes readable when more of that can be made.
+    /// Returns a descriptor that becomes readable when `bring_whole` can continue.
     fn whole_arrivals(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// The command has succeeded: whether the file is to be left at `place`, where the FIFO still is, or the whole file.
+    /// Whether a file has to replace the FIFO at `_place`, or stay there, after the command has succeeded.
     fn is_to_stay(&self, _place: &Path) -> bool {
         true
     }
 
-    /// Leaves the file at `place`, where nothing is, if that costs nothing or has to be.
+    /// Puts the file at `_place`, which is empty. May do nothing where it would be a copy that is not needed.
     fn leave_file(&self, _place: &Path) -> Result<(), Failure> {
         Ok(())
     }

@@ -18,7 +18,7 @@ use crate::sys::pipe::move_bytes;
 use crate::sys::remote_file;
 use crate::sys::symbolic_links;
 
-/// So many bytes of a file that the command asks for are made before others get their turn.
+/// Bytes of a whole file that are made before the other streams get their turn.
 const TURN: u64 = 64 << 20;
 
 /// The bytes of a part. The file must not change before all of them were taken.
@@ -28,7 +28,7 @@ pub struct PartReader {
     file: Option<File>,
     cursor: Cursor,
     failure: Option<Failure>,
-    /// All of it on its way into a file.
+    /// The whole part on its way into a file.
     whole: Option<Whole>,
 }
 
@@ -43,7 +43,7 @@ impl PartReader {
         Self { part, file: None, cursor: Cursor::default(), failure: None, whole: None }
     }
 
-    /// One of whose bytes so many were taken before; None: there are not so many.
+    /// Returns a reader that continues at `offset`, or None if the part has fewer bytes.
     pub fn at(part: Part, offset: u64) -> Option<Self> {
         let mut reader = Self::new(part);
         while reader.cursor.taken() < offset {
@@ -54,7 +54,7 @@ impl PartReader {
         Some(reader)
     }
 
-    /// Bytes that were not taken yet.
+    /// Returns the number of bytes that were not taken yet.
     fn left(&self) -> u64 {
         self.part.size() - self.cursor.taken()
     }
@@ -70,7 +70,7 @@ impl PartReader {
         }
     }
 
-    /// Opens the file, if it is the one that was cut.
+    /// Opens the file, and checks that it is the one that was cut.
     fn begin(&mut self) -> Result<(), Failure> {
         if self.file.is_none() {
             self.file = Some(remote_file::open(&self.part.file).map_err(|error| self.cannot_read(&error))?);
@@ -79,7 +79,7 @@ impl PartReader {
         Ok(())
     }
 
-    /// Whether the open file, and what has its name, are still what was cut.
+    /// Checks that the open file, and the file at its path, are still the one that was cut.
     fn compare(&self) -> Result<(), Failure> {
         let Some(file) = &self.file else { return Ok(()) };
         remote_file::refresh(file, &self.part.file);
@@ -92,7 +92,7 @@ impl PartReader {
         Ok(())
     }
 
-    /// All bytes that are wanted were taken: whether they were those that were cut.
+    /// Checks, after the last byte was taken, that the file still has the bytes that were cut.
     fn compare_all(&self) -> Result<(), Failure> {
         self.compare()?;
         let (Some(file), Some(digest)) = (&self.file, self.part.digest) else { return Ok(()) };
@@ -106,7 +106,7 @@ impl PartReader {
         }
     }
 
-    /// Takes bytes by `transfer`, which is given the file and what is next, and returns how many bytes it has moved.
+    /// Takes bytes by `transfer`, which gets the file and the next piece, and returns how many bytes it has moved.
     pub fn take_by(&mut self, transfer: impl FnOnce(&File, &Ahead) -> nix::Result<usize>) -> Result<Step, Failure> {
         let step = self.take_some(transfer);
         self.failure = step.as_ref().err().cloned();
@@ -152,7 +152,7 @@ impl Origin for PartReader {
         })
     }
 
-    /// There is nothing to compare later: its bytes were final when it was cut.
+    /// Compares at once. Nothing is left to be compared later, because the bytes were final when the file was cut.
     fn part(&mut self) -> Poll<Result<Option<verify::Part>, Failure>> {
         Poll::Ready(self.check().and_then(|()| self.compare_all()).map(|()| None))
     }
@@ -173,7 +173,7 @@ impl Origin for PartReader {
         Ok(false)
     }
 
-    /// Only for outputs that are links to it: it would have to be written.
+    /// Whether outputs are links to the place. The file is written only for such outputs.
     fn is_to_stay(&self, place: &Path) -> bool {
         env::current_dir().is_ok_and(|directory| symbolic_links::lead_to(&directory, place))
     }
@@ -193,7 +193,7 @@ mod tests {
     use std::os::unix::fs::{FileExt, PermissionsExt};
     use std::time::Duration;
 
-    /// A file of `size` bytes, and a part of it.
+    /// Writes a file of `size` bytes, and returns a part of it.
     fn part(directory: &Path, size: usize, pieces: Vec<Piece>) -> Part {
         let file = directory.join("file");
         fs::write(&file, content(size)).unwrap();
@@ -209,7 +209,7 @@ mod tests {
         Piece::Extent { offset, length }
     }
 
-    /// What comes out of a pipe, and how it ends; `between` is done once after the first bytes.
+    /// Returns the bytes that come out of a pipe, and the last step. Calls `between` once, after the first bytes.
     fn taken(reader: &mut PartReader, between: impl FnOnce()) -> (Vec<u8>, Result<Step, Failure>) {
         let (from, to) = fifo_of_tests();
         let (mut found, mut between) = (Vec::new(), Some(between));
@@ -271,7 +271,7 @@ mod tests {
             for early in [true, false] {
                 let directory = tempfile::tempdir().unwrap();
                 let part = part(directory.path(), 3_000_000, vec![extent(0, 3_000_000)]);
-                // So that the time of the file is another one.
+                // Lets the time of the file differ.
                 std::thread::sleep(Duration::from_millis(20));
                 let file = part.file.clone();
                 let mut reader = PartReader::new(part);

@@ -1,4 +1,4 @@
-//! Makes a file of a part.
+//! Writes a part into a file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -14,15 +14,15 @@ use nix::unistd::pipe2;
 use crate::streams::origin::{Failure, Origin, Step};
 use crate::sys::pipe::{widen, PIPE_SIZE};
 
-/// Milliseconds after which it is asked whether it is interrupted.
+/// Milliseconds between two checks for an interruption.
 const MOMENT: u16 = 50;
 
-/// Why a part could not be made.
+/// Why a part could not be written.
 #[derive(Debug)]
 pub enum Trouble {
-    /// It cannot be read.
+    /// The part cannot be read.
     Read(Failure),
-    /// It cannot be written.
+    /// The file cannot be written.
     Write(io::Error),
 }
 
@@ -35,15 +35,15 @@ impl Trouble {
     }
 }
 
-/// Until there is more, or for a moment.
+/// Waits for more bytes, or for `MOMENT`.
 fn wait(origin: &dyn Origin) {
     let mut arrivals: Vec<PollFd> =
         origin.arrivals().into_iter().map(|arrivals| PollFd::new(arrivals, PollFlags::POLLIN)).collect();
     let _ = poll(&mut arrivals, PollTimeout::from(MOMENT));
 }
 
-/// A file to which bytes go through a pipe: so the kernel reads as much at once as the pipe holds, and copies once. By
-/// `sendfile` it reads 128 KiB at a time.
+/// A file that gets its bytes through a pipe. The kernel then reads as much at once as the pipe holds, and copies once.
+/// With `sendfile` it reads 128 KiB at a time.
 #[derive(Debug)]
 pub struct PartWriter {
     file: File,
@@ -52,7 +52,7 @@ pub struct PartWriter {
 }
 
 impl PartWriter {
-    /// Makes the file, which must not exist; nobody can write to it who opens it later.
+    /// Makes the file, which must not exist, without write permission for later openings.
     pub fn create(path: &Path) -> io::Result<Self> {
         let (pipe, sink) = pipe2(OFlag::O_CLOEXEC)?;
         fcntl(&sink, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
@@ -61,10 +61,10 @@ impl PartWriter {
         Ok(Self { file, pipe: pipe.into(), sink })
     }
 
-    /// Makes a whole file; false: it was interrupted. Then, and after a failure, there is none.
+    /// Writes a whole file. False if it was interrupted. No file is left then, or after a failure.
     ///
     /// # Arguments
-    /// * `interrupted` - asked now and then
+    /// * `interrupted` - called repeatedly; true ends the work
     pub fn write(path: &Path, origin: &mut dyn Origin, interrupted: &mut dyn FnMut() -> bool) -> Result<bool, Trouble> {
         let mut writer = Self::create(path).map_err(Trouble::Write)?;
         let written = loop {
@@ -85,7 +85,7 @@ impl PartWriter {
         written
     }
 
-    /// Writes some bytes; true: there are no more.
+    /// Writes some bytes. Returns true if there are no more.
     pub fn write_some(&mut self, origin: &mut dyn Origin) -> Result<bool, Trouble> {
         origin.check().map_err(Trouble::Read)?;
         let before = origin.taken();
@@ -108,7 +108,7 @@ impl PartWriter {
         Ok(())
     }
 
-    /// For a file system that cannot splice.
+    /// Copies bytes, for a file system that cannot splice.
     fn copy(&mut self, most: usize) -> io::Result<usize> {
         let mut buffer = vec![0; most.min(1 << 16)];
         let count = self.pipe.read(&mut buffer)?;

@@ -15,12 +15,12 @@ use crate::sys::watch::{Watch, ARRIVES};
 /// How far the producer is with the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Its events have not named the file.
+    /// The events have not named the file yet.
     Silent,
     Writing,
-    /// Committed with so many bytes, which is final.
+    /// The file is committed and final, with this number of bytes.
     Committed(u64),
-    /// It has ended without having committed the file.
+    /// The producer has ended without a commit of the file.
     Failed(String),
 }
 
@@ -28,25 +28,26 @@ pub enum State {
 pub struct Producer {
     pub state: State,
     port: String,
-    /// The file or directory as it is opened here, and as the events name it.
+    /// The path of the file or directory here, and in the events.
     path: PathBuf,
     named: PathBuf,
-    /// Who writes the events has another `serve`, which may be gone, too: nobody would tell of that.
+    /// The events are locked by their writer, which has another `serve`. Both can end together without a report, so
+    /// that only the lock tells.
     locks: bool,
-    /// Of a directory: its files that were committed, and not taken yet, relative to it.
+    /// The files of a directory that were committed and not taken yet, relative to it. None for a file.
     committed: Option<Vec<PathBuf>>,
     events: PathBuf,
     follower: Follower,
     watched: bool,
-    /// After so many closes it is taken to be complete, though it is not committed.
+    /// The file is taken to be complete after this number of closes, even before its commit.
     pub closes: Option<NonZeroU32>,
     is_closed: bool,
-    /// Nobody writes the file any more: it is committed when all of it was taken, or is wanted as a whole.
+    /// The file is written by no process any more. The commit comes when all of it was taken, or is needed as a whole.
     replays: bool,
 }
 
 impl Producer {
-    /// The producer of a file, on this machine, with our `serve`.
+    /// Returns the producer of a file on this machine, with the `serve` of this process.
     pub fn of_file(port: &str, path: &Path, events: PathBuf) -> Self {
         Self {
             state: State::Silent,
@@ -64,19 +65,19 @@ impl Producer {
         }
     }
 
-    /// Whether it was closed as often as it is told to be when it is complete.
+    /// Whether the file was closed often enough to be taken to be complete.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Of a file that is complete, and is taken as if it were being written.
+    /// Returns the producer of a complete file, which is streamed as if it were being written.
     pub fn of_replay(path: &Path) -> Self {
         let producer = Self::of_file("", path, PathBuf::new());
         Self { state: State::Writing, watched: true, replays: true, ..producer }
     }
 
-    /// All was taken that there is, or the whole file is wanted: commits it, if that depends on nobody else. Says whether it
-    /// has done so.
+    /// Commits a replayed file, because all of it was taken, or it is needed as a whole. Returns whether the state has
+    /// changed.
     pub fn finish(&mut self) -> bool {
         if !self.replays || self.is_final() {
             return false;
@@ -88,25 +89,25 @@ impl Producer {
         true
     }
 
-    /// The producer of a byte stream.
+    /// Returns the producer of a byte stream.
     pub fn of_input(input: &Input, events: &Path) -> Self {
         let producer = Self::of_file(&input.port, &input.path, events.to_owned());
         Self { named: input.named.clone(), locks: input.lock, closes: input.closes, ..producer }
     }
 
-    /// The producer of a file or a directory, which is committed as a whole when the output is complete.
+    /// Returns the producer of a file or a directory, which is committed as a whole when the output is complete.
     pub fn of_gate(gate: &Gate) -> Self {
         let committed = (gate.kind == Kind::Directory).then(Vec::new);
         let producer = Self::of_file(&gate.port, &gate.path, gate.events.clone());
         Self { named: gate.named().to_owned(), locks: gate.lock, committed, ..producer }
     }
 
-    /// The files of a directory that were committed since the last call, relative to it.
+    /// Returns the files of a directory that were committed since the last call, relative to it.
     pub fn take_committed(&mut self) -> Vec<PathBuf> {
         self.committed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Watches the events, or the nearest directory in which they will appear. To be called until they are there.
+    /// Watches the events, or the nearest directory in which they will appear. Must be called until they exist.
     pub fn watch(&mut self, watch: &mut Watch) {
         if self.watched {
             return;
@@ -119,20 +120,20 @@ impl Producer {
         }
     }
 
-    /// They have to be set anew.
+    /// Says that the watches have to be set again.
     pub fn watches_are_gone(&mut self) {
         self.watched = self.replays;
     }
 
-    /// Reads what is new.
+    /// Reads new events.
     pub fn read(&mut self) {
-        // Nothing is believed any more, and a reader that is fed all the time asks all the time.
+        // After a commit no event changes the state, and a busy reader would read the events each time.
         if self.replays || matches!(self.state, State::Committed(_)) {
             return;
         }
         self.read_lines();
         if self.locks && !self.is_final() && !self.follower.is_written() {
-            // Nothing follows what is there now.
+            // The writer is gone, so that these are the last lines.
             self.read_lines();
             if !self.is_final() {
                 self.state = State::Failed(format!("the producer of {} is gone", self.path.display()));

@@ -19,7 +19,7 @@ use crate::sys::pipe::move_bytes;
 use crate::sys::remote_file;
 use crate::sys::watch::Watch;
 
-/// So many bytes are noted at once, before they are taken: as many as a pipe holds.
+/// Bytes that are noted at once, before they are taken: as many as a pipe holds.
 const AHEAD: u64 = 1 << 20;
 
 #[derive(Debug)]
@@ -29,23 +29,23 @@ pub struct Source {
     file: Option<File>,
     /// A notice will come when the file grows.
     growth_armed: bool,
-    /// Where the next byte is taken.
+    /// The place of the next byte.
     taken: u64,
-    /// The end of all that was ever taken: beyond `taken` after `resume`, and before it where some was left out.
+    /// The end of all bytes that were ever taken. Beyond `taken` after `resume`; before it if some bytes were left out.
     reached: u64,
     verify: Verify,
-    /// What is compared at the end: the bytes that may be taken before the commit.
+    /// A note of the bytes that may be taken before the commit, which is compared with the file at the end.
     noted: Box<dyn Noted>,
-    /// The most that was there and not taken.
+    /// The most bytes that were in the file and not taken.
     lag: u64,
-    /// All was taken before the commit: so many bytes.
+    /// The size of the file when all of it was taken before the commit.
     ended_early: Option<u64>,
-    /// What was wrong with it before.
+    /// The failure of the last attempt to take bytes.
     failure: Option<Failure>,
 }
 
 impl Source {
-    /// The file `path` of a producer.
+    /// Reads the file `path` of a producer.
     pub fn new(path: &Path, producer: Producer, verify: Verify) -> Self {
         Self {
             producer,
@@ -62,8 +62,8 @@ impl Source {
         }
     }
 
-    /// Goes on from `offset`, because what was taken after it was lost; false where so much was never taken. All
-    /// watches have to be set anew.
+    /// Continues at `offset`, because the bytes after it were lost. False if they were never taken.
+    /// All watches have to be set again.
     pub fn resume(&mut self, offset: u64) -> bool {
         let known = offset <= self.reached;
         if known {
@@ -74,7 +74,7 @@ impl Source {
         known
     }
 
-    /// The path of the file when it is committed, and as it was then, and the file.
+    /// Returns the path of the file and the open file, if it is committed and has the size of its commit.
     fn whole(&self) -> Result<Option<(&Path, File)>, Failure> {
         self.check()?;
         let State::Committed(size) = self.producer.state else { return Ok(None) };
@@ -93,8 +93,8 @@ impl Source {
         Failure::Producer(format!("cannot read {}: {error}", self.path.display()))
     }
 
-    /// Takes bytes by `transfer`, which is given the file, the place, and how many it may move at most, and returns how
-    /// many it has moved.
+    /// Takes bytes by `transfer`, which gets the file, the place, and the most bytes to move, and returns how many it
+    /// has moved.
     pub fn take_by(
         &mut self,
         transfer: impl FnOnce(&File, &mut i64, u64) -> nix::Result<usize>,
@@ -127,8 +127,8 @@ impl Source {
         }
     }
 
-    /// So many bytes may be taken now. Before the commit they are noted first: who reads them sees what was noted, or
-    /// what came later.
+    /// Returns how many bytes may be taken now. Before the commit they are noted first.
+    /// A reader then gets the noted bytes or later ones, and the comparison at the end finds a difference.
     fn ahead(&mut self) -> u64 {
         let Some(file) = &self.file else { return 0 };
         let size = file.metadata().map_or(0, |file| file.len());
@@ -143,7 +143,7 @@ impl Source {
         self.noted.bytes().saturating_sub(self.taken)
     }
 
-    /// Everything that the file holds was taken: is that all?
+    /// Decides, after all bytes of the file were taken, whether there will be more.
     fn at_end(&mut self) -> Result<Step, Failure> {
         self.file.iter().for_each(|file| remote_file::refresh(file, &self.path));
         let Some(open) = self.file.as_ref() else { return Ok(Step::Waiting) };
@@ -173,7 +173,7 @@ impl Source {
             }
             State::Committed(_) => self.compare(open).map(|()| Step::Complete),
             State::Writing if self.producer.is_closed() => {
-                // What was left out is compared, too.
+                // Bytes that were left out are compared, too.
                 self.noted.note(open, file.len());
                 self.ended_early = Some(file.len());
                 Ok(Step::Complete)
@@ -188,17 +188,18 @@ impl Source {
         Err(Failure::Rewritten(format!("{path} was written again {place} after these had been streamed")))
     }
 
-    /// Nobody will take the rest: what is still to be compared with the file, when that is final. None: nothing.
+    /// Returns what is still to be compared with the final file when its rest will not be taken. None if there is
+    /// nothing.
     ///
     /// # Errors
-    /// When it is final already, and has other bytes than those that were taken.
+    /// A failure, if the file is final already and has other bytes than those that were taken.
     pub fn left_to_compare(&self) -> Result<Option<Part>, Failure> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
         match self.producer.state {
             _ if self.ended_early.is_none() && (self.reached == 0 || self.noted.bytes() == 0) => Ok(None),
-            // That is told elsewhere, and who has read so much may have enough.
+            // The failure is reported elsewhere, and the bytes read may be all that the command needs.
             State::Failed(_) => Ok(None),
             State::Committed(size) if self.ended_early.is_some_and(|bytes| bytes != size) => {
                 let message = format!("{} was written again after it was closed", self.path.display());
@@ -271,7 +272,8 @@ impl Origin for Source {
         }
     }
 
-    /// Opens the producer's file when its events have named it: what lies there before may be of an earlier run.
+    /// Opens the producer's file when its events have named it. A file that lies there before may belong to an earlier
+    /// run.
     fn open(&mut self) -> Result<bool, Failure> {
         if self.file.is_some() {
             return Ok(true);
@@ -305,7 +307,7 @@ impl Origin for Source {
         Poll::Ready(self.left_to_compare())
     }
 
-    /// A link to the file, when that is committed.
+    /// Makes a link to the file when that is committed.
     fn bring_whole(&mut self, part: &Path, place: &Path) -> Result<bool, Failure> {
         let Some((path, _)) = self.whole()? else { return Ok(false) };
         let _ = fs::remove_file(part);
@@ -452,7 +454,7 @@ mod tests {
         assert_eq!(producing.take(9), Ok((Step::Moved, b"cdef".to_vec())));
         let told = "was written again between byte 0 and byte 6 after";
         assert!(matches!(producing.take(4), Err(Failure::Rewritten(message)) if message.contains(told)));
-        // It stays so, also for who begins anew.
+        // The failure stays, also after a new beginning.
         assert!(producing.source.resume(0));
         assert!(matches!(producing.source.check(), Err(Failure::Rewritten(_))));
     }

@@ -1,4 +1,4 @@
-//! Open files that processes pass to each other through sockets, and the process that sends them.
+//! Passes open files between processes through sockets, and identifies the sending process.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
@@ -9,12 +9,12 @@ use nix::sys::socket::{recvmsg, sendmsg, ControlMessage, ControlMessageOwned, Ms
 
 use crate::sys::raw;
 
-/// A socket in the run directory, by a name that is short enough for a socket.
+/// Returns a path of the socket `name` in the run directory that is short enough for a socket address.
 pub fn socket(run_directory: &File, name: &str) -> PathBuf {
     Path::new("/proc/self/fd").join(run_directory.as_raw_fd().to_string()).join(name)
 }
 
-/// Sends one message, with an open file if there is one.
+/// Sends one message, and with it `file`, if given.
 pub fn send(to: &impl AsRawFd, bytes: &[u8], file: Option<BorrowedFd>, flags: MsgFlags) -> nix::Result<()> {
     let descriptors: Vec<RawFd> = file.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&descriptors)];
@@ -22,16 +22,16 @@ pub fn send(to: &impl AsRawFd, bytes: &[u8], file: Option<BorrowedFd>, flags: Ms
     sendmsg::<()>(to.as_raw_fd(), &[IoSlice::new(bytes)], rights, flags | MsgFlags::MSG_NOSIGNAL, None).map(drop)
 }
 
-/// A message, of which the bytes are where they were to be put.
+/// A received message, whose bytes are in the caller's buffer.
 #[derive(Default)]
 pub struct Received {
     pub length: usize,
     pub file: Option<OwnedFd>,
-    /// The process that has sent it, as the kernel says; only where the socket has PassCred.
+    /// The sending process, as reported by the kernel. None unless the socket has the option PassCred.
     pub sender: Option<i32>,
 }
 
-/// Receives one message.
+/// Receives one message into `bytes`.
 pub fn receive(from: &impl AsRawFd, bytes: &mut [u8], flags: MsgFlags) -> nix::Result<Received> {
     let mut space = nix::cmsg_space!(RawFd, UnixCredentials);
     let mut parts = [IoSliceMut::new(bytes)];

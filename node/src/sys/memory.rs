@@ -1,4 +1,4 @@
-//! The memory that is available here, and whether a file has room in it.
+//! The memory that is available to this process, and whether a file fits into it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,14 @@ use serde::Serialize;
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// The files of a cgroup that have its limit and its use, and two lines of its `memory.stat`, in both versions of cgroups.
+/// Names of the limit and the usage file of a cgroup, and of two lines of its `memory.stat`, for each version of
+/// cgroups.
 const VERSION_2: [&str; 4] = ["memory.max", "memory.current", "active_file", "inactive_file"];
 const VERSION_1: [&str; 4] =
     ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_active_file", "total_inactive_file"];
 
-/// What of the machine is available, and what all cgroups of this process let it have, in bytes, where that is known.
+/// The available memory of the machine, and the lowest memory limit of the cgroups of this process. In bytes; None
+/// where unknown.
 #[derive(Debug, PartialEq, Serialize)]
 struct Memory {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -22,24 +24,25 @@ struct Memory {
     limit: Option<u64>,
 }
 
-/// Prints how much memory there is, as JSON.
+/// Prints the available memory and the limit as JSON.
 pub fn run() -> i32 {
     let limit = limit_of(Path::new(CGROUPS), &read("/proc/self/cgroup"));
     println!("{}", serde_json::json!(Memory { available: available(&read("/proc/meminfo")), limit }));
     0
 }
 
-/// How many bytes are free in the file system of a directory, for who is not root.
+/// Returns the bytes that are free for users other than root in the file system of a directory.
 pub fn free(directory: &Path) -> nix::Result<u64> {
     let found = statvfs(directory)?;
     Ok(match found.blocks() {
-        // A tmpfs without a limit.
+        // A tmpfs without a limit has no blocks.
         0 => u64::MAX,
         _ => found.blocks_available().saturating_mul(found.fragment_size()),
     })
 }
 
-/// Whether a file of `size` bytes may be made in the tmpfs of `directory`. Of the memory that is left for the job and others it may take a half at most.
+/// Whether a file of `size` bytes fits into the tmpfs `directory`.
+/// The file may take at most half of the available memory, because the job and other processes need the rest.
 pub fn has_room(directory: &Path, size: u64) -> bool {
     let space = free(directory).unwrap_or(0);
     let limited = limited(Path::new(CGROUPS), &read("/proc/self/cgroup"));
@@ -51,27 +54,27 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// What is available by `/proc/meminfo`, in bytes.
+/// Returns `MemAvailable` of `/proc/meminfo` in bytes.
 fn available(meminfo: &str) -> Option<u64> {
     let value = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     value.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The least limit of the cgroups of this process.
+/// Returns the lowest memory limit of the cgroups of this process, in bytes.
 fn limit_of(mount: &Path, cgroups: &str) -> Option<u64> {
     groups_of(mount, cgroups).iter().filter_map(|(group, [limit, ..])| number(group, limit)).min()
 }
 
-/// What is left below the limits of the cgroups of this process, in bytes.
+/// Returns the memory that is left below the limits of the cgroups of this process, in bytes.
 fn limited(mount: &Path, cgroups: &str) -> Option<u64> {
     groups_of(mount, cgroups).iter().filter_map(|(group, names)| left(group, *names)).min()
 }
 
-/// The cgroups of this process that may limit its memory, of version 2 and 1, and those above them, with the names of their
-/// files. Inside of a container the path of one may not be there: then that is the mount itself.
+/// Returns the memory cgroups of this process and their ancestors, of versions 2 and 1, with the names of their files.
+/// Inside a container the path of a cgroup may not exist. The mount itself is then the cgroup of the container.
 ///
 /// # Arguments
-/// * `cgroups` - `/proc/self/cgroup`
+/// * `cgroups` - content of `/proc/self/cgroup`
 fn groups_of(mount: &Path, cgroups: &str) -> Vec<(PathBuf, [&'static str; 4])> {
     let groups = cgroups.lines().filter_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -100,7 +103,7 @@ fn groups_of(mount: &Path, cgroups: &str) -> Vec<(PathBuf, [&'static str; 4])> {
 fn left(group: &Path, [limit, current, active, inactive]: [&str; 4]) -> Option<u64> {
     let limit = number(group, limit)?;
     let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
-    // The kernel gives back what is only cached.
+    // Cached file pages do not count: the kernel reclaims them.
     let cached = |name: &str| {
         let value = statistics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.and_then(|value| value.parse::<u64>().ok()).unwrap_or(0)
@@ -109,7 +112,7 @@ fn left(group: &Path, [limit, current, active, inactive]: [&str; 4]) -> Option<u
     Some(limit.saturating_sub(used))
 }
 
-/// What a file of a cgroup says; none: it is not there, or says `max`.
+/// Returns the number in a file of a cgroup, or None if the file is missing or says `max`.
 fn number(group: &Path, name: &str) -> Option<u64> {
     fs::read_to_string(group.join(name)).ok()?.trim().parse().ok()
 }

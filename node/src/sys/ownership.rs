@@ -1,4 +1,4 @@
-//! Which other users could replace a file.
+//! Checks which other users could replace a file.
 
 use std::fs::{set_permissions, symlink_metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -9,12 +9,12 @@ use nix::fcntl::OFlag;
 use nix::libc::{S_ISVTX, S_IWGRP, S_IWOTH, S_IXOTH};
 use nix::unistd::{Gid, Uid};
 
-/// Why another user could put something of his in the place of what is in `directory`, which has no links on its way;
-/// None: nobody can but root, and those who are trusted. The same rule is in `streamflow_io/files.py`.
+/// Returns why another user could replace what is in `directory`, or None if only root and trusted users could.
+/// `directory` must be a path without symbolic links. `streamflow_io/files.py` has the same rule.
 ///
 /// # Arguments
-/// * `trusted` - users who may own a directory above
-/// * `within` - mounts that only those have who are trusted, whatever their modes are
+/// * `trusted` - users that may own a directory above
+/// * `within` - mounts that only trusted users can reach; the modes of their directories do not matter
 pub fn stranger(directory: &Path, trusted: &[u32], within: &[PathBuf]) -> io::Result<Option<String>> {
     let own = Uid::effective().as_raw();
     let owners = [0, own, symlink_metadata("/")?.uid()];
@@ -23,7 +23,7 @@ pub fn stranger(directory: &Path, trusted: &[u32], within: &[PathBuf]) -> io::Re
         if !owners.contains(&found.uid()) && !trusted.contains(&found.uid()) {
             return Ok(Some(format!("{} belongs to user {}", place.display(), found.uid())));
         }
-        // Many users have a group of their own, with the same number.
+        // Many users have a private group with the same number.
         let own_group = found.gid() == own && Gid::effective().as_raw() == own;
         let others = if own_group { S_IWOTH } else { S_IWOTH | S_IWGRP };
         if found.mode() & others != 0 && found.mode() & S_ISVTX == 0 {
@@ -33,24 +33,26 @@ pub fn stranger(directory: &Path, trusted: &[u32], within: &[PathBuf]) -> io::Re
     Ok(None)
 }
 
-/// Closes the directories of a job to other users, and those on the way from there to its streams. StreamFlow makes them
-/// with mode 0777 where it makes them by a command.
+/// Removes the write permission of other users from the directories of a job, and from those between them and its
+/// streams.
+/// StreamFlow creates directories with mode 0777 when it creates them by a command.
 ///
 /// # Errors
-/// A message when another user has put a directory on the way.
+/// A message, if another user has created one of the directories on the way to a stream.
 pub fn close<'a>(
     directories: impl Iterator<Item = &'a Path>,
     streams: impl Iterator<Item = &'a Path> + Clone,
 ) -> Result<(), String> {
     for directory in directories {
         let Some(owner) = close_one(directory, OFlag::empty())? else { continue };
-        // Nothing streams where a stranger has a directory above; in a container that is also the user of its host.
+        // Jobs do not stream below a directory of an untrusted user, so owners of directories above are trusted.
+        // In a container one of them can be the user of the host.
         let above = directory.ancestors().skip(1).filter_map(|place| symlink_metadata(place).ok());
         let trusted: Vec<u32> =
             [0, Uid::effective().as_raw(), owner].into_iter().chain(above.map(|place| place.uid())).collect();
         for above in streams.clone().filter_map(Path::parent) {
             let way: Vec<&Path> = above.ancestors().take_while(|place| place.starts_with(directory)).collect();
-            // From the outermost: what is in a directory that is closed stays what it is.
+            // The outermost directory is closed first. After that other users cannot replace what it contains.
             for place in way.iter().rev().skip(1) {
                 if let Some(user) = close_one(place, OFlag::O_NOFOLLOW)?.filter(|owner| !trusted.contains(owner)) {
                     return Err(format!("{}: user {user} has put a directory there [SFIO-S027]", place.display()));
@@ -61,7 +63,7 @@ pub fn close<'a>(
     Ok(())
 }
 
-/// The owner of what is closed; None: it is not there, or of no concern.
+/// Closes one directory and returns its owner, or None if the directory is missing or may not be opened.
 fn close_one(place: &Path, follow: OFlag) -> Result<Option<u32>, String> {
     let at = |error: io::Error| format!("{}: {error}", place.display());
     let flags = OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | follow;
@@ -71,13 +73,14 @@ fn close_one(place: &Path, follow: OFlag) -> Result<Option<u32>, String> {
     };
     let found = directory.metadata().map_err(at)?;
     if found.mode() & S_IWOTH != 0 && found.mode() & S_ISVTX == 0 {
-        // In a container it may belong to a user of the host, who alone can.
+        // In a container the directory may belong to a user of the host. Only that user can change its mode.
         let _ = directory.set_permissions(Permissions::from_mode(found.mode() & 0o7777 & !(S_IWGRP | S_IWOTH)));
     }
     Ok(Some(found.uid()))
 }
 
-/// Lets other users read a file of ours, whatever the mask is, if they may pass through a directory that it is below.
+/// Makes a file of this user readable for others, whatever the umask, if others may pass through `directory`, which is
+/// above the file.
 pub fn share(path: &Path, directory: &Path) -> io::Result<()> {
     if symlink_metadata(directory)?.mode() & S_IXOTH != 0 {
         set_permissions(path, Permissions::from_mode(0o644))?;

@@ -12,15 +12,15 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-/// The size that a pipe is given where the system allows it; also the most that one system call moves.
+/// Size in bytes of widened pipes, where the system allows it. Also the most bytes that one system call moves.
 pub const PIPE_SIZE: usize = 1 << 20;
 
-/// Gives `pipe` its size; false where the system's limits refuse that.
+/// Sets the size of `pipe` to `PIPE_SIZE`. Returns false if the limits of the system forbid it.
 pub fn widen(pipe: impl AsFd) -> bool {
     fcntl(pipe, FcntlArg::F_SETPIPE_SZ(PIPE_SIZE as i32)).is_ok()
 }
 
-/// Gives `pipe` the size that pipes have; no less than what is in it.
+/// Sets the size of `pipe` back to the default. Has no effect while the pipe holds more bytes.
 pub fn narrow(pipe: impl AsFd) {
     let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(1 << 16));
 }
@@ -33,14 +33,14 @@ pub fn has_reader(sink: impl AsFd) -> bool {
     !state(sink, PollFlags::empty()).contains(PollFlags::POLLERR)
 }
 
-/// What is the case now of `events`, and of what is always told: that it is broken, or hung up.
+/// Returns which of `events` are true now. An error or a closed other end is always included.
 pub fn state(sink: impl AsFd, events: PollFlags) -> PollFlags {
     let mut descriptors = [PollFd::new(sink.as_fd(), events)];
     let _ = poll(&mut descriptors, PollTimeout::ZERO);
     descriptors[0].revents().unwrap_or(PollFlags::empty())
 }
 
-/// Makes a FIFO and opens it for writing, although nobody reads yet. One left behind by a killed job is replaced.
+/// Makes a FIFO and opens it for writing, even without a reader. Replaces a FIFO that a killed job has left behind.
 pub fn make_fifo(path: &Path) -> io::Result<OwnedFd> {
     remove_fifo(path);
     let both = hold_fifo(path)?;
@@ -49,7 +49,7 @@ pub fn make_fifo(path: &Path) -> io::Result<OwnedFd> {
     Ok(sink.into())
 }
 
-/// Makes a FIFO and opens it for both directions, which never waits.
+/// Makes a FIFO and opens it in both directions, which never blocks.
 fn hold_fifo(path: &Path) -> io::Result<OwnedFd> {
     mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)?;
     let opened = OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
@@ -59,7 +59,7 @@ fn hold_fifo(path: &Path) -> io::Result<OwnedFd> {
     Ok(opened?.into())
 }
 
-/// Puts a FIFO that is watched in the place of `fifo`.
+/// Replaces `fifo` by a new FIFO, after `watch` has been called for the new one.
 pub fn guard_fifo(fifo: &Path, watch: impl FnOnce(&Path) -> nix::Result<()>) -> io::Result<OwnedFd> {
     let mut name = fifo.as_os_str().to_owned();
     name.push(".sfio-end");
@@ -72,7 +72,7 @@ pub fn guard_fifo(fifo: &Path, watch: impl FnOnce(&Path) -> nix::Result<()>) -> 
     placed.map(|()| held)
 }
 
-/// Removes `path` if it is a FIFO, and says whether it was.
+/// Removes `path` if it is a FIFO, and returns whether it was one.
 pub fn remove_fifo(path: &Path) -> bool {
     is_fifo(path) && {
         let _ = fs::remove_file(path);
@@ -84,14 +84,14 @@ pub fn is_fifo(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }
 
-/// Removes `path` if it is a link, such as an earlier attempt of the job has left.
+/// Removes `path` if it is a symbolic link, as an earlier attempt of the job leaves.
 pub fn remove_link(path: &Path) {
     if path.is_symlink() {
         let _ = fs::remove_file(path);
     }
 }
 
-/// Moves at most so many bytes of `source` from `offset` into the pipe, without copying where the file system can.
+/// Moves at most `most` bytes of `source` from `offset` into the pipe, without copying where the file system can.
 pub fn move_bytes(source: &File, offset: &mut i64, most: u64, sink: &OwnedFd) -> nix::Result<usize> {
     let most = most.min(PIPE_SIZE as u64) as usize;
     let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
@@ -111,7 +111,7 @@ fn copy_bytes(source: &File, offset: i64, most: usize, sink: &OwnedFd) -> nix::R
     }
 }
 
-/// A pipe of the full size, of which neither end waits.
+/// Makes a nonblocking pipe of the full size.
 #[cfg(test)]
 pub fn fifo_of_tests() -> (OwnedFd, OwnedFd) {
     let (from, to) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();

@@ -1,4 +1,4 @@
-//! Random bytes that cannot be foretold.
+//! Unpredictable random bytes.
 
 use std::fs::File;
 use std::io::{self, Read};

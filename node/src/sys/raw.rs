@@ -1,4 +1,4 @@
-//! The only unsafe code: system calls for which there is no safe wrapper.
+//! The only unsafe code: system calls without a safe wrapper.
 #![allow(unsafe_code)]
 
 pub mod landlock;
@@ -19,13 +19,13 @@ use nix::sys::stat::Mode;
 use nix::unistd::{getppid, ForkResult, Pid};
 
 nix::ioctl_read_bad!(
-    /// Bytes that wait in a pipe.
+    /// Writes the number of bytes in a pipe.
     fionread,
     nix::libc::FIONREAD,
     nix::libc::c_int
 );
 
-/// The number of bytes that wait in `pipe`; 0 where that cannot be known.
+/// Returns the number of bytes in `pipe`, or 0 if it is unknown.
 pub fn bytes_in_pipe(pipe: impl AsFd) -> u64 {
     let mut waiting = 0;
     // SAFETY: FIONREAD writes one int to the address given, which is a live local.
@@ -33,7 +33,7 @@ pub fn bytes_in_pipe(pipe: impl AsFd) -> u64 {
     result.map_or(0, |_| u64::try_from(waiting).unwrap_or(0))
 }
 
-/// Lets the kernel kill the command when this process dies, and gives it the signal mask `inherited`.
+/// Lets the kernel kill the command when this process dies, and gives the command the signal mask `inherited`.
 pub fn bind_to_parent(command: &mut Command, inherited: SigSet) {
     let parent = Pid::this();
     let prepare = move || -> io::Result<()> {
@@ -48,10 +48,10 @@ pub fn bind_to_parent(command: &mut Command, inherited: SigSet) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Lets the command be no child of this process: what is started, and is to be waited for, ends at once.
+/// Starts the command as a grandchild. The child of this process, which its caller waits for, ends at once.
 pub fn disown(command: &mut Command) {
     let prepare = || -> io::Result<()> {
-        // SAFETY: what has just been forked has one thread; no destructor is to run in it twice.
+        // SAFETY: the forked process has one thread; it ends by `_exit`, so that no destructor runs twice.
         match unsafe { nix::unistd::fork() }? {
             ForkResult::Parent { .. } => unsafe { nix::libc::_exit(0) },
             ForkResult::Child => Ok(()),
@@ -68,8 +68,8 @@ pub fn with_mask(command: &mut Command, inherited: SigSet) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Lets the command lead a session of its own, with this mask for the modes of files, and heed `signals` although this
-/// process ignores them.
+/// Makes the command the leader of a new session, with `umask` and the default actions of `signals`.
+/// Without this the command would ignore the signals that this process ignores.
 pub fn lead_session(command: &mut Command, umask: Mode, signals: Vec<Signal>) {
     let prepare = move || -> io::Result<()> {
         nix::unistd::setsid()?;
@@ -81,14 +81,15 @@ pub fn lead_session(command: &mut Command, umask: Mode, signals: Vec<Signal>) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Lets no process of the same user look into this one, nor trace it, nor take its open files; unless that is root.
+/// Forbids, or allows again, that other processes of the same user inspect or trace this one, or take its open files.
+/// Root always may.
 pub fn shield(on: bool) {
     let _ = nix::sys::prctl::set_dumpable(!on);
 }
 
-/// Whether a child of this process, which ends then, succeeds with something. For who has one thread.
+/// Whether `attempt` succeeds in a child process, which ends after it. The calling process must have one thread.
 pub fn can(attempt: impl FnOnce() -> bool) -> bool {
-    // SAFETY: what has just been forked has one thread; no destructor is to run in it twice.
+    // SAFETY: the forked process has one thread; it ends by `_exit`, so that no destructor runs twice.
     match unsafe { nix::unistd::fork() } {
         Ok(ForkResult::Child) => unsafe { nix::libc::_exit((!attempt()).into()) },
         Ok(ForkResult::Parent { child }) => {
@@ -98,8 +99,8 @@ pub fn can(attempt: impl FnOnce() -> bool) -> bool {
     }
 }
 
-/// Lets this process, and those that it starts, have processors and devices only as far as nobody else wants them, and be
-/// the first to be killed for want of memory. What is refused of this is left out.
+/// Gives this process and its children the lowest priority for processors and devices. The kernel kills them first when
+/// memory runs out. Refusals of the kernel are ignored.
 pub fn be_idle() {
     const IOPRIO_WHO_PROCESS: i32 = 1;
     const IOPRIO_CLASS_IDLE: i32 = 3 << 13;
@@ -127,14 +128,14 @@ pub fn set_default(signal: Signal) {
     let _ = unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) };
 }
 
-/// Lets SIGCHLD come when a child ends, and not when one is stopped or goes on.
+/// Makes SIGCHLD arrive when a child ends, but not when it stops or continues.
 pub fn hear_of_ends() {
     let action = SigAction::new(SigHandler::SigDfl, SaFlags::SA_NOCLDSTOP, SigSet::empty());
     // SAFETY: no handler is installed, so none can run at a bad moment.
     let _ = unsafe { nix::sys::signal::sigaction(Signal::SIGCHLD, &action) };
 }
 
-/// Lets the kernel begin to write what it has of a file; returns without waiting for the device, unless its queue is full.
+/// Starts writing the cached changes of a file to its device. Does not wait, unless the queue of the device is full.
 pub fn write_out(file: &File) {
     use nix::libc::{sync_file_range, SYNC_FILE_RANGE_WRITE};
     // SAFETY: takes numbers only, and changes nothing but when the kernel writes.
@@ -147,7 +148,7 @@ pub fn ignore(signal: Signal) {
     let _ = unsafe { nix::sys::signal::signal(signal, SigHandler::SigIgn) };
 }
 
-/// Lets `signal` interrupt a system call, and do nothing else.
+/// Makes `signal` interrupt a system call, without any other effect.
 pub fn let_interrupt(signal: Signal) {
     extern "C" fn nothing(_: nix::libc::c_int) {}
     let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
@@ -155,10 +156,10 @@ pub fn let_interrupt(signal: Signal) {
     let _ = unsafe { nix::sys::signal::sigaction(signal, &action) };
 }
 
-/// Lets accept(2) see only connections that have brought something, or nothing for so many seconds: tcp(7).
+/// Lets accept(2) return a connection only after its first data have arrived, or after `seconds`: tcp(7).
 ///
 /// # Errors
-/// Where the kernel does not offer it.
+/// An error, if the kernel does not offer it.
 pub fn defer_accept(listening: impl AsFd, seconds: i32) -> nix::Result<()> {
     use nix::libc::{setsockopt, socklen_t, IPPROTO_TCP, TCP_DEFER_ACCEPT};
     let socket = listening.as_fd().as_raw_fd();
@@ -167,13 +168,13 @@ pub fn defer_accept(listening: impl AsFd, seconds: i32) -> nix::Result<()> {
     Errno::result(unsafe { setsockopt(socket, IPPROTO_TCP, TCP_DEFER_ACCEPT, value, size) }).map(drop)
 }
 
-/// Takes a descriptor that the kernel has just given to this process.
+/// Takes ownership of a descriptor that the kernel has just given to this process.
 pub fn own(descriptor: RawFd) -> OwnedFd {
-    // SAFETY: callers pass what a system call has just returned, which nobody else has.
+    // SAFETY: callers pass what a system call has just returned, which has no other owner.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
-/// Whether two descriptors are of the same opening, kcmp(2); None where that cannot be known.
+/// Whether two descriptors, each with its process, belong to the same call of open(2), by kcmp(2). None if unknown.
 pub fn same_opening(one: (i32, i32), other: (i32, i32)) -> Option<bool> {
     const KCMP_FILE: i32 = 0;
     // SAFETY: kcmp takes numbers only, and changes nothing.
@@ -200,21 +201,21 @@ nix::ioctl_readwrite!(
     PidfdInfo
 );
 
-/// Opens a descriptor that stands for a process, also when it is gone.
+/// Opens a descriptor of a process, which stays valid after the process has ended.
 pub fn open_process(pid: i32) -> Option<OwnedFd> {
     // SAFETY: pidfd_open takes numbers only.
     let descriptor = unsafe { nix::libc::syscall(nix::libc::SYS_pidfd_open, pid, 0) };
     RawFd::try_from(descriptor).ok().filter(|descriptor| *descriptor >= 0).map(own)
 }
 
-/// Gets hold of the open file that a descriptor of another process stands for, Linux 5.6.
+/// Duplicates a descriptor of another process into this one (Linux 5.6).
 pub fn borrow_descriptor(process: &OwnedFd, descriptor: RawFd) -> nix::Result<OwnedFd> {
     // SAFETY: pidfd_getfd takes numbers only.
     let result = unsafe { nix::libc::syscall(nix::libc::SYS_pidfd_getfd, process.as_raw_fd(), descriptor, 0) };
     Ok(own(Errno::result(result)? as RawFd))
 }
 
-/// Whether a seccomp filter may hand calls to another process, seccomp(2).
+/// Whether a seccomp filter may pass calls to another process, seccomp(2).
 pub fn can_notify() -> bool {
     use nix::libc::{syscall, SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, SECCOMP_RET_USER_NOTIF};
     let action = SECCOMP_RET_USER_NOTIF;
@@ -222,7 +223,7 @@ pub fn can_notify() -> bool {
     unsafe { syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, std::ptr::from_ref(&action)) == 0 }
 }
 
-/// The wait status of a process that its parent has waited for; None when it is not gone, or before Linux 6.15.
+/// Returns the wait status of a process that its parent has waited for. None if it has not ended, or before Linux 6.15.
 pub fn status_of_dead(process: &OwnedFd) -> Option<i32> {
     const PIDFD_INFO_EXIT: u64 = 1 << 3;
     let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
@@ -231,18 +232,18 @@ pub fn status_of_dead(process: &OwnedFd) -> Option<i32> {
     (info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
-/// The bytes of a range of a file that are in the page cache, in whole pages; None where that is not told: to others than the owner of the file and those who
-/// may write to it.
+/// Returns how many bytes of a range of a file are in the page cache, counted in whole pages.
+/// None if the kernel does not tell: only the owner of the file, root, and users that may write to it learn it.
 pub fn cached_bytes(file: &File, offset: u64, length: u64) -> Option<u64> {
     match cachestat(file, offset, length) {
         Ok(pages) => Some(pages * page_size()),
-        // Before Linux 6.5. To others mincore(2) says that all is there.
+        // Linux before 6.5. To other users mincore(2) reports that every page is cached.
         Err(Errno::ENOSYS) if may_ask(file) => mincore(file, offset, length).ok().map(|pages| pages * page_size()),
         Err(_) => None,
     }
 }
 
-/// Whether this process owns a file, or may write to it.
+/// Whether this process owns a file or may write to it.
 fn may_ask(file: &File) -> bool {
     let own = nix::unistd::Uid::effective();
     let is_owner = || file.metadata().is_ok_and(|found| found.uid() == own.as_raw());
@@ -250,16 +251,16 @@ fn may_ask(file: &File) -> bool {
     own.is_root() || is_owner() || nix::unistd::access(path.as_str(), nix::unistd::AccessFlags::W_OK).is_ok()
 }
 
-/// In bytes.
+/// Returns the size of a page in bytes.
 pub fn page_size() -> u64 {
     nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten().map_or(4096, |size| size as u64)
 }
 
-/// cachestat(2): pages in the cache.
+/// Returns the number of cached pages, by cachestat(2).
 fn cachestat(file: &File, offset: u64, length: u64) -> nix::Result<u64> {
     const SYS_CACHESTAT: nix::libc::c_long = 451;
     if length == 0 {
-        // To the kernel this is all of the file.
+        // To the kernel the length 0 means the whole file.
         return Ok(0);
     }
     let range = [offset, length];
@@ -271,7 +272,7 @@ fn cachestat(file: &File, offset: u64, length: u64) -> nix::Result<u64> {
     Errno::result(result).map(|_| found[0])
 }
 
-/// mincore(2): pages in the cache, of a mapping that is made for this.
+/// Returns the number of cached pages, by mincore(2) on a temporary mapping.
 fn mincore(file: &File, offset: u64, length: u64) -> nix::Result<u64> {
     use nix::libc::{c_void, MAP_FAILED, MAP_SHARED, PROT_NONE};
     let page = page_size();
@@ -281,8 +282,8 @@ fn mincore(file: &File, offset: u64, length: u64) -> nix::Result<u64> {
         return Ok(0);
     }
     let mut pages = vec![0_u8; size.div_ceil(page as usize)];
-    // SAFETY: the mapping is new, nobody reads what is in it, and it is gone when this returns; the kernel writes one byte for each of its pages, and there are as
-    // many.
+    // SAFETY: the mapping is new, no code reads its content, and it is removed before this returns.
+    // The kernel writes one byte for each page of the mapping, and `pages` has as many.
     let result = unsafe {
         let mapping: *mut c_void =
             nix::libc::mmap(std::ptr::null_mut(), size, PROT_NONE, MAP_SHARED, file.as_raw_fd(), begin as i64);

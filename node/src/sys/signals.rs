@@ -1,21 +1,20 @@
-//! The signals that `exec` and `run` take.
+//! The signals that `exec` and `run` handle.
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::sys::raw;
 
-/// By this signal `run` says that the driver has said something: there is a cancel file, or the limits have changed. Whoever
-/// does not know of it ignores it.
+/// Signal by which `run` announces a message of the driver: a cancel file, or changed limits. Ignored by default.
 pub const DRIVER_NOTICE: Signal = Signal::SIGURG;
 
-/// `si_code` of a signal that the kernel made, as the terminal's.
+/// `si_code` of a signal that the kernel sent, as for a key in the terminal.
 pub const SI_KERNEL: i32 = 0x80;
 
 /// Signals that cancel the job.
 pub const CANCELLING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 
-/// Signals that are passed to the command only.
+/// Signals that are only passed on to the command.
 const PASSED_ON: [Signal; 7] = [
     Signal::SIGUSR1,
     Signal::SIGUSR2,
@@ -26,9 +25,9 @@ const PASSED_ON: [Signal; 7] = [
     Signal::SIGXCPU,
 ];
 
-/// Blocks the signals that are handled, and returns the mask before. Those that this process was told to ignore stay ignored.
+/// Blocks the signals that are handled, and returns the mask before. Signals that this process ignores stay ignored.
 pub fn take() -> nix::Result<(SignalFd, SigSet)> {
-    // Where it is ignored, nobody learns how a child ended.
+    // The kernel discards the exit status of children while SIGCHLD is ignored.
     raw::hear_of_ends();
     let taken = CANCELLING.into_iter().chain(PASSED_ON).filter(|signal| !raw::is_ignored(*signal));
     let handled: SigSet = taken.chain([Signal::SIGCHLD, DRIVER_NOTICE]).collect();

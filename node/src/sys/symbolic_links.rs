@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::sys::file_id::{file_id, file_id_of, FileId};
 
-/// Whether a symbolic link in `directory`, or below, leads to where `place` does, which may be one of them itself.
+/// Whether a symbolic link in or below `directory` leads to the same file as `place`. `place` itself does not count.
 pub fn lead_to(directory: &Path, place: &Path) -> bool {
     let Some(wanted) = file_id(place) else { return false };
     search(directory, wanted, fs::symlink_metadata(place).ok().as_ref().map(file_id_of))

@@ -9,14 +9,15 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::sys::remote_file;
 
-/// So many bytes of lines are given at once, roughly: who comes late needs no more memory.
+/// Bytes of lines that one call returns, roughly. Bounds the memory of a reader that begins late.
 const AT_ONCE: usize = 1 << 18;
-/// Of a line that is longer only the beginning is kept. No event is.
+/// Longer lines are cut after about this many bytes. No event is as long.
 const LONGEST: usize = 1 << 20;
-/// How often the file is made to show what another machine has written.
+/// Time between two requests to show what another machine has written.
 const REFRESH: Duration = Duration::from_millis(90);
 
-/// Gives each complete line once; a torn one is held until its newline arrives. The file need not exist yet.
+/// Returns each complete line once. Keeps the beginning of a line until its newline arrives. The file need not exist
+/// yet.
 #[derive(Debug)]
 pub struct Follower {
     path: PathBuf,
@@ -32,7 +33,8 @@ impl Follower {
         Self { path, file: None, torn: Vec::new(), read: 0, refreshed: None }
     }
 
-    /// Some lines, without their newlines, that were completed since the last call; None: there are no more.
+    /// Returns lines, without their newlines, that were completed since the last call. None if there are no more for
+    /// now.
     pub fn lines(&mut self) -> Option<Vec<Vec<u8>>> {
         if self.file.is_none() {
             self.file = remote_file::open(&self.path).ok();
@@ -43,7 +45,7 @@ impl Follower {
             remote_file::refresh(file, &self.path);
             self.refreshed = Some(now);
         }
-        // Not `read_to_end`, which asks for the size first. What was read before an error is kept in `torn`.
+        // `read_to_end` would ask for the size first. Bytes that were read before an error stay in `torn`.
         let mut buffer = [0; 1 << 14];
         while let Ok(count @ 1..) = file.read(&mut buffer) {
             self.torn.extend(&buffer[..count]);
@@ -59,19 +61,19 @@ impl Follower {
         Some(complete[..end].split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect())
     }
 
-    /// Whether the file is shorter than it was, which no file of events ever is. Of one on another machine this is not
-    /// asked.
+    /// Whether the file has become shorter, which never happens to a file of events. Always false on the file system of
+    /// another machine, whose sizes may be old.
     pub fn is_cut(&self) -> bool {
         let is_shorter = |file: &File| file.metadata().is_ok_and(|found| found.len() < self.read);
         self.file.as_ref().is_some_and(|file| is_shorter(file) && !remote_file::is_remembered(file))
     }
 
-    /// Whether another process has locked what is read here; None: nothing is read yet.
+    /// Whether another process has locked the file. None while the file is not open.
     pub fn is_locked(&self) -> Option<bool> {
         is_locked(self.file.as_ref()?)
     }
 
-    /// See `is_written`; what is not there yet will be written.
+    /// Whether the file is still written, or is not there yet. See `is_written`.
     pub fn is_written(&self) -> bool {
         self.file.as_ref().is_none_or(is_written)
     }
@@ -82,13 +84,13 @@ impl Follower {
     }
 }
 
-/// Whether the `exec` of the job lives to which these events belong. It locks them before it writes the first one.
+/// Whether the `exec` that writes these events is alive. `exec` locks the file before it writes the first event.
 pub fn is_written(events: &File) -> bool {
     let is_empty = events.metadata().is_ok_and(|found| found.len() == 0);
     is_empty || is_locked(events).unwrap_or(true)
 }
 
-/// Whether another process has locked a file.
+/// Whether another process has locked a file. None if the file cannot be duplicated.
 fn is_locked(file: &File) -> Option<bool> {
     Some(Flock::lock(file.try_clone().ok()?, FlockArg::LockSharedNonblock).is_err())
 }

@@ -1,4 +1,6 @@
-//! Numbers for tests, the same in each run: SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
+//! Random numbers for tests, the same in each run.
+//!
+//! SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
 
 pub struct Random(u64);
 
@@ -7,7 +9,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A number from 0, less than `limit`, or 0.
+    /// Returns a number below `limit`, or 0 if `limit` is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -9,14 +9,15 @@ use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
-/// The fewest events that can fill the 4096 bytes that are read at once: none is longer than 16 bytes and a name with its end.
+/// The smallest number of events that can fill the 4096 bytes of one read. An event has 16 bytes and at most 256 for a
+/// name.
 const FULL: usize = 4096 / (16 + 256);
 
-/// Something has come to a directory, or has left it.
+/// Events of a directory: an entry has come, or has left.
 pub const ARRIVES: AddWatchFlags = AddWatchFlags::IN_CREATE.union(AddWatchFlags::IN_MOVED_TO);
 pub const LEAVES: AddWatchFlags = AddWatchFlags::IN_DELETE.union(AddWatchFlags::IN_MOVED_FROM);
 
-/// Something that happened to what `token` stands for.
+/// Something that happened to the path that `token` was registered for.
 #[derive(Debug)]
 pub struct Notice<T> {
     pub token: T,
@@ -25,25 +26,25 @@ pub struct Notice<T> {
 }
 
 impl<T: PartialEq> Notice<T> {
-    /// Whether this is the close of a file, and the one before it, `made`, says that it was made.
+    /// Whether this notice is the close of a file whose creation is the previous notice, `made`.
     pub fn closes_what_was_made(&self, made: &Self) -> bool {
         let masks = (made.mask, self.mask) == (AddWatchFlags::IN_CREATE, AddWatchFlags::IN_CLOSE_WRITE);
         masks && (&made.token, &made.name) == (&self.token, &self.name)
     }
 }
 
-/// Where notices come from.
+/// The source of notices.
 #[derive(Debug)]
 enum Source {
     Inotify(Inotify),
-    /// A counter that stays zero, and is never readable.
+    /// A counter that stays zero and is never readable.
     Nowhere(EventFd),
 }
 
-/// Watches a path on behalf of somebody.
+/// A function that watches a path.
 pub type Watch<'a> = dyn FnMut(&Path, AddWatchFlags) -> nix::Result<()> + 'a;
 
-/// Watches paths on behalf of tokens. A path can have several.
+/// Watches paths, each for one or several tokens.
 #[derive(Debug)]
 pub struct Watcher<T> {
     source: Source,
@@ -56,7 +57,8 @@ impl<T: Clone + PartialEq> Watcher<T> {
         Ok(Self { source: Source::Inotify(inotify), tokens: HashMap::new() })
     }
 
-    /// One that sees nothing, and says each time it is read that all notices were lost: who has it looks by himself.
+    /// Returns a watcher that sees nothing. Each `read` reports lost notices, so that its caller examines the files
+    /// itself.
     pub fn blind() -> nix::Result<Self> {
         let nothing = EventFd::from_flags(EfdFlags::EFD_CLOEXEC)?;
         Ok(Self { source: Source::Nowhere(nothing), tokens: HashMap::new() })
@@ -89,7 +91,7 @@ impl<T: Clone + PartialEq> Watcher<T> {
         });
     }
 
-    /// Whatever has happened so far, and whether notices were lost (the queue was full).
+    /// Returns all notices up to now, and whether some were lost because the queue of the kernel was full.
     pub fn read(&mut self) -> (Vec<Notice<T>>, bool) {
         let (mut notices, mut lost) = (Vec::new(), false);
         let Source::Inotify(inotify) = &self.source else { return (notices, true) };

@@ -1,4 +1,4 @@
-//! `sfio-node excerpt`: makes a file of the first bytes of another one, which is as whole as that.
+//! `sfio-node excerpt`: makes a file of the first bytes of another one, which is as complete as that.
 
 mod compressed;
 
@@ -22,13 +22,15 @@ struct Made {
     bytes: u64,
 }
 
-/// Makes it, and says how many bytes it has.
+/// Makes the file, and prints how many bytes it has.
 ///
 /// # Arguments
-/// * `of` - the file
-/// * `to` - the new one; nothing is there
-/// * `bytes` - about the most that it has, never more of the file; it ends where a line ends, if one does shortly
-///   before that. What is compressed by gzip or bgzip is so, too, and can be read to its end
+/// * `of` - the whole file
+/// * `to` - the new file, which must not exist
+/// * `bytes` - the most bytes of the whole file that are used
+///
+/// The new file ends where a line ends, if one does shortly before `bytes`. If the whole file is compressed by gzip or
+/// bgzip, the new one is, too, and can be read to its end.
 pub fn run(of: &Path, to: &Path, bytes: u64) -> i32 {
     let said = make(of, to, bytes).and_then(|bytes| writeln!(io::stdout(), "{}", json::write(&Made { bytes })));
     match said {
@@ -55,7 +57,7 @@ fn make(of: &Path, to: &Path, bytes: u64) -> io::Result<u64> {
     Ok(made.metadata()?.len())
 }
 
-/// Where the last whole line of a file ends; None: in all that is looked at there is no end of a line.
+/// Returns where the last whole line of a file ends. None if no line ends in the bytes that are searched.
 fn last_line(file: &File, length: u64) -> io::Result<Option<u64>> {
     let begin = length.saturating_sub(LONGEST_LINE);
     let mut end = vec![0; (length - begin) as usize];

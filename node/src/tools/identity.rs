@@ -1,4 +1,4 @@
-//! `sfio-node identity`: says which file a path is here, and whether a path elsewhere is the same file.
+//! `sfio-node identity`: prints which file a path is here, and checks whether it is the same file as elsewhere.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::protocol::json::{self, ByteString};
 use crate::protocol::part::Identity;
 use crate::sys::remote_file;
 
-/// Exit codes: it is there, and the same if that was asked; it is not; neither can be known.
+/// Exit codes: the file exists, and is the one asked for; it does not, or is not; neither can be known.
 const FOUND: i32 = 0;
 const OTHER: i32 = 1;
 const FAILED: i32 = 2;
@@ -22,10 +22,10 @@ struct Found<'a> {
     identity: Identity,
 }
 
-/// Says the real path of a file, and its identity.
+/// Prints the real path of a file, and its identity.
 ///
 /// # Arguments
-/// * `is` - the identity that it is to have, in JSON
+/// * `is` - the identity that the file should have, in JSON
 pub fn run(of: &Path, is: Option<&str>) -> i32 {
     let wanted: Option<Identity> = match is.map(|text| json::read(text.as_bytes())).transpose() {
         Ok(wanted) => wanted,
@@ -46,7 +46,8 @@ pub fn run(of: &Path, is: Option<&str>) -> i32 {
 }
 
 fn look(of: &Path, wanted: Option<&Identity>) -> Result<String, String> {
-    // Opened, because it may be there and not to be read; and anew, because a network file system may remember another one.
+    // The file is opened, because it may exist and be unreadable, and because a network file system may remember an
+    // older one.
     let file = remote_file::open(of).map_err(|error| error.to_string())?;
     let found = file.metadata().map_err(|error| error.to_string())?;
     if !found.is_file() {

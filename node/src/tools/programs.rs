@@ -1,4 +1,4 @@
-//! `sfio-node programs`: says what tells programs here from others of the same name.
+//! `sfio-node programs`: prints stamps that distinguish programs here from others with the same name.
 
 mod cache;
 mod elf;
@@ -20,17 +20,18 @@ use self::loads::Loader;
 use self::lookup::{mtime_of, which};
 use crate::protocol::json;
 
-/// What changes when a program does, or something that is loaded with it.
+/// A stamp that changes when a program changes, or a file that is loaded with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Stamp {
     size: u64,
-    /// In nanoseconds since the epoch.
+    /// Nanoseconds since the epoch.
     mtime: i64,
-    /// A digest of what the dynamic loader would load, and of the interpreter of a script; empty: nothing.
+    /// A digest of the files that the dynamic loader would load, and of the interpreter of a script. Empty if there is
+    /// neither.
     loads: String,
 }
 
-/// Prints a line for each word: the stamp of the file that it names for a shell, or a dash.
+/// Prints a line for each word: the stamp of the file that a shell would run for it, or a dash.
 pub fn run(words: &[OsString]) -> i32 {
     let mut programs = Programs::new(env::var_os("PATH").unwrap_or_default());
     let lines: String = words.iter().map(|word| programs.line(word)).collect();

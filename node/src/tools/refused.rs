@@ -1,4 +1,4 @@
-//! `sfio-node refused`: says which system calls are refused here, as by the seccomp profile of a container.
+//! `sfio-node refused`: prints which system calls are refused here, as by the seccomp profile of a container.
 
 use std::io::{self, IoSliceMut, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -8,7 +8,7 @@ use nix::unistd::{getpid, pipe};
 
 use crate::sys::raw;
 
-/// Prints their names, one in a line: each has something else in its place, which is worse.
+/// Prints the name of each refused call in a line. `sfio-node` has a substitute for each, which is worse.
 pub fn run() -> i32 {
     let mut output = io::stdout();
     for name in refused() {
@@ -20,7 +20,7 @@ pub fn run() -> i32 {
     0
 }
 
-/// Each is tried with this process itself, which needs no right.
+/// Tries each call with this process itself, for which no right is needed.
 fn refused() -> impl Iterator<Item = &'static str> {
     let tried: [(_, fn() -> bool); 4] =
         [("kcmp", compares), ("pidfd_getfd", borrows), ("process_vm_readv", reads), ("seccomp", raw::can_notify)];

@@ -1,7 +1,7 @@
-//! Which lines of two files differ, for somebody to judge: of text, and of what bgzip has made of text.
+//! Lists the lines in which two files differ, for a person to judge. The files are text, or text compressed by bgzip.
 //!
-//! Of bgzip (SAM/BAM format specification, section 4.1) block by block: blocks of the same content have to be the same
-//! bytes, and others as long when they are decompressed. So nothing but the content of these can be another one.
+//! Files of bgzip (SAM/BAM format specification, section 4.1) are compared block by block. Blocks with the same content
+//! must have the same bytes. Other blocks must be equally long when decompressed, so that only their content differs.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -18,21 +18,21 @@ const DONE: i32 = 0;
 const DIFFERENT: i32 = 1;
 const FAILED: i32 = 2;
 
-/// More lines are not told.
+/// The most lines that are listed.
 const MOST_LINES: usize = 64;
-/// What is longer is cut into several.
+/// The most bytes of a line. Longer lines are cut into several.
 const LONGEST_LINE: u64 = 1 << 13;
 
 /// A line that differs.
 #[derive(Debug, PartialEq, Serialize)]
 struct Line {
-    /// Where it is in the first file: the block, and the number of the line in that.
+    /// Place in the first file: the block, and the number of the line in the block.
     at: String,
     one: String,
     other: String,
 }
 
-/// `sfio-node unlike`: prints the lines as JSON, or in words what else differs.
+/// `sfio-node unlike`: prints the lines as JSON, or says in words what else differs.
 pub fn run(one: &Path, other: &Path) -> i32 {
     let open = |path: &Path| File::open(path).map_err(|error| format!("{}: {error}", path.display()));
     match open(one).and_then(|one| Ok((one, open(other)?))) {
@@ -114,7 +114,7 @@ fn content(block: &[u8]) -> io::Result<Vec<u8>> {
 /// Compares two contents line by line.
 ///
 /// # Returns
-/// What differs besides lines that can be told.
+/// What differs apart from lines that can be listed.
 fn compare(
     block: u64,
     one: &mut impl BufRead,

@@ -1,4 +1,4 @@
-"""The jobs of a workflow as applications of a coordination configuration, and those that a file reaches."""
+"""The jobs of a workflow as applications of a coordination configuration, and the jobs that a file reaches."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ MOST_INSTANCES = 256
 
 @dataclass(frozen=True)
 class KnownJobs:
-    """What is known of the jobs of a workflow.
+    """The jobs of a workflow that are known before its run.
 
-    :ivar tags: by step path, the StreamFlow tags of its jobs; None: there are several, and it is not known which
-    :ivar globs: by step path, output and tag, where the output is, relative to the job's output directory; where
-        nothing is said, the globs of the output hold
+    :ivar tags: by step path, the StreamFlow tags of its jobs; None: several unknown ones
+    :ivar globs: by step path, output and tag: where the output is, relative to the job's output directory. If one is
+        missing, the globs of the output hold
     """
 
     tags: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
     globs: Mapping[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
 
     def instances(self, step: str) -> tuple[str, ...] | None:
-        """The tags of the jobs of a step; None: not known, or too many to tell apart."""
+        """The tags of the jobs of a step; None: unknown, or too many to tell apart."""
         tags = self.tags.get(step, ("0",))
         return None if tags is None or len(tags) > MOST_INSTANCES else tags
 
 
 def applications(step: str, jobs: KnownJobs) -> tuple[str, ...]:
-    """The applications of a step: its instances, or if they are not known, itself."""
+    """The applications of a step: its instances, or the step itself if they are not known."""
     tags = jobs.instances(step)
     return (application_name(step),) if tags is None else tuple(instance(step, tag) for tag in tags)
 
 
 def instance(step: str, tag: str) -> str:
     """The application of one job of a step."""
-    # What is not scattered has the tag of the workflow.
+    # A job that is not scattered has the tag of the workflow.
     return application_name(step, tag if "." in tag else None)
 
 
@@ -54,7 +54,7 @@ def reached(route: Route, step: str, tag: str | None, jobs: KnownJobs) -> tuple[
 
 
 def _way(route: Route, tag: str) -> list[str] | None:
-    """With what the tags begin that a file can have where it arrives; `*` for any number. None: any."""
+    """The first parts of the tags that a file can have where it arrives; `*` stands for any number. None: any tag."""
     parts = tag.split(".")
     gathered: str | None = None
     for hop in route.hops:

@@ -1,6 +1,6 @@
 """The coordination configuration of a workflow: the writers and readers of each file, and the rules of the file.
 
-What CAPIO-CL says in JSON (`language.py`), as plain data, with no default left implicit.
+This is the content of CAPIO-CL in JSON (`language.py`), as plain data, with no default left implicit.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ HomeNodePolicy = Literal["create", "hashing", "manual"]
 
 @dataclass(frozen=True)
 class HomeNode:
-    """Which node holds the data of a file.
+    """The node that holds the data of a file.
 
-    :ivar policy: `create`: the node that creates it, `hashing`: one chosen by its path,
-        `manual`: that of an application
+    :ivar policy: `create`: the node that creates it, `hashing`: one chosen by its path, `manual`: that of an
+        application
     :ivar application: `manual` only: the name of the application
     """
 
@@ -41,8 +41,8 @@ class CoordinatedFile:
     :ivar n_files: with `on_n_files`: how many files the directory holds when it is complete
     :ivar permanent: kept after the run
     :ivar excluded: not coordinated
-    :ivar in_memory: kept in memory, or in the file system; None: not said
-    :ivar home_node: None: not said
+    :ivar in_memory: kept in memory, or in the file system; None: left open
+    :ivar home_node: None: left open
     """
 
     path: str
@@ -60,12 +60,12 @@ class CoordinatedFile:
 
     @property
     def rule(self) -> tuple[object, ...]:
-        """All that decides when it is complete, and when its bytes may be read."""
+        """Everything that decides when the file is complete, and when its bytes may be read."""
         return self.is_directory, self.committed, self.mode, self.file_deps, self.n_files
 
     @property
     def is_default(self) -> bool:
-        """Whether it is complete, and its bytes may be read, when that is so without a rule."""
+        """Whether the file is complete, and its bytes may be read, at the same time as without a rule."""
         return (self.committed, self.mode) == (ON_TERMINATION, "update")
 
 
@@ -84,12 +84,12 @@ class Configuration:
 
     @property
     def mentioned(self) -> tuple[str, ...]:
-        """The applications, and those that only a file names."""
+        """The applications, and those that are only named by a file."""
         of_files = (name for file in self.files for name in (*file.producers, *file.consumers))
         return tuple(dict.fromkeys((*self.applications, *of_files)))
 
     def below(self, directory: str) -> Configuration:
-        """The same with absolute paths.
+        """The same configuration with absolute paths.
 
         :param directory: `CAPIO_DIR`, absolute
         """

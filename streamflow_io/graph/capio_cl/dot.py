@@ -13,10 +13,10 @@ _COLOURS = {"update": "black", "no_update": "forestgreen"}
 
 
 def write_dot(configuration: Configuration, gangs: Iterable[Gang] = ()) -> str:
-    """Draw the applications as boxes, the files that they write and read as notes with their rules, gangs as frames.
+    """Draw applications as boxes, their files as notes with the rules, and gangs as frames.
 
     :param gangs: steps that run at the same time
-    :return: a `digraph`; green is what is read as it is written
+    :return: a `digraph`; green arrows lead to applications that read a file while it is written
     """
     return "\n".join(_lines(configuration, tuple(gangs))) + "\n"
 

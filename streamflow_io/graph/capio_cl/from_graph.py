@@ -1,8 +1,8 @@
-"""Make a coordination configuration of the I/O graph: the files that there will be, and their rules.
+"""Makes a coordination configuration from the I/O graph: the future files, and their rules.
 
-A rule is written as it is served: where an edge fell back, its file is committed at termination, or read once
-committed. CAPIO knows files and directories, and no lists: what a rule says of a Directory or a File[] is told apart
-into the rules of the directory and those of the files in it.
+A rule is written as it is served. If an edge fell back, its file is committed at termination, or read once committed.
+CAPIO has files and directories, but no lists. So a rule for a Directory or a File[] becomes rules for the directory and
+rules for the files in it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .applications import KnownJobs, applications, instance, reached
 from .configuration import Configuration, CoordinatedFile, HomeNode
 from .names import application_name
 
-# What holds where nothing is said: of whichever output.
+# The rule where no hint gives one; the name of the output does not matter.
 _NO_RULE = StreamingRule(port="output")
 
 
@@ -41,10 +41,10 @@ def configure(
     :param steps: paths, in the order of the workflow
     :param outputs: all of them
     :param routes: all of them
-    :param edges: what :func:`plan_edges` made of the routes
-    :return: the files of all outputs that reach an input or a workflow output, or that another one waits for. Of an
-        instance that is known, `STEP-TAG/...`, else `STEP-*/...`. A path that several outputs have follows the latest
-        of their rules.
+    :param edges: the edges that :func:`plan_edges` has made of the routes
+    :return: the files of all outputs that reach an input or a workflow output, or that another output waits for. A
+        known instance has paths `STEP-TAG/...`, any other job has `STEP-*/...`. A path that several outputs have
+        follows the latest of their rules.
     """
     steps = tuple(steps)
     found = _Expansion(steps, tuple(outputs), tuple(routes), {edge.route: edge for edge in edges}, jobs)
@@ -114,7 +114,7 @@ class _Expansion:
                 self._add(replace(file, producers=(app,), consumers=tuple(consumers)))
 
     def _served(self, output: Output) -> tuple[StreamingRule, ...]:
-        """The rules of an output as all of its consumers get it."""
+        """The rules of an output in the way in which all of its consumers get it."""
         edges = [self._edges.get(route) for route in self._routes[output] if route.consumer is not None]
         rules = output.rules or tuple({edge.rule: None for edge in edges if edge is not None})
         if any(edge is None or edge.delivery is Delivery.TERMINATION for edge in edges):
@@ -169,9 +169,9 @@ class _Expansion:
         )
 
     def _consumers(self, route: Route, tag: str | None) -> Iterator[str]:
-        """The applications that a file reaches. Of what enters a loop, or goes round in it, all steps of the loop.
+        """Yield the applications that a file reaches; if it enters a loop, or goes round in one, all its steps.
 
-        :param tag: of the job that wrote it; None: not known
+        :param tag: of the job that wrote the file; None: any job of the step
         """
         if route.consumer is None:
             return
@@ -190,10 +190,10 @@ class _Expansion:
         return tuple(dict.fromkeys(output.globs if globs is None else globs))
 
     def _deps(self, output: Output, deps: Iterable[str], tag: str | None, directory: str) -> Iterator[str]:
-        """The paths of `fileDeps`: outputs of the step, or globs in the job's output directory.
+        """Yield the paths of `fileDeps`: outputs of the step, or globs in the job's output directory.
 
-        CAPIO looks for no names that a glob matches: where all that it can match are outputs of known names, it is
-        these.
+        CAPIO does not look for names that a glob matches. So a glob that can only match outputs with known names is
+        replaced by these names.
         """
         for dep in deps:
             if (awaited := self._outputs.get((output.step, dep))) is not None:
@@ -204,7 +204,7 @@ class _Expansion:
                 yield from (_join(directory, path) for path in self._matched(output.step, dep, tag))
 
     def _matched(self, step: str, dep: str, tag: str | None) -> tuple[str, ...]:
-        """The names of outputs that a glob matches; the glob, if it may match others, or matches none."""
+        """The names of outputs that a glob matches; the glob itself if it may match other names, or matches none."""
         matched = [one for one in self._outputs.values() if one.step == step and _waits_for(dep, one)]
         names = dict.fromkeys(path for one in matched for path in self._globs(one, tag) if overlap(dep, path))
         certain = all(one.kind is OutputKind.FILE for one in matched) and not any(map(is_pattern, names))
@@ -216,21 +216,21 @@ class _Expansion:
 
 
 def _relaxed(rule: StreamingRule, **changes: object) -> StreamingRule:
-    """The rule, readable once committed."""
+    """The rule, with bytes that may be read once committed."""
     return rule.model_copy(update={"mode": "update", **changes})
 
 
 def _of_file(output: Output, rule: StreamingRule) -> tuple[CommitRule, FiringRule]:
-    """The rule of a file; where a rule counts files, each is committed by its close.
+    """The rule of a file. If a rule counts files, each of them is committed by its close.
 
-    Of a Directory `no_update` is about its listing, and no file in it is read before its commit.
+    For a Directory `no_update` is about the listing: no file in it is read before its commit.
     """
     committed = ON_CLOSE if rule.committed.kind == "on_n_files" else rule.committed
     return committed, "update" if output.kind is OutputKind.DIRECTORY else rule.mode
 
 
 def _of_directory(rule: StreamingRule) -> tuple[CommitRule, FiringRule]:
-    """The rule of a Directory itself; one whose files are committed by their first close is complete at the end."""
+    """The rule of a Directory itself. It is complete at the end if its files are committed by their first close."""
     return ON_TERMINATION if rule.committed == ON_CLOSE else rule.committed, rule.mode
 
 
@@ -244,7 +244,7 @@ def _waits_for(dep: str, output: Output) -> bool:
 
 
 def _below(output: Output, path: str, entry: str) -> str | None:
-    """Where the entries are that a rule names, as seen from the job's output directory; None: not there."""
+    """The path of the entries that a rule names, relative to the job's output directory; None: elsewhere."""
     if output.kind is OutputKind.DIRECTORY:
         return posixpath.join(path, entry)
     if not is_pattern(path) or not overlap(entry, path):
@@ -262,7 +262,7 @@ def _leaves(route: Route) -> bool:
 
 
 def _merged(one: CoordinatedFile, other: CoordinatedFile) -> CoordinatedFile:
-    """What holds for a path that two outputs have: it is complete, and read, when it is by both rules."""
+    """The rule for a path that two outputs have: it is complete, and may be read, when both rules allow it."""
     producers = tuple(dict.fromkeys((*one.producers, *other.producers)))
     consumers = tuple(dict.fromkeys((*one.consumers, *other.consumers)))
     late = max(one, other, key=lambda file: _lateness(file.committed))

@@ -1,7 +1,7 @@
-"""Write CAPIO-CL, the coordination language of CAPIO.
+"""Writes CAPIO-CL, the coordination language of CAPIO.
 
-The language: https://capio.hpc4ai.it/capiocl/. Where its official parser is wrong, and what is done about it here, says
-`docs/coordination.md`.
+The language: https://capio.hpc4ai.it/capiocl/. `docs/coordination.md` says where its official parser is wrong, and what
+this module does about that.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Version = Literal["1.0", "1.1"]
 def write_capio_cl(configuration: Configuration, version: Version) -> dict[str, JsonValue]:
     """Write a configuration in CAPIO-CL.
 
-    Every file has its rules written out, every application both of its streams. Files with the same rules stand in one
-    item of the application that writes them.
+    Every file has its rules written out, and every application has both of its streams. Files with the same rules are
+    in one item of the application that writes them.
 
     :return: a JSON document that the official parser reads
-    :raises ValueError: if the language cannot say it: `on_n_files` of a file, `on_file` without `file_deps`,
+    :raises ValueError: if the language cannot express it: `on_n_files` of a file, `on_file` without `file_deps`,
         `on_n_files` without `n_files`, rules for a file where there is no application
     """
     files = configuration.files
@@ -59,7 +59,7 @@ def write_capio_cl(configuration: Configuration, version: Version) -> dict[str, 
 def _rules_by_application(
     files: Iterable[CoordinatedFile], applications: tuple[str, ...]
 ) -> Mapping[str, list[CoordinatedFile]]:
-    """The files whose rules stand with an application: the first that writes it, or else reads it."""
+    """The files by the application that has their rules: the first that writes, or else the first that reads them."""
     rules: dict[str, list[CoordinatedFile]] = {}
     for file in files:
         if (reason := _unwritable(file)) is not None:
@@ -85,7 +85,8 @@ def _unwritable(file: CoordinatedFile) -> str | None:
 
 def _streaming(files: Iterable[CoordinatedFile]) -> Iterator[JsonValue]:
     alike = grouped(files, lambda file: file.rule)
-    # Directories first: with each `n_files` the official parser makes a directory of all that it has seen before.
+    # Directories first: with each `n_files`, the official parser makes a directory of all files that it has seen
+    # before.
     for same in sorted(alike.values(), key=lambda same: not same[0].is_directory):
         one = same[0]
         item: dict[str, JsonValue] = {
@@ -116,7 +117,7 @@ def _home_node_policies(files: Iterable[CoordinatedFile]) -> dict[str, JsonValue
 
 
 def unresolved(configuration: Configuration) -> dict[str, tuple[str, ...]]:
-    """The globs that files wait for, by the path of the file. CAPIO compares names, and would wait for ever."""
+    """The globs that files wait for, by the path of the file. CAPIO compares names only, and would wait for ever."""
     globs = {file.path: tuple(filter(is_pattern, file.file_deps)) for file in configuration.files}
     return {path: deps for path, deps in globs.items() if deps}
 

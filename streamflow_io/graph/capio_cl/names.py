@@ -22,10 +22,10 @@ def application_name(step: str, tag: str | None = None) -> str:
 
 
 def step_of(application: str) -> tuple[str, str | None]:
-    """The step path and the tag of an application: what :func:`application_name` was given.
+    """The step path and the tag of an application, which :func:`application_name` has made a name of.
 
-    A name is read as an instance if it ends like one. Names with a `.` inside a step's own name are not told apart
-    from a subworkflow: look the step up among those of the workflow.
+    A name is read as an instance if it ends like one. A `.` in a step's own name cannot be told apart from a
+    subworkflow: look the step up among those of the workflow.
     """
     tag = None
     if (match := _INSTANCE.search(application)) is not None:

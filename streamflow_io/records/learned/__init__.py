@@ -1,1 +1,1 @@
-"""What earlier runs have learned: one table, and what a run remembers of it."""
+"""Learned facts: one table of facts from earlier runs, and the entries that a run remembers."""

@@ -1,4 +1,4 @@
-"""One table for what is learned: an SQLite file, which several processes may use at once."""
+"""The table of learned facts: an SQLite file, which several processes may use at once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _OF_KEY = "SELECT value FROM learned WHERE kind = ? AND key = ?"
 _SAVE = "INSERT OR REPLACE INTO learned (kind, key, value) VALUES (?, ?, ?)"
 _FORGET = "DELETE FROM learned WHERE kind = ? AND key = ?"
 
-# Made once for each kind.
+# The adapters are made once for each kind.
 _ADAPTERS: dict[type[LearnedEntry], TypeAdapter[Any]] = {}
 
 
@@ -65,11 +65,11 @@ class LearnedKey:
 
 @dataclass(frozen=True)
 class LearnedEntry:
-    """One thing that was learned. Each kind of entry is a subclass.
+    """A learned fact. Each kind of fact is a subclass.
 
     :ivar kind: the name of the kind in the file
     :ivar step: the path of the step, for people
-    :ivar learned: when, in seconds since the epoch
+    :ivar learned: when the fact was learned, in seconds since the epoch
     """
 
     kind: ClassVar[str]
@@ -79,11 +79,11 @@ class LearnedEntry:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """The place of the entry in a list of its kind."""
+        """The sort key of the entry in a list of its kind."""
         return self.step, self.learned
 
     def merged(self, known: Self | None) -> Self:
-        """The entry to be kept, where another entry has the same key already."""
+        """Return the entry to be kept, where another entry has the same key already."""
         return self
 
 
@@ -91,10 +91,10 @@ E = TypeVar("E", bound=LearnedEntry)
 
 
 class LearnedStoreError(Exception):
-    """The file cannot be used. Nothing is lost but what was learned: a run can go on without.
+    """The file cannot be used. Only learned facts are lost: a run can go on without them.
 
     :ivar path: the file
-    :ivar reason: why
+    :ivar reason: why the file cannot be used
     """
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -104,17 +104,17 @@ class LearnedStoreError(Exception):
 
 
 def default_path() -> Path:
-    """`learned.db` in the user's data directory; it may not exist."""
+    """Return `learned.db` in the user's data directory; it may not exist."""
     return data_directory() / "learned.db"
 
 
 def learned_path(config: SchedulerConfig, streamflow_file: Path) -> Path:
-    """The file of a run; relative to the StreamFlow file."""
+    """Return the file of a run; a relative path counts from the StreamFlow file."""
     return default_path() if config.learned is None else streamflow_file.parent / config.learned
 
 
 def date_of(seconds: float) -> str:
-    """When something was learned, for people.
+    """Return the time when a fact was learned, for people.
 
     :param seconds: since the epoch
     """
@@ -122,12 +122,13 @@ def date_of(seconds: float) -> str:
 
 
 class LearnedDatabase:
-    """A file of what was learned, to be opened by :meth:`open`.
+    """A file of learned facts. :meth:`open` makes the object.
 
-    Several processes may use it at once. Each method is one transaction: a process that is killed, or a task that is
-    cancelled, leaves all of it or nothing, and no lock. All methods but :meth:`close` raise
-    :class:`LearnedStoreError`, and nothing else, if the file cannot be read or written, or is locked for longer than
-    the busy timeout.
+    Several processes may use the file at once. Each method is one transaction: a process that is killed, or a task that
+    is cancelled, leaves all of it or nothing, and no lock.
+
+    All methods but :meth:`close` raise :class:`LearnedStoreError`, and nothing else: when the file cannot be read or
+    written, or is locked for longer than the busy timeout.
     """
 
     def __init__(self, path: Path, connection: aiosqlite.Connection) -> None:
@@ -141,7 +142,7 @@ class LearnedDatabase:
         """Open a file, or create it with mode 0600, and the directories above it.
 
         :param busy_timeout: how long to wait for other processes, in seconds
-        :raises LearnedStoreError: also if it has another format, is another program's or no SQLite database
+        :raises LearnedStoreError: if the file cannot be opened, has another format, or belongs to another program
         """
         with errors(path):
             _create(path)
@@ -159,13 +160,13 @@ class LearnedDatabase:
         await self._connection.close()
 
     async def save(self, entries: Iterable[E]) -> None:
-        """Keep entries, all of them or none. :meth:`LearnedEntry.merged` says what stays of known ones."""
+        """Save entries, all of them or none. :meth:`LearnedEntry.merged` decides about known keys."""
         async with self._transaction("IMMEDIATE") as connection:
             for entry in entries:
                 await _save(connection, entry.merged(await _load(connection, type(entry), entry.key)))
 
     async def update(self, of: type[E], keys: Iterable[LearnedKey], change: Callable[[E], E]) -> None:
-        """Change the entries with these keys. All of them or none; a key without an entry is no error."""
+        """Change the entries with these keys, all of them or none. A key without an entry is no error."""
         async with self._transaction("IMMEDIATE") as connection:
             for key in keys:
                 if (known := await _load(connection, of, key)) is not None:
@@ -203,13 +204,17 @@ class LearnedDatabase:
                     yield self._connection
                     await self._connection.commit()
                 finally:
-                    # Does nothing after a commit. A statement whose caller was cancelled is carried out before it.
+                    # The rollback does nothing after a commit. A statement whose caller was cancelled is carried out
+                    # before it.
                     await self._connection.rollback()
 
 
 @contextmanager
 def errors(path: Path) -> Iterator[None]:
-    """:raises LearnedStoreError: instead of what a database raises"""
+    """Turn errors of the database into errors of the store.
+
+    :raises LearnedStoreError: for each error of the database, of the file or of a value
+    """
     try:
         yield
     except (sqlite3.Error, OSError, ValueError, TypeError) as error:
@@ -234,7 +239,7 @@ def _is_new(path: Path, application: int, version: int, tables: int) -> bool:
 
 
 def known_entries(path: Path, of: type[E]) -> tuple[E, ...]:
-    """All entries of a kind, in order. A file that does not exist has none. The file is not changed.
+    """Return all entries of a kind, in order. A file that does not exist has none. The file is not changed.
 
     :raises LearnedStoreError: if the file cannot be read, or another user could have written it
     """
@@ -255,7 +260,7 @@ async def _load(connection: aiosqlite.Connection, of: type[E], key: LearnedKey) 
 
 
 async def _save(connection: aiosqlite.Connection, entry: LearnedEntry) -> None:
-    # With `ensure_ascii` a text that is no UTF-8 could be written, and not be read.
+    # With `ensure_ascii`, a text that is not valid Unicode could be written, and not be read.
     value = json.dumps(asdict(entry), allow_nan=False, ensure_ascii=False)
     await connection.execute(_SAVE, (entry.kind, entry.key.digest, value))
 
@@ -272,7 +277,10 @@ def _entry(of: type[E], value: str) -> E:
 
 
 def check_own(path: Path) -> None:
-    """:raises LearnedStoreError: if another user could have written the file, or could put one there"""
+    """Check that no other user could have written the file, or could put a file there.
+
+    :raises LearnedStoreError: if another user could have
+    """
     if (why := stranger(path if path.exists() else path.parent)) is not None:
         raise LearnedStoreError(path, f"it is not used, because another user could have written it: {why}")
 
@@ -281,7 +289,7 @@ def _create(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_own(path)
     with suppress(FileExistsError):
-        # SQLite has no say in the mode. Exclusive, because closing a file ends all locks that this process has on it.
+        # SQLite cannot set the mode. Exclusive, because closing a file ends all locks that this process has on it.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    # If this fails in aiosqlite, a thread outlives the error for a moment, and maybe the event loop.
+    # If this failed in aiosqlite, its thread would outlive the error for a moment, and maybe the event loop.
     sqlite3.connect(path).close()

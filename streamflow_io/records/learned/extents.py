@@ -1,8 +1,8 @@
-"""How large a file a proof holds for.
+"""The sizes of files for which a proof holds.
 
-A program can do one thing with a stream up to one of its buffers, and another thing beyond that: `split -n` reads a
-pipe into memory, and gives up where that is full. So a proof holds for files that are no larger than the one with which
-it was made, and for no more bytes than the program has read then.
+A program can treat a stream in one way up to the size of one of its buffers, and in another way beyond that. For
+instance, `split -n` reads a pipe into memory, and fails where the buffer is full. So a proof holds only for files up to
+the size of the tried file. A proof also holds only for as many bytes of a stream as the program has read.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-#: A proof with so many bytes holds for any file: this is beyond every buffer that decides anything. The largest ones of
-#: common programs have 8 MiB (the window of zstd), 16 MiB (that of brotli) and 24 MiB (a block of xz); a pipe of Linux
-#: has 1 MiB at most.
+#: A proof with this many bytes holds for any file, because it is beyond every buffer that decides anything. The largest
+#: buffers of common programs have 8 MiB (the window of zstd), 16 MiB (brotli) and 24 MiB (a block of xz). A pipe of
+#: Linux has 1 MiB at most.
 ENOUGH = 2**26
 
 
 class Extent(NamedTuple):
-    """How far a proof holds for one file.
+    """The part of one file for which a proof holds.
 
     :ivar read: bytes of the stream that the program has read
     :ivar size: bytes of the file
@@ -28,26 +28,26 @@ class Extent(NamedTuple):
 
     @property
     def most(self) -> int | None:
-        """So many bytes may be fed as a stream; None: all."""
+        """The most bytes that may be fed as a stream. None: no limit."""
         return None if self.read >= ENOUGH else self.read
 
     def holds_for(self, size: int) -> bool:
-        """Whether a file of so many bytes may be a stream."""
+        """Whether a file of `size` bytes may be a stream."""
         return self.size >= ENOUGH or size <= self.size
 
 
-#: Of the files of an input, in order; of one entry for all of them, where it is not known how many there are.
+#: The extents of the files of an input, in order. One entry stands for all files if their number is unknown.
 Extents = tuple[Extent, ...]
 
-#: For any file.
+#: The extents of a proof that holds for any file.
 UNBOUNDED: Extents = (Extent(ENOUGH, ENOUGH),)
 
 
 def extents_of(extents: Extents, files: int) -> Extents:
-    """What holds for each of the files of a job.
+    """Return the extent of each file of a job.
 
-    Where a job has another number of files than the one that was rehearsed, nobody knows which of them is which: the
-    least of all holds.
+    A job may have another number of files than the rehearsed job. Then it is unknown which file is which, and the least
+    extent holds for all.
     """
     if len(extents) == files or not extents:
         return extents
@@ -63,7 +63,7 @@ def hold_for(extents: Extents, sizes: Sequence[int]) -> bool:
 
 
 def raised(known: Extents, found: Extents) -> Extents:
-    """What holds after another rehearsal that has proven the same: no less than before."""
+    """Return the extents after another rehearsal with the same outcome: no less than before."""
     if len(known) != len(found):
         return found
     pairs = zip(known, found, strict=True)
@@ -71,5 +71,5 @@ def raised(known: Extents, found: Extents) -> Extents:
 
 
 def bound_of(extents: Extents) -> int | None:
-    """Up to how many bytes of a file a proof holds in any case; None: for any file."""
+    """Return the largest size in bytes up to which a proof holds for every file. None: for any size."""
     return min((each.size for each in extents if each.size < ENOUGH), default=None)

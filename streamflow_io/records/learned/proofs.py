@@ -1,7 +1,7 @@
 """Proofs: whether a program reads an input, or writes an output, as a byte stream.
 
-An input that is declared `streamable` is believed to be read so until the contrary is known: its entries are of the
-kind `declared`.
+An input that is declared `streamable` counts as a stream until the contrary is known. Its entries are of the kind
+`declared`.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from .database import LearnedEntry, LearnedKey, known_entries
 from .extents import Extents, hold_for, raised
 from .remembered import Remembered
 
-#: How a program may get a stream: `net`, where all that it does with it that a pipe cannot do waits for the file;
-#: `pipe`, as an input that is declared `streamable`.
+#: How a program may get a stream. `net`: every operation that a pipe cannot do waits for the file. `pipe`: like an
+#: input that is declared `streamable`.
 Way = Literal["net", "pipe"]
 
-# What has failed so often stays refused: once may be an accident.
+# After this many failures an input stays refused: fewer may be accidents.
 _MOST_FAILURES = 3
 
 
 @dataclass(frozen=True)
 class ProofKey(LearnedKey):
-    """What a proof holds for.
+    """The conditions under which a proof holds.
 
-    :ivar tool: of all that is known of the tool before it runs
-    :ivar kind: whether the port is an input, which it reads, or an output, which it writes; or an input that is
-        declared `streamable`
-    :ivar options: a hex digest of the values of its inputs, but for what files contain; empty: it holds for all
+    :ivar tool: a hex digest of all that is known of the tool before it runs
+    :ivar kind: an input that the tool reads, an output that it writes, or an input that is declared `streamable`
+    :ivar options: a hex digest of the values of its inputs, without the contents of files. Empty: the proof holds for
+        all values
     """
 
     kind: Literal["reads", "writes", "declared"]
@@ -46,19 +46,19 @@ class ProofKey(LearnedKey):
 
 @dataclass(frozen=True)
 class Proof(LearnedEntry):
-    """What was found.
+    """The outcome of a rehearsal, or of a job that has streamed.
 
-    :ivar way: how it reads a stream with the same outcome as the file; None: it does not, or must not be tried
-    :ivar reason: why not, in words; of a declared input that is read so, why that cannot be compared with the file
-    :ivar bytes: of the file with which it was tried
-    :ivar runs: in how many jobs it has streamed since, without a difference
-    :ivar closes: of an output: when it was closed after writing so often it is complete, as far as it was seen; 0: that
-        was wrong, and it is complete only when its job has ended; None: nothing is known of it
-    :ivar failures: how often it has failed with a stream, or in a rehearsal; 0: it has not, or it is refused because
-        it makes something else
-    :ivar excerpt: of an input: so many first bytes of the file were enough; None: it was tried with all of it
-    :ivar extents: of an input that is proven: how far that holds for each of its files; empty: for no file. What is
-        declared holds for all
+    :ivar way: how the tool reads a stream with the same outcome as the file. None: only a file is read
+    :ivar reason: why not, in words. For a declared input that is read as a stream: why the outcome cannot be compared
+    :ivar bytes: size of the file with which the stream was tried
+    :ivar runs: how many jobs have streamed since then without a difference
+    :ivar closes: after how many closes an output was seen complete. 0: this was wrong, and the output is complete only
+        when its job has ended. None: unknown
+    :ivar failures: how often the tool has failed with a stream, or in a rehearsal. 0: never, or it is refused for a
+        different output
+    :ivar excerpt: the number of first bytes of an input that were enough. None: the whole file was tried
+    :ivar extents: how far the proof of an input holds for each of its files. Empty: for no file. A declaration holds
+        for all files
     """
 
     kind: ClassVar[str] = "proof"
@@ -74,12 +74,12 @@ class Proof(LearnedEntry):
 
     @property
     def may_be_tried_again(self) -> bool:
-        """Whether it is refused only because it has failed, and not often enough to be no accident."""
+        """Whether the tool is refused only for failures, and so few that they may be accidents."""
         return self.is_refused and 0 < self.failures < _MOST_FAILURES
 
     @property
     def is_refused(self) -> bool:
-        """Whether it must not stream."""
+        """Whether the port must not stream."""
         return self.way is None and self.closes is None
 
     @property
@@ -91,10 +91,10 @@ class Proof(LearnedEntry):
         return self.step, self.key.kind, self.key.port, self.learned
 
     def merged(self, known: Proof | None) -> Proof:
-        """What is refused stays so until it is forgotten, unless it :attr:`may_be_tried_again`.
+        """Return the refusal, if one of the two is a refusal, unless it :attr:`may_be_tried_again`.
 
-        Another run may have found out the same meanwhile, or the contrary. What failed may be found to stream only by a
-        run that knows of the failures.
+        Another run may have found the same meanwhile, or the contrary. After a failure, only a run that knows of the
+        failures may find that the port streams.
         """
         if known is None:
             return self
@@ -106,14 +106,14 @@ class Proof(LearnedEntry):
 
     @property
     def _refusal(self) -> int:
-        """How much is refused: 0: nothing; 1: that it is complete before its job has ended; 2: that it streams."""
+        """The degree of refusal. 0: none. 1: complete only when its job has ended. 2: no stream."""
         if self.is_proven or self.closes:
             return 0
         return 2 if self.closes is None else 1
 
 
 def with_known(found: Proof, known: Proof | None) -> Proof:
-    """What is kept of a proof that is found where another one is known: a proof with larger files stays."""
+    """Return the proof to keep where another one is known: a proof with larger files stays."""
     if known is None or known.way is None or found.way is None:
         return found
     if known.way == found.way:
@@ -122,7 +122,7 @@ def with_known(found: Proof, known: Proof | None) -> Proof:
 
 
 def known_proofs(path: Path) -> tuple[Proof, ...]:
-    """The proofs of a file, in order. A file that does not exist has none. The file is not changed.
+    """Return the proofs of a file, in order. A file that does not exist has none. The file is not changed.
 
     :raises LearnedStoreError: if the file cannot be read, or another user could have written it
     """
@@ -133,12 +133,12 @@ class RememberedProofs(Remembered[Proof]):
     """Proofs of earlier runs, and of this one.
 
     :param path: the file
-    :param known: what it has; None: it cannot be read, and is left alone
+    :param known: the proofs of the file. None: the file cannot be read, and is not used
     """
 
     def __init__(self, path: Path, known: Iterable[Proof] | None) -> None:
         super().__init__(path, Proof, known, "What streams without a hint is")
-        # What was proven with files that are too small, as this run has shown.
+        # Keys of proofs made with files that are too small, as this run has shown.
         self._outgrown: set[ProofKey] = set()
         self._news = asyncio.Event()
 
@@ -150,25 +150,25 @@ class RememberedProofs(Remembered[Proof]):
     def is_believed(self, key: ProofKey) -> bool:
         """Whether an input that is declared `streamable` is read as a stream.
 
-        What is refuted with some options is believed with others only if it was tried with these.
+        A refutation with some options holds for other options, unless those were tried themselves.
         """
         if (known := self.of(key)) is not None:
             return not known.is_refused
         return not any(proof.is_refused and proof.key.about == key.about for proof in self.entries)
 
     def outgrown(self, key: ProofKey) -> None:
-        """A job has more to read as a stream than was proven: that is to be proven with its files."""
+        """Note that a job has more to read as a stream than was proven. A rehearsal with its files is wanted then."""
         self._outgrown.add(key)
 
     def is_wanted(self, key: ProofKey, sizes: Sequence[int]) -> bool:
-        """Whether it is to be found out how files of these sizes are read."""
+        """Whether a rehearsal is wanted for files of these sizes."""
         known = self.of(key)
         if known is None or not known.is_proven or key.kind == "declared":
             return known is None or known.may_be_tried_again
         return key in self._outgrown or not hold_for(known.extents, sizes)
 
     def failures(self, key: ProofKey) -> int:
-        """How often what has this key has failed, as far as that may have been an accident."""
+        """Return how often the port with this key has failed, as far as that may have been an accident."""
         return 0 if (known := self.of(key)) is None else known.failures
 
     async def news(self) -> None:
@@ -179,10 +179,10 @@ class RememberedProofs(Remembered[Proof]):
         """Keep proofs, for this run and later ones."""
         self._outgrown.difference_update(proof.key for proof in proofs)
         news, self._news = self._news, asyncio.Event()
-        # Those that wait run once the proofs are in memory, and before they are in the file.
+        # Waiting tasks run once the proofs are in memory, and before the proofs are in the file.
         news.set()
         await super().remember(*proofs)
 
     async def streamed(self, keys: Sequence[ProofKey]) -> None:
-        """A job has streamed as it was proven, without a difference."""
+        """Count a job that has streamed as it was proven, without a difference."""
         await self.update(keys, lambda proof: replace(proof, runs=proof.runs + 1))

@@ -17,12 +17,12 @@ from .database import E, LearnedDatabase, LearnedKey, LearnedStoreError, known_e
 class Remembered(Generic[E]):
     """The entries of one kind, in memory and in a file.
 
-    A file that cannot be used never makes a run fail: one warning says so, and the file is left alone from then on.
+    A file that cannot be used never makes a run fail: one warning says so, and the file is not used from then on.
 
-    :param path: the file; it is made with the first entry
+    :param path: the file; made with the first entry
     :param of: the kind
-    :param known: the entries of the file; None: the file cannot be read, and is left alone
-    :param lost: what is not remembered without the file, as the beginning of a warning
+    :param known: the entries of the file. None: the file cannot be read, and is not used
+    :param lost: the beginning of a warning: names what is not remembered without the file
     """
 
     def __init__(self, path: Path, of: type[E], known: Iterable[E] | None, lost: str) -> None:
@@ -33,7 +33,7 @@ class Remembered(Generic[E]):
         self._file: LearnedDatabase | None = None
         self._opening = asyncio.Lock()
         self._is_used = known is not None
-        # Until a warning has said so.
+        # The error that no warning has reported yet. None: no such error.
         self._error: LearnedStoreError | None = None
 
     @property
@@ -52,12 +52,12 @@ class Remembered(Generic[E]):
             self.fail(self._error)
 
     async def update(self, keys: Collection[LearnedKey], change: Callable[[E], E]) -> None:
-        """Change entries of the file, for later runs. A failure is not worth a warning before an entry is lost."""
+        """Change entries of the file, for later runs. A failure causes no warning before an entry is lost."""
         if keys:
             await self._use(lambda file: file.update(self._kind, keys, change))
 
     def read(self) -> tuple[E, ...]:
-        """The entries that the file has now; those of this object stay as they are."""
+        """Return the entries that the file has now. The entries of this object stay as they are."""
         try:
             return known_entries(self._path, self._kind) if self._is_used else ()
         except LearnedStoreError as error:
@@ -65,7 +65,7 @@ class Remembered(Generic[E]):
             return ()
 
     def fail(self, error: BaseException) -> None:
-        """Say that nothing is remembered, and leave the file alone from now on."""
+        """Warn that nothing is remembered, and stop using the file."""
         self._is_used, self._error = False, None
         logger.warning(coded(f"{self._lost} not remembered in this run: {error}", Code.STORE_NOT_USED))
 
@@ -82,6 +82,6 @@ class Remembered(Generic[E]):
             if self._file is not None and self._is_used:
                 await work(self._file)
         except LearnedStoreError as error:
-            # A file that was locked for long is not waited for again.
+            # The next call does not wait again for a file that was locked for long.
             if self._is_used:
                 self._is_used, self._error = False, error

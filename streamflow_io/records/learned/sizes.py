@@ -11,21 +11,21 @@ _MEBIBYTE = 2**20
 
 
 def size_class_of(input_bytes: float) -> int:
-    """The class of a job: sizes within a factor of two have one class, and all below 1 MiB have class 0."""
+    """Return the class of a job: sizes within a factor of two have one class, and all below 1 MiB have class 0."""
     return (int(input_bytes) // _MEBIBYTE).bit_length()
 
 
 def size_range(size_class: int) -> tuple[int, int]:
-    """The bytes of a class: from the first number to below the second."""
+    """Return the bytes of a class: from the first number to below the second."""
     return (_MEBIBYTE << size_class - 1 if size_class else 0), _MEBIBYTE << size_class
 
 
 @dataclass(frozen=True)
 class SizeKey(LearnedKey):
-    """What a limit, or a window, holds for.
+    """The conditions under which a limit, or a window, holds.
 
     :ivar storage: a text that is the same as long as the storage and its configuration are
-    :ivar size_class: of the input files of a job
+    :ivar size_class: the class of the input files of a job
     """
 
     storage: str

@@ -1,4 +1,4 @@
-"""Verdicts: whether a program has split a file as it is declared."""
+"""Verdicts: whether a program has split a file as declared."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .remembered import Remembered
 
 @dataclass(frozen=True)
 class VerdictKey(LearnedKey):
-    """What a verdict holds for.
+    """The conditions under which a verdict holds.
 
-    :ivar rule: where it is declared to cut, in JSON
-    :ivar inputs: a hex digest of what else its cuts can depend on
+    :ivar rule: the declared rule for the cuts, in JSON
+    :ivar inputs: a hex digest of everything else that the cuts can depend on
     """
 
     rule: str
@@ -27,8 +27,8 @@ class VerdictKey(LearnedKey):
 class Verdict(LearnedEntry):
     """The outcome of a comparison.
 
-    :ivar parts: how many the rule gives
-    :ivar difference: the first difference between these and what the program has written; None: there is none
+    :ivar parts: how many parts the rule gives
+    :ivar difference: the first difference between these parts and the program's files. None: no difference
     """
 
     kind: ClassVar[str] = "verdict"
@@ -45,7 +45,7 @@ class RememberedVerdicts(Remembered[Verdict]):
     """Verdicts of earlier runs, and of this one.
 
     :param path: the file
-    :param known: what it has
+    :param known: the verdicts of the file
     """
 
     def __init__(self, path: Path, known: Iterable[Verdict]) -> None:
@@ -53,12 +53,15 @@ class RememberedVerdicts(Remembered[Verdict]):
         self._comparing: set[VerdictKey] = set()
 
     def begin(self, key: VerdictKey) -> bool:
-        """Whether a job is to be compared: there is no verdict, and no other comparison is under way."""
+        """Begin a comparison, unless there is a verdict or another comparison is under way.
+
+        :return: whether the comparison has begun
+        """
         if self.of(key) is not None or key in self._comparing:
             return False
         self._comparing.add(key)
         return True
 
     def end(self, key: VerdictKey) -> None:
-        """A comparison that has begun has ended, however."""
+        """End a comparison, with or without a verdict."""
         self._comparing.discard(key)

@@ -13,7 +13,7 @@ from streamflow_io.wording import counted
 from .model import AnalysisModel
 from .results import RunResult, StepResult
 
-# What is less, in seconds and of the longer run, is no difference: no two runs take the same time.
+# A smaller difference, in seconds and as a share of the longer run, does not count: no two runs take the same time.
 _LEAST, _LEAST_SHARE = 0.1, 0.03
 _LEAST_RATIO = 0.1
 _MOST = 10
@@ -22,9 +22,10 @@ _TOGETHER = 3
 
 
 class RunComparison(AnalysisModel):
-    """
-    :ivar run: which is compared
-    :ivar with_run: with which
+    """A comparison of two runs.
+
+    :ivar run: the run that is compared
+    :ivar with_run: the run with which it is compared
     :ivar verdict: the difference of their times
     :ivar differences: sentences, those first that explain most seconds
     """
@@ -36,7 +37,7 @@ class RunComparison(AnalysisModel):
 
 
 def compare(base: RunResult, other: RunResult) -> RunComparison:
-    """How another run differs from the first."""
+    """Return the differences of another run from the first."""
     found = [
         *_failures(base, other),
         *_steps(base, other),
@@ -92,7 +93,7 @@ def _steps(base: RunResult, other: RunResult) -> Iterator[tuple[float, str]]:
 
 
 def _starts(base: RunResult, other: RunResult, least: float) -> Iterator[tuple[float, str]]:
-    """Steps that began earlier or later; many steps with one reason share a sentence."""
+    """Yield the steps that began earlier or later. Many steps with one reason share a sentence."""
     began, begins = _begins(base), _begins(other)
     reads = _reads_early(base, other)
     moved = [
@@ -120,7 +121,7 @@ def _step(
     if step.jobs != before.jobs:
         yield 0.0, f"{step.step} had {counted(step.jobs, 'job')} instead of {before.jobs:,}."
     if step.mean_seconds is not None and before.mean_seconds is not None:
-        # What a job waits inside for others is no difference of its own.
+        # The time in which a job waits inside for others is no difference of its own.
         waits_then, waits = _inside(base, step.step), _inside(other, step.step)
         then, now = (mean - sum(some) for mean, some in ((before.mean_seconds, waits_then), (step.mean_seconds, waits)))
         if _is_other(then, now, least):
@@ -135,16 +136,16 @@ def _step(
 
 
 def _inside(run: RunResult, step: str) -> tuple[float, float]:
-    """How long a job of a step waited for bytes, and at the gate, in the mean."""
+    """Return the mean seconds for which a job of a step waited for bytes, and at the gate."""
     jobs = [job for job in run.timeline if job.step == step and job.status == "completed"]
     count = max(1, len(jobs))
-    # It reads its streams at the same time.
+    # A job reads its streams at the same time.
     bytes_ = sum(max((stream.waited or 0.0 for stream in job.streams), default=0.0) for job in jobs)
     return bytes_ / count, sum(job.held_seconds or 0.0 for job in jobs) / count
 
 
 def _begins(run: RunResult) -> dict[str, float]:
-    """When the first job of each step ran."""
+    """Return when the first job of each step ran."""
     began: dict[str, float] = {}
     for job in run.timeline:
         if job.running is not None:
@@ -154,7 +155,7 @@ def _begins(run: RunResult) -> dict[str, float]:
 
 
 def _ways(run: RunResult) -> dict[tuple[str, str], set[Delivery]]:
-    """How files went from step to step, as far as it was before the end of a job."""
+    """Return how files went from step to step, as far as they went before the end of a job."""
     flows = grouped(run.graph.flows, lambda flow: (flow.source, flow.target))
     return {pair: {flow.delivery for flow in some} for pair, some in flows.items()}
 
@@ -177,7 +178,7 @@ _ALONE: _Reason = ("", None, "")
 
 
 def _reads_early(base: RunResult, other: RunResult) -> dict[str, _Reason]:
-    """Why a step began at another time, where it was delivered otherwise."""
+    """Return, for each step with an input delivered in another way, the reason why the step began at another time."""
     ours, theirs = _ways(other), _ways(base)
     found: dict[str, _Reason] = {}
     for run, mine, its in ((other, ours, theirs), (base, theirs, ours)):

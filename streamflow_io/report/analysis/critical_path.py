@@ -1,8 +1,10 @@
-"""The critical path of a run: from the end back to the start, what the run waited for.
+"""The critical path of a run: the causes of its duration, from the end back to the start.
 
 At each time one thing is on the path: a job that ran, a cause for which a job waited, or StreamFlow between two jobs.
-The path leads from a job to the job that gave the last of its inputs. A job that waited for bytes longer than its
-producer waited for it, or that was held at the gate, leads to that producer, at the last byte or commit.
+
+The path leads from a job to the job that gave the last of its inputs. A job may have waited for bytes for longer than
+its producer waited for it, or may have been held at the gate. From such a job the path leads to that producer, at the
+last byte or commit.
 
 Which job had a core while another waited for one is not followed: the path stays with the data. StreamFlow submits the
 jobs of a step one after the other, each when the one before has a place. So the path also leads from a job that waited
@@ -27,11 +29,11 @@ from .network import SOON, Network
 
 # StreamFlow itself starts a job sooner than that.
 _LONG = 2.0
-# It submits the next job of a step so soon when the one before has a place.
+# StreamFlow submits the next job of a step this soon after the one before has a place.
 _TURN = 0.5
 
-#: `ran`: a job ran; `tail`: it went on after the last byte that it had waited for; `waited`: it waited to be started;
-#: `between`: what it reads was there, and it was not submitted yet; `begin`, `end` of the run.
+#: `ran`: a job ran. `tail`: a job went on after the last byte that it had waited for. `waited`: a job waited to be
+#: started. `between`: the inputs of a job were there, and the job was not submitted yet. `begin`, `end`: of the run.
 What = Literal["ran", "tail", "waited", "between", "begin", "end"]
 
 
@@ -39,7 +41,7 @@ class PathSpan(AnalysisModel):
     """A part of the path.
 
     :ivar job: None at the beginning and at the end of the run
-    :ivar cause: what a waiting job lacked longest. None: not known, or StreamFlow itself
+    :ivar cause: the cause for which a job waited longest. None: unknown, or StreamFlow itself
     :ivar source: in a `tail`, the job that wrote or committed what the job had waited for
     """
 
@@ -57,14 +59,14 @@ class PathSpan(AnalysisModel):
 
     @property
     def is_overhead(self) -> bool:
-        """Whether it is StreamFlow's own time, as far as is known."""
+        """Whether the span is StreamFlow's own time, as far as is known."""
         if self.what == "waited":
             return self.cause is None and self.seconds < _LONG
         return self.what in ("between", "begin", "end")
 
 
 def critical_path(history: History) -> list[PathSpan]:
-    """The spans of the path, in order, from the start of the run to its end. Empty: no job began."""
+    """Return the spans of the path, in order, from the start of the run to its end. Empty: no job began."""
     return _Path(history).spans()
 
 
@@ -73,7 +75,7 @@ class _Path:
         self._history = history
         self._jobs = history.jobs
         self._network = Network(history, history.jobs)
-        # By step, when its jobs got a place.
+        # When the jobs of each step got a place.
         self._turns: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         for index, job in enumerate(self._jobs):
             placed = job.started if job.admitted is None else job.admitted
@@ -111,7 +113,7 @@ class _Path:
         return [span for span in reversed(found) if span.end > span.begin]
 
     def _last(self) -> int | None:
-        """The job that ended last; where the run failed, the one that failed first."""
+        """Return the job that ended last; where the run failed, the one that failed first."""
         begun = [index for index, job in enumerate(self._jobs) if job.started is not None]
         failed = [index for index in begun if self._jobs[index].status == "failed"]
         if self._history.status == "failed" and failed:
@@ -124,7 +126,7 @@ class _Path:
         return self._history.seconds if ended is None else ended
 
     def _own(self, job: Job, until: float) -> Iterator[PathSpan]:
-        """The spans of a job until then that depend on no other job, the last first."""
+        """Yield the spans of a job until a time that depend on no other job, the last first."""
         started = until if job.started is None else min(job.started, until)
         began = min(self._history.begun(job) or started, until)
         yield self._of(job, began, until, "ran")
@@ -146,7 +148,7 @@ class _Path:
         return PathSpan(begin=begin, end=end, what=what, job=job.name, step=job.step, cause=cause, source=source)
 
     def _awaited(self, index: int, until: float) -> tuple[int, float] | None:
-        """The producer for which a job waited last, and until when."""
+        """Return the producer for which a job waited last, and until when."""
         job = self._jobs[index]
         if job.started is None:
             return None
@@ -165,7 +167,7 @@ class _Path:
         return source, min(came, self._end(source))
 
     def _came(self, job: Job, reading: ReadingRecord, source: int) -> float | None:
-        """When a job had read all of a producer's output, if the job waited for it."""
+        """Return when a job had read all of a producer's output. None: the job did not wait for the output."""
         if reading.delivery == "gate":
             held = None if job.usage is None else job.usage.held_seconds
             if held is not None and held < SOON:
@@ -180,7 +182,7 @@ class _Path:
         return None
 
     def _before(self, index: int, submitted: float, seen: set[int]) -> tuple[int, float] | None:
-        """The job that gave the last input with which a job was submitted, and when."""
+        """Return the job that gave the last input with which a job was submitted, and when."""
         job = self._jobs[index]
         found = [
             (min(self._end(other), submitted), other)
@@ -202,7 +204,7 @@ class _Path:
         return other, given
 
     def _turn(self, index: int, submitted: float, seen: set[int]) -> tuple[float, int] | None:
-        """The job of the same step that was placed just before, and when. None: no job waited for its turn."""
+        """Return the job of the same step that was placed just before, and when. None: no job waited for its turn."""
         turns = self._turns[self._jobs[index].step]
         for place in range(bisect_right(turns, (submitted + SOON, len(self._jobs))) - 1, -1, -1):
             placed, other = turns[place]
@@ -214,7 +216,7 @@ class _Path:
         return None
 
     def _gave(self, other: int, job: Job, submitted: float, *, is_read_early: bool) -> float | None:
-        """When a job gave another an input to be submitted with. None: it gave nothing before that."""
+        """Return when a job gave another an input to be submitted with. None: no input before that."""
         if self._end(other) <= submitted + SOON:
             return self._end(other)
         giver = self._jobs[other]
@@ -223,7 +225,7 @@ class _Path:
         early = max((time for time in at if time <= submitted + SOON), default=None)
         if early is not None and not is_read_early:
             return early
-        # It was read while it ran: what counts is that it had begun.
+        # The output was read while the job ran, so the time counts at which the job had begun.
         return giver.started if is_read_early and (giver.started or 0.0) <= submitted + SOON else None
 
     def _committed_at(self, index: int, output: str) -> float | None:

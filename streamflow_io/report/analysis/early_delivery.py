@@ -5,7 +5,7 @@ The run is taken as a network of activities (Kelley and Walker 1959): a job star
 
 - A job comes after the jobs of the steps before that have its tag, or a tag above or below it.
 - A job takes as long as it took, less its waits for bytes and at the gate. Jobs that shared too few cores may have
-  taken longer than alone, so that their time is bounded by their CPU time and their time in I/O.
+  taken longer than alone. Their time is bounded by their CPU time and their time in I/O.
 - A job that started again, because its input was rewritten, counts with its last try only.
 - No job starts earlier. A job that starts later waits for no core, no bandwidth of a storage and no queue.
 
@@ -23,7 +23,7 @@ from streamflow_io.records.history import History, Job
 
 from .network import SOON, Network, known
 
-# Of the cores: jobs that use this share in the mean use all cores for much of the time.
+# Share of the cores. Jobs that use this share in the mean use all cores for much of the time.
 _ALL = 0.75
 
 
@@ -31,7 +31,7 @@ _ALL = 0.75
 class Otherwise:
     """The run, had each file been delivered when its job ended.
 
-    :ivar seconds: the time of that run. None: not known
+    :ivar seconds: the time of that run. None: unknown
     :ivar is_least: whether that run may have taken longer, because the time of jobs on shared cores is not known
     :ivar unknown: why the time is not known
     """
@@ -42,7 +42,7 @@ class Otherwise:
 
 
 def at_termination(history: History) -> Otherwise:
-    """The time that a run would have taken, had each file been delivered when its job ended."""
+    """Return the time that a run would have taken, had each file been delivered when its job ended."""
     if history.status != "completed":
         return Otherwise(unknown="the run has not succeeded")
     if not history.run.steps:
@@ -74,7 +74,7 @@ class _Rerun:
             started = self._starts(index)
             reads = self._reads_early(index)
             is_other = started > known(job.started) or bool(reads)
-            # No job reads its outputs while it runs, and shares its cores.
+            # Then no job reads this job's outputs while it runs, and shares its cores.
             is_alone = index in self._crowded and job.name in self._read and job.usage is not None
             is_least |= is_other and index in self._crowded
             took = self._takes(index, reads) if is_other or is_alone else self._ran(job)
@@ -89,13 +89,13 @@ class _Rerun:
             (min(known(self._jobs[other].ended), submitted), self._ends[other]) for other in self._before(index)
         ]
         last = max((then for then, _ in delivered), default=submitted)
-        # What passed between the last of them and its submission passes again.
+        # The time between the last delivery and the submission passes again.
         asks = [now + (submitted - then if then == last else 0.0) for then, now in delivered]
         own = max(0.0, started - submitted - sum(job.waited.values()))
         return max(started, max(asks, default=submitted) + own)
 
     def _before(self, index: int) -> Iterator[int]:
-        """The jobs that had given a job its inputs, or from which it read while they ran."""
+        """Yield the jobs that had given a job its inputs, or from which it read while they ran."""
         job = self._jobs[index]
         submitted = known(job.submitted)
         read = self._network.read_early(index)
@@ -106,7 +106,7 @@ class _Rerun:
                 yield other
 
     def _reads_early(self, index: int) -> list[tuple[str, Job]]:
-        """The ways in which a job read outputs while they were written, and the jobs that wrote them."""
+        """Return the ways in which a job read outputs while they were written, and the jobs that wrote them."""
         job = self._jobs[index]
         found = (
             (reading.delivery, self._network.attempt(source, index))
@@ -117,22 +117,22 @@ class _Rerun:
         return [(delivery, source) for delivery, source in read if known(source.ended) > known(job.started)]
 
     def _ran(self, job: Job) -> float:
-        """The seconds that a job ran in its last try."""
-        # What it waits in a queue at another time is not known.
+        """Return the seconds that a job ran in its last try."""
+        # The wait in a queue at another time is not known.
         since, until = known(self._history.begun(job)), known(job.ended)
         if job.name in self._again and (measured := self._history.measured(job)) is not None:
             since = max(since, measured[0])
         return until - since
 
     def _takes(self, index: int, reads: Sequence[tuple[str, Job]]) -> float:
-        """The least seconds that a job takes when all inputs are there and it is alone."""
+        """Return the least seconds that a job takes when all inputs are there and it is alone."""
         job = self._jobs[index]
         took = takes = self._ran(job)
         waits = [stream.waited for stream in self._network.streams[job.name]]
         held = None if job.usage is None else job.usage.held_seconds
         ways = {how for how, _ in reads}
         if ("stream" in ways and (not waits or None in waits)) or ("gate" in ways and held is None):
-            # It may have waited to the end.
+            # The job may have waited to the end.
             takes = min(took, known(job.ended) - max(known(source.ended) for _, source in reads))
         elif reads:
             waited = sum(wait or 0.0 for wait in waits) + (held or 0.0)
@@ -144,13 +144,13 @@ class _Rerun:
 
 
 def _started_again(history: History) -> set[str]:
-    """The jobs that began more than once to read the same input while it was written."""
+    """Return the jobs that began more than once to read the same input while it was written."""
     times = Counter((reading.job, reading.input, reading.output) for reading in history.readings)
     return {job for (job, _, _), count in times.items() if count > 1}
 
 
 def _crowded(jobs: Sequence[Job]) -> set[int]:
-    """The jobs that ran while the jobs of their location asked for more cores than it has, and used all of them."""
+    """Return the jobs that ran while the jobs of their location asked for more cores than it has, and used all."""
     found: set[int] = set()
     for of_location in grouped(enumerate(jobs), lambda one: one[1].location).values():
         changes = sorted(
@@ -174,13 +174,13 @@ def _crowded(jobs: Sequence[Job]) -> set[int]:
 
 
 def _cores_used(job: Job) -> float:
-    """The mean number of cores that a job used: as measured, or else as declared."""
+    """Return the mean number of cores that a job used: as measured, or else as declared."""
     if job.usage is None:
         return job.cores or 0.0
     return job.usage.cpu_seconds / max(known(job.ended) - known(job.started), 1e-9)
 
 
 def _worked(job: Job) -> float:
-    """The seconds that a job needs for its work, as far as is known."""
+    """Return the seconds that a job needs for its work, as far as is known."""
     usage = job.usage
     return 0.0 if usage is None else usage.cpu_seconds / max(1.0, job.cores or 1.0) + (usage.io_seconds or 0.0)

@@ -1,4 +1,4 @@
-"""How each edge of a run was delivered, and the workflow's graph with what flowed through it."""
+"""The delivery of each edge of a run, and the workflow's graph with the data that flowed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .model import AnalysisModel
 
 
 class EdgeResult(AnalysisModel):
-    """A way from an output to an input.
+    """A route from an output to an input.
 
     :ivar input: None: the output is one of the workflow
     :ivar delivery: as planned
-    :ivar streamed: how many byte streams ended well
+    :ivar streamed: how many byte streams ended without an error
     :ivar bytes: the sum over these streams. None: streams of several outputs between two jobs cannot be told apart
     :ivar before_end: mean seconds from the first byte given to a reader, or the first commit, to the end of the
-        producer. None: not known
-    :ivar waited: mean seconds in which a reader had taken all bytes, and waited. None: not known
+        producer. None: unknown
+    :ivar waited: mean seconds in which a reader had taken all bytes, and waited. None: unknown
     :ivar capio: with `runtime: capio`, whether CAPIO carried the streams, or why not; for people
     :ivar reasons: why files were not delivered as the rule asks
-    :ivar unused: why there was nothing to deliver or no job to deliver it to, as where a `when` is false; for people.
-        None: there was something, or the run has not ended well
+    :ivar unused: why there was nothing to deliver or no job to deliver it to, for instance because a `when` is false;
+        for people. None: files were delivered, or the run has not succeeded
     """
 
     output: str
@@ -45,12 +45,12 @@ class EdgeResult(AnalysisModel):
 
     @property
     def remarks(self) -> list[str]:
-        """All that there is to say of it in words."""
+        """All remarks about the edge, in words."""
         return [*self.reasons, *(remark for remark in (self.unused, self.capio) if remark)]
 
 
 def edge_results(history: History) -> list[EdgeResult]:
-    """In the order of the plan."""
+    """Return the results of all edges, in the order of the plan."""
     return list(_edges(history))
 
 
@@ -96,8 +96,9 @@ def _edges(history: History) -> Iterator[EdgeResult]:
 
 
 def _capio(edge: EdgeRecord, streams: Sequence[StreamedRecord], lost: Sequence[str]) -> str | None:
-    """
-    :param lost: why jobs of either end were started again without it
+    """Return whether CAPIO carried the streams of an edge, for people. None: the run did not use CAPIO for it.
+
+    :param lost: why jobs of either end were started again without CAPIO
     """
     if edge.capio in (None, SERVED) and not lost:
         return None if edge.capio is None else "by CAPIO"
@@ -129,9 +130,9 @@ class GraphStep(AnalysisModel):
 class GraphFlow(AnalysisModel):
     """The data that went from one step to another.
 
-    :ivar delivery: as seen. None: no delivery was seen
-    :ivar ports: pairs of output and input. Empty: not known
-    :ivar bytes: the sum. None: not known
+    :ivar delivery: how the data was delivered, as far as was seen
+    :ivar ports: pairs of output and input. Empty: unknown
+    :ivar bytes: the sum. None: unknown
     :ivar fell_back: whether a part was delivered later than asked
     """
 
@@ -155,9 +156,9 @@ class WorkflowGraph(AnalysisModel):
 
 
 def workflow_graph(history: History, edges: Sequence[EdgeResult], path: Sequence[PathSpan]) -> WorkflowGraph:
-    """The graph of a run.
+    """Return the graph of a run.
 
-    :param edges: what was to be delivered early, and was
+    :param edges: the edges that were to be delivered early, or were
     """
     jobs = grouped(history.jobs, lambda job: job.step)
     on_path: defaultdict[str, float] = defaultdict(float)
@@ -187,7 +188,7 @@ def workflow_graph(history: History, edges: Sequence[EdgeResult], path: Sequence
 
 
 def _early(history: History, edges: Sequence[EdgeResult]) -> Iterator[GraphFlow]:
-    """The flows that a hint or a proof is about; flows of one kind between two steps are added up."""
+    """Yield the flows that a hint or a proof is about. Flows of one kind between two steps are added up."""
     gated = {(one.output, one.input) for one in history.readings if one.delivery == "gate"}
     found: dict[tuple[str, str, Delivery], list[tuple[EdgeResult, bool, int | None]]] = {}
     for edge in edges:
@@ -209,7 +210,7 @@ def _early(history: History, edges: Sequence[EdgeResult]) -> Iterator[GraphFlow]
 
 
 def _delivered(history: History, edge: EdgeResult, was_gated: bool) -> tuple[Delivery, int | None]:
-    """The way in which an edge was delivered, and the bytes that are known."""
+    """Return the way in which an edge was delivered, and the bytes that are known."""
     committed = [one.bytes for one in history.committed if one.output == edge.output]
     size = sum(committed) if committed else None
     if edge.delivery is Delivery.STREAM:
@@ -224,7 +225,7 @@ def _delivered(history: History, edge: EdgeResult, was_gated: bool) -> tuple[Del
 
 
 def _rest(history: History, known: set[tuple[str, str]]) -> Iterator[GraphFlow]:
-    """The flows that are delivered when their job has ended."""
+    """Yield the flows that are delivered when their job has ended."""
     sizes = _sizes(history)
     routes: defaultdict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for route in history.routes:
@@ -249,7 +250,7 @@ def _rest(history: History, known: set[tuple[str, str]]) -> Iterator[GraphFlow]:
 
 
 def _sizes(history: History) -> Mapping[str, int]:
-    """The bytes of outputs, as far as the run was observed."""
+    """Return the bytes of outputs, as far as the run was observed."""
     sizes: defaultdict[str, int] = defaultdict(int)
     for job in history.jobs:
         for record in job.outputs:
@@ -259,14 +260,14 @@ def _sizes(history: History) -> Mapping[str, int]:
 
 
 def _without_implied(flows: Sequence[GraphFlow], early: set[tuple[str, str]]) -> list[GraphFlow]:
-    """The flows without those that other flows imply over steps between. A flow with known ports stays."""
+    """Return the flows without those that other flows imply over steps between. A flow with known ports stays."""
     after: defaultdict[str, set[str]] = defaultdict(set)
     for source, target in (*early, *((flow.source, flow.target) for flow in flows)):
         after[source].add(target)
     reached: dict[str, set[str]] = {}
 
     def reach(step: str) -> set[str]:
-        """All that comes after a step."""
+        """Return all steps after a step."""
         todo = [step]
         while todo:
             top = todo[-1]

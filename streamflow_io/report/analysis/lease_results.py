@@ -13,7 +13,7 @@ from streamflow_io.series import covered, thinned
 
 from .model import POINTS, AnalysisModel
 
-# Two clocks' readings of one moment: an entry, and a record of telemetry.
+# The clocks of an entry and of a telemetry record may differ by this many seconds.
 _AT_SLOT = 0.05
 
 
@@ -43,10 +43,11 @@ class HeldBurst(AnalysisModel):
 class LeaseResult(AnalysisModel):
     """A storage that is shared, in one direction.
 
-    :ivar begun: when the run started, seconds since the epoch: runs are compared by that
-    :ivar levels: when, and from then on MB/s of this run's jobs, and of other runs
-    :ivar waits: when a job waited for what other runs held, and was not held back for its slot: from, to
-    :ivar waited: seconds of these
+    :ivar begun: when the run started, in seconds since the epoch, for the comparison of runs
+    :ivar levels: time, and from then on MB/s of this run's jobs, and of other runs
+    :ivar waits: begin and end of each time in which a job waited for what other runs held, and was not held back for
+        its slot
+    :ivar waited: the sum of these times in seconds
     :ivar held: bursts that waited for a slot in a schedule
     :ivar slowdown: how many times as long the run took as without these waits, at most: other jobs may have run
         meanwhile
@@ -64,7 +65,7 @@ class LeaseResult(AnalysisModel):
 
 
 def lease_results(history: History) -> list[LeaseResult]:
-    """The leases of each shared storage, in the directions in which it was used."""
+    """Return the leases of each shared storage, in the directions in which it was used."""
     storages = {storage.name: storage for storage in history.run.storages}
     by_account = grouped(history.leases, lambda lease: (lease.storage, lease.direction))
     results = []
@@ -92,7 +93,7 @@ def lease_results(history: History) -> list[LeaseResult]:
 
 
 def _waits(history: History, leases: Sequence[LeaseRecord]) -> list[tuple[float, float]]:
-    """When more was wanted than was held, while others held some."""
+    """Return the times in which more was wanted than was held, while others held some."""
     waits: list[tuple[float, float]] = []
     for number, one in enumerate(leases):
         if one.others > 0 and one.wanted > one.held - one.used:
@@ -106,7 +107,7 @@ def _waits(history: History, leases: Sequence[LeaseRecord]) -> list[tuple[float,
 
 
 def _without(spans: Sequence[tuple[float, float]], others: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The parts of some spans that no other span covers; the others do not overlap."""
+    """Return the parts of some spans that no other span covers. The other spans must not overlap."""
     left = list(spans)
     for begin, end in others:
         parts = [part for first, last in left for part in ((first, min(last, begin)), (max(first, end), last))]
@@ -115,7 +116,7 @@ def _without(spans: Sequence[tuple[float, float]], others: Iterable[tuple[float,
 
 
 def _held(history: History, storage: str, direction: Way) -> list[HeldBurst]:
-    """A burst begins with the first job on its storage that is admitted after it was held back."""
+    """Return the held bursts. A burst begins with the first job on its storage that is admitted after the hold."""
     jobs = [job for job in history.jobs if job.admitted is not None and job.storage == storage]
     admitted = sorted((job.admitted or 0.0, history.direction(job.step)) for job in jobs)
     found = []

@@ -1,7 +1,7 @@
 """The state of a run while it goes on, from its records in their order.
 
-:class:`LiveRun` takes each record from the first on, and the newest :class:`ProgressRecord`. :meth:`LiveRun.view` gives
-    the state at a time as plain data.
+:class:`LiveRun` takes each record from the first on, and the newest :class:`ProgressRecord`. :meth:`LiveRun.view`
+returns the state at a time as plain data.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ _SHOWN_FAILURES = 5
 
 @dataclass(frozen=True)
 class StepView:
-    """:ivar waits: how many of the step's jobs wait, by cause, as far as is known
-    :ivar learning: the step's storageBW, and what is known of it. None: nothing is learned
+    """The state of a step.
+
+    :ivar waits: how many of the step's jobs wait, by cause, as far as is known
+    :ivar learning: the step's storageBW, and how it was learned. None: nothing is learned
     """
 
     name: str
@@ -71,9 +73,9 @@ class StreamView:
     """A byte stream that goes on.
 
     :ivar output: as /step/port
-    :ivar input: as /step/port. None: not known
-    :ivar tag: of the job that reads
-    :ivar rate: bytes per second, now. None: not known yet
+    :ivar input: as /step/port. None: unknown
+    :ivar tag: the tag of the job that reads
+    :ivar rate: bytes per second, now. None: unknown so far
     :ivar stalled: seconds in which nothing was fed. None: bytes move
     """
 
@@ -88,9 +90,9 @@ class StreamView:
 
 @dataclass(frozen=True)
 class StorageView:
-    """Bandwidths in MB/s.
+    """The state of a storage. Bandwidths are in MB/s.
 
-    :ivar bandwidth: of the storage. None: not declared
+    :ivar bandwidth: bandwidth of the storage. None: undeclared
     :ivar admitted: the sum of storageBW of the jobs that are admitted
     :ivar jobs: how many jobs are admitted
     :ivar measured: the throughput of the jobs that ended last, together. None: no job has ended
@@ -105,14 +107,16 @@ class StorageView:
 
 @dataclass(frozen=True)
 class RunView:
-    """:ivar began: in seconds since the epoch
+    """The state of a run.
+
+    :ivar began: in seconds since the epoch
     :ivar seconds: since the run began, or of the whole run
-    :ivar expected: the time of the last successful run. None: not known, or exceeded
+    :ivar expected: the time of the last successful run. None: unknown, or exceeded
     :ivar more_streams: how many streams go on beside `streams`
-    :ivar streamed: how many byte streams have ended well
+    :ivar streamed: how many byte streams have ended without an error
     :ivar streamed_bytes: the sum over these streams
     :ivar failures: the first jobs that failed
-    :ivar fallbacks: what was not delivered as asked, with the reason
+    :ivar fallbacks: deliveries that were not as asked, with the reason
     """
 
     label: str
@@ -161,7 +165,7 @@ class LiveRun:
     """A run, as far as its records were read.
 
     :param label: the name under which the run is shown
-    :param last_seconds: the time of the last successful run. None: not known
+    :param last_seconds: the time of the last successful run. None: no estimate is shown
     """
 
     def __init__(self, label: str, last_seconds: float | None = None) -> None:
@@ -192,7 +196,7 @@ class LiveRun:
         return self._ended is not None
 
     def told(self, record: Record | ProgressRecord) -> None:
-        """Take the next record; a :class:`ProgressRecord` replaces the one before."""
+        """Take the next record. A :class:`ProgressRecord` replaces the one before."""
         self._time = max(self._time, record.time)
         match record:
             case ProgressRecord():
@@ -226,7 +230,7 @@ class LiveRun:
                 self._follow(record)
 
     def view(self, now: float, is_alive: bool = True) -> RunView:
-        """The state at a time.
+        """Return the state at a time.
 
         :param now: in seconds since the epoch
         :param is_alive: whether a process still writes the records

@@ -21,7 +21,7 @@ class Advice(AnalysisModel):
 
     :ivar text: what to do
     :ivar why: what was seen
-    :ivar saved: the most seconds by which the run would have been shorter. None: not known
+    :ivar saved: the most seconds by which the run would have been shorter. None: unknown
     """
 
     text: str

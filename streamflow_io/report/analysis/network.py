@@ -19,12 +19,12 @@ SOON = 0.05
 
 
 def step_of(port: str) -> str:
-    """The step of a port: `/step` of `/step/port`."""
+    """Return the step of a port: `/step` of `/step/port`."""
     return port.rpartition("/")[0]
 
 
 def known(time: float | None) -> float:
-    """A time of a job that has succeeded."""
+    """Return a time of a job that has succeeded."""
     assert time is not None, "a job that has succeeded was submitted, started and ended"
     return time
 
@@ -32,11 +32,11 @@ def known(time: float | None) -> float:
 class Network:
     """The jobs of a run by name, step and tag, and what was recorded of the data between them.
 
-    :param jobs: attempts, in any order; the methods take and give their indexes
-    :ivar early: by the steps of producer and consumer, the outputs that are delivered before their job ends
-    :ivar readings: by job, what the job read before it was complete
-    :ivar streams: by job, the byte streams that the job read
-    :ivar commits: by job, what the job committed before it ended
+    :param jobs: attempts, in any order; the methods take and return their indexes
+    :ivar early: for the steps of a producer and a consumer, the outputs that are delivered before their job ends
+    :ivar readings: for each job, the outputs that the job read before they were complete
+    :ivar streams: for each job, the byte streams that the job read
+    :ivar commits: for each job, the files that the job committed before it ended
     """
 
     def __init__(self, history: History, jobs: Sequence[Job]) -> None:
@@ -58,43 +58,43 @@ class Network:
                 self._below[job.step, above].append(index)
 
     def attempts(self, name: str) -> Sequence[int]:
-        """The attempts of a job, in order."""
+        """Return the attempts of a job, in order."""
         return self._attempts.get(name, ())
 
     def attempt(self, name: str | None, reader: int) -> int | None:
-        """The last attempt of a job from which another attempt may have read."""
+        """Return the last attempt of a job from which another attempt may have read."""
         return next((one for one in reversed(self.attempts(name or "")) if one != reader), None)
 
     def of_step(self, step: str) -> Sequence[int]:
-        """The attempts of all jobs of a step."""
+        """Return the attempts of all jobs of a step."""
         return self._of_step.get(step, ())
 
     def related(self, step: str, index: int) -> Iterator[int]:
-        """The attempts of a step's jobs with a tag that fits the tag of a job."""
+        """Yield the attempts of a step's jobs with a tag that fits the tag of a job."""
         tag = _tag(self.jobs[index])
         for one in (tag, *_above(tag)):
             yield from self._tagged.get((step, one), ())
         yield from self._below.get((step, tag), ())
 
     def read_early(self, index: int) -> set[int]:
-        """The attempts from which a job read while they ran."""
+        """Return the attempts from which a job read while they ran."""
         readings = self.readings.get(self.jobs[index].name, ())
         found = (self.attempt(name, index) for reading in readings for name in reading.sources)
         return {one for one in found if one is not None}
 
     def upstream(self, index: int) -> set[int]:
-        """The attempts that may have fed a job, as steps and tags tell."""
+        """Return the attempts that may have fed a job, by their steps and tags."""
         steps = self._before.get(self.jobs[index].step, ())
         return {other for step in steps for other in self.related(step, index)} - {index}
 
 
 def _tag(job: Job) -> str:
-    """The tag of a job: `0.3` of `/step/0.3`."""
+    """Return the tag of a job: `0.3` of `/step/0.3`."""
     return job.name.rpartition("/")[2]
 
 
 def _above(tag: str) -> Iterator[str]:
-    """The tags that a tag continues: `0.3` and `0` of `0.3.1`."""
+    """Yield the tags that a tag continues: `0.3` and `0` of `0.3.1`."""
     while "." in tag:
         tag = tag.rpartition(".")[0]
         yield tag

@@ -1,4 +1,4 @@
-"""The speed at which the I/O tasks of a run had to move their data, were allowed to, and did.
+"""The rates that I/O tasks of a run required, were allowed, and reached.
 
 Times are seconds since the start of the run, rates MB/s (10^6 bytes per second).
 """
@@ -94,7 +94,7 @@ class StorageRequirement(RequestAmounts):
     """The requests on a storage in one direction.
 
     :ivar storage: None: no storage is known for these requests
-    :ivar bandwidth: of the storage
+    :ivar bandwidth: bandwidth of the storage
     :ivar required_over_time: the rate that phases require together, from each time on
     :ivar throughput_over_time: the rate at which phases move together
     :ivar limit_over_time: the sum of the limits of the phases that have one
@@ -124,14 +124,14 @@ class Requirements(RequestAmounts):
 
 
 def requests_of(history: History) -> list[Request]:
-    """The requests of a run, by the time when they were ready; times as recorded."""
+    """Return the requests of a run, by the time when they were ready; times as recorded."""
     return sorted(map(_request, history.requests), key=lambda one: one.ready)
 
 
 def requirements(history: History) -> Requirements:
-    """The requests of a run: required and reached rates."""
+    """Return the required and reached rates of a run's requests."""
     requests = requests_of(history)
-    # What compute jobs write is no I/O beside compute.
+    # The writes of compute jobs are no I/O beside compute.
     moved = [one for one in requests if one.kind != "write"]
     running = (history.running(job) for job in history.jobs if not history.is_io_task(job.step))
     start = history.run.time
@@ -176,7 +176,7 @@ def _amounts(requests: Sequence[Request], of: Sequence[Phase]) -> dict[str, floa
 
 def _step(history: History, step: str, requests: Sequence[Request]) -> StepRequirement:
     of = phases(requests)
-    # What compute jobs write is exposed, and has a rhythm all the same.
+    # The writes of compute jobs are exposed, and have a rhythm all the same.
     written = [Phase([one]) for one in requests if one.kind == "write"]
     bursts = grouped([*of, *written], lambda phase: phase.first.channel)
     foretold = [(channel, burst) for channel, some in bursts.items() if (burst := next_burst(some)) is not None]
@@ -227,9 +227,10 @@ def _median(values: Iterable[float]) -> float | None:
 
 
 def limit_spans(history: History, phases: Iterable[Phase]) -> list[Span]:
-    """The limit of each request of some phases while the request moved. Times are as recorded, rates bytes/s.
+    """Return the limit of each request of some phases while the request moved.
 
-    A limit is the rate of the request's job, or the storageBW to which the job was held.
+    Times are as recorded, rates in bytes per second. A limit is the rate of the request's job, or the storageBW to
+    which the job was limited.
     """
     jobs = {job.name: job for job in history.jobs if job.status == "completed"}
     rates = grouped(history.rates, lambda rate: rate.job)
@@ -238,7 +239,7 @@ def limit_spans(history: History, phases: Iterable[Phase]) -> list[Span]:
         if (job := jobs.get(request.job)) is None:
             continue
         if request.job in rates:
-            # Those before belong to an attempt that has failed.
+            # Earlier rates belong to an attempt that has failed.
             since = history.run.time + (job.submitted or 0.0)
             of_request = (rate for rate in rates[request.job] if rate.time >= since and _is_of(rate, request))
             spans += _of_rates(request, list(of_request))
@@ -262,9 +263,9 @@ def _is_of(rate: RateRecord, request: Request) -> bool:
 
 
 def _held_to(history: History, job: Job) -> float | None:
-    """The storageBW to which a job was held. None: the job could move as fast as the storage."""
+    """Return the storageBW to which a job was limited. None: the job could move as fast as the storage."""
     step = history.steps.get(job.step)
-    # What a job with another storageBW was admitted with is no limit.
+    # Jobs with another storageBW were admitted with a constraint that is no limit.
     is_number = step is not None and step.storage_bw is not None and not step.storage_bw[0].isalpha()
     is_limited = job.usage is not None and job.usage.paused_seconds is not None
     return job.constraint if is_number and is_limited else None

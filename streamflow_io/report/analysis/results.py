@@ -33,7 +33,7 @@ BINS = 200
 class StepResult(AnalysisModel):
     """A row of the table of steps. Means are over completed jobs. None: nothing was measured.
 
-    :ivar mean_wait: over all attempts that started, from submission until the job ran
+    :ivar mean_wait: mean seconds from submission until the job ran, over all attempts that started
     :ivar waited: mean seconds of such a wait, by cause
     :ivar throughput: MB/s of one job, in the direction of the step, while its command ran
     :ivar pauses: mean over jobs that had a limit, however they ended. None: no job had a limit
@@ -89,7 +89,7 @@ class EpochResult(AnalysisModel):
 
 
 class StepLearning(AnalysisModel):
-    """The epochs of a step on a storage, from the first to the last of one learning."""
+    """The epochs of a step on a storage, of one learning."""
 
     step: str
     storage: str
@@ -137,15 +137,15 @@ class LentResult(AnalysisModel):
 
 
 class RunResult(AnalysisModel):
-    """All that is shown of a run.
+    """All results that are shown of a run.
 
     :ivar ended: whether the end was recorded; if not, the run was killed or goes on
     :ivar throughput: None: no I/O task was measured
     :ivar verdict: the run in a sentence
-    :ivar not_as_asked: a sentence about files delivered later than asked. None: there were none
+    :ivar not_as_asked: a sentence about files delivered later than asked. None: no such files
     :ivar status: how the run ended. None: the run has not ended, or its status is not known
     :ivar path: the critical path, from the start of the run to its end
-    :ivar timeline: of all attempts of jobs
+    :ivar timeline: the timelines of all attempts of jobs
     :ivar requirements: None: nothing was moved beside compute, or nothing was measured
     """
 
@@ -174,10 +174,10 @@ class RunResult(AnalysisModel):
 
 
 def run_results(histories: Sequence[History]) -> list[RunResult]:
-    """The results of runs that are compared.
+    """Return the results of runs that are compared.
 
-    A step that is an I/O task in one of the runs counts as one in all of them, so that runs with other hints can be
-    compared.
+    If a step is an I/O task in one of the runs, the step counts as an I/O task in all. So runs with different hints can
+    be compared.
     """
     io_steps = {step: hints.direction for run in histories for step, hints in run.steps.items() if hints.io_task}
     return [_run_result(history, io_steps) for history in histories]
@@ -257,7 +257,7 @@ def _step(history: History, step: str, jobs: Sequence[Job]) -> StepResult:
 
 
 def _mean_waits(history: History, started: Sequence[Job]) -> dict[DelayCause, float]:
-    """The longest first."""
+    """Return the mean seconds of the jobs' waits by cause, the longest first."""
     sums: defaultdict[DelayCause, float] = defaultdict(float)
     for job in started:
         for cause, seconds in history.waited(job).items():
@@ -324,7 +324,7 @@ def _constraints(history: History) -> list[Constraint]:
         if job.storage is not None and job.constraint is not None and job.admitted is not None:
             first = Choice(time=job.admitted, constraint=job.constraint, reason="static")
             fixed.setdefault((job.step, job.storage), [first])
-    # What was chosen holds, where a step has both.
+    # Choices hold, where a step has both.
     return [
         Constraint(step=step, storage=storage, choices=thinned(items, POINTS))
         for (step, storage), items in (choices | fixed | choices).items()

@@ -20,7 +20,7 @@ from .model import POINTS, AnalysisModel
 
 
 class ReadAhead(AnalysisModel):
-    """The bytes that had arrived, and those of them that were consumed, at a time."""
+    """The bytes that had arrived, and the consumed part of them, at a time."""
 
     time: float
     arrived: int
@@ -33,7 +33,7 @@ class SessionResult(AnalysisModel):
     :ivar readers: how many chunks may be read at the same time
     :ivar most_readers: how many chunks were read at the same time
     :ivar constraint: storageBW of a chunk: a number, or auto(...) where it is learned. None: the chunks have none
-    :ivar mean_wait: seconds until a chunk was admitted. None: not known
+    :ivar mean_wait: seconds until a chunk was admitted. None: unknown
     :ivar chunk: the most bytes of a chunk
     :ivar window: the most bytes that may have arrived and not be consumed
     :ivar storage_bytes: bytes that were not in the page cache when their chunk was read, as far as is known
@@ -79,7 +79,7 @@ class SessionResult(AnalysisModel):
 
 
 def session_results(history: History) -> list[SessionResult]:
-    """The read sessions of a run, in the order in which they began."""
+    """Return the read sessions of a run, in the order in which they began."""
     return [_result(history, session) for session in history.sessions.values()]
 
 
@@ -119,7 +119,7 @@ def _reading(history: History, chunk: ChunkRecord) -> Interval:
 
 
 def _computing(history: History, session: Session) -> list[Interval]:
-    """When jobs computed. Those of a virtual split only say its parts."""
+    """Return when jobs computed. Jobs of a virtual split do not count: they only say its parts."""
     split = session.facts.step if session.facts.form == "said" else None
     jobs = (job for job in history.jobs if job.step != split and not history.is_io_task(job.step))
     return list(filter(None, map(history.running, jobs)))
@@ -128,7 +128,7 @@ def _computing(history: History, session: Session) -> list[Interval]:
 def _nothing_to_gain(chunks: Sequence[ChunkRecord], reason: SessionReason | None) -> bool:
     if not chunks:
         return reason == "cached"
-    # What was in the page cache before the session is in a chunk, and nothing asks for it.
+    # Bytes that were in the page cache before the session belong to a chunk, and no request asks for them.
     asked = sum(asked_bytes(chunk.bytes, chunk.requests) for chunk in chunks)
     return asked <= (1 - ENOUGH_CACHED) * sum(chunk.bytes for chunk in chunks)
 
@@ -138,7 +138,7 @@ def _over_time(history: History, session: Session) -> Sequence[ReadAhead]:
     arrived = 0
     until = None if session.end is None else session.end.time
     for step in session.progress:
-        # The window does not have what comes after the end.
+        # The window does not hold bytes that arrive after the end.
         is_late = isinstance(step, ChunkRecord) and until is not None and step.time > until
         if step.held is None or is_late:
             continue

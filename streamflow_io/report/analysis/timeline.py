@@ -19,10 +19,10 @@ from .model import AnalysisModel
 class TimelineStream(AnalysisModel):
     """A byte stream into a job.
 
-    :ivar input: None: not known
-    :ivar begin: when the job was given the first byte. None: not known
-    :ivar waited: seconds in which the job had taken all that there was, and waited for more
-    :ivar behind: seconds in which it had not taken what it was given
+    :ivar input: None: unknown
+    :ivar begin: when the job was given the first byte. None: unknown
+    :ivar waited: seconds in which the job had taken all available bytes, and waited for more
+    :ivar behind: seconds in which the job had not taken the bytes that it was given
     """
 
     output: str
@@ -38,7 +38,7 @@ class TimelineStream(AnalysisModel):
 class TimelineCommit(AnalysisModel):
     """Files that a job committed before its end.
 
-    :ivar time: of the last file
+    :ivar time: when the last file was committed
     """
 
     output: str
@@ -50,14 +50,14 @@ class TimelineCommit(AnalysisModel):
 class TimelineJob(AnalysisModel):
     """An attempt of a job.
 
-    :ivar waited: seconds before its command ran, by what it waited for
+    :ivar waited: seconds before its command ran, by the cause of the wait
     :ivar running: None: the job has not started
-    :ivar cpu_seconds: of all its processes; none, as of all below: not measured
-    :ivar io_seconds: one of its threads waited for a device
-    :ivar held_seconds: it waited at the gate
-    :ivar pauses: how often the job was held to its limit. None: the job had no limit
-    :ivar paused_seconds: for how long
-    :ivar on_path: seconds in which it was on the critical path, waiting or running
+    :ivar cpu_seconds: CPU time of all its processes. None, here and below: unmeasured
+    :ivar io_seconds: seconds in which one of its threads waited for a device
+    :ivar held_seconds: seconds in which the job waited at the gate
+    :ivar pauses: how often the job was paused to keep its limit. None: the job had no limit
+    :ivar paused_seconds: the sum of these pauses
+    :ivar on_path: seconds in which the job was on the critical path, waiting or running
     """
 
     job: str
@@ -81,7 +81,7 @@ class TimelineJob(AnalysisModel):
 
 
 def timeline(history: History, path: Sequence[PathSpan]) -> list[TimelineJob]:
-    """All attempts of all jobs, in the order of their starts."""
+    """Return all attempts of all jobs, in the order of their starts."""
     jobs = sorted(history.jobs, key=lambda job: (_first_time(job), job.submitted or 0.0))
     streams = grouped(history.streamed, lambda stream: stream.job)
     commits = grouped(history.committed, lambda commit: commit.job)
@@ -99,7 +99,7 @@ def timeline(history: History, path: Sequence[PathSpan]) -> list[TimelineJob]:
 
 
 def _is_of(history: History, job: Job, record: StreamedRecord | CommittedRecord) -> bool:
-    """Whether something that is told of a job is of this attempt."""
+    """Whether a record of a job belongs to this attempt."""
     time = history.since_start(record.time)
     return (job.submitted or 0.0) <= time and (job.ended is None or time <= job.ended + 1e-6)
 
@@ -152,7 +152,7 @@ def _stream(history: History, stream: StreamedRecord) -> TimelineStream:
 
 
 def _commit(history: History, job: Job, commit: CommittedRecord) -> TimelineCommit:
-    # By the clock of its node, which may be another: how much earlier than its end it was is known in any case.
+    # Clocks of nodes differ: the time between the commit and the end of the job is known in any case.
     ended = history.seconds if job.ended is None else job.ended
     time = max(job.started or 0.0, ended - (commit.ended - commit.last))
     return TimelineCommit(output=commit.output, time=time, files=commit.files, bytes=commit.bytes)

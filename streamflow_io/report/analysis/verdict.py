@@ -1,4 +1,4 @@
-"""A run in a sentence or a few lines, and what decided its time, in words."""
+"""A run in a sentence or a few lines, and the causes of its duration, in words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST = 5
 
 
 def verdict(history: History) -> str:
-    """The run in a sentence: its time, the time without early delivery, and why they differ."""
+    """Return the run in a sentence: its time, the time without early delivery, and why they differ."""
     took = f"{history.seconds:,.1f} s"
     jobs = [job for job in history.jobs if job.status == "completed"]
     if not history.ended:
@@ -47,7 +47,7 @@ def verdict(history: History) -> str:
 
 
 def is_off(history: History) -> bool:
-    """Whether a run with hints was to be a baseline."""
+    """Whether a run with hints was a baseline, without a node runtime."""
     return any(edge.fallback == OFF for edge in history.edges)
 
 
@@ -60,7 +60,7 @@ def _instead(history: History, otherwise: Otherwise) -> str:
 
 
 def path_text(path: Sequence[PathSpan]) -> str:
-    """The parts of a critical path, the longest first."""
+    """Return the parts of a critical path, the longest first."""
     if not path:
         return ""
     seconds: defaultdict[str, float] = defaultdict(float)
@@ -75,7 +75,7 @@ def path_text(path: Sequence[PathSpan]) -> str:
 
 
 def span_text(span: PathSpan) -> str:
-    """The kind of a span of the path, without its job."""
+    """Return the kind of a span of the path, without its job."""
     if span.what == "ran":
         return f"{span.step} ran"
     if span.what == "tail":
@@ -88,7 +88,7 @@ def span_text(span: PathSpan) -> str:
 
 
 def span_name(span: PathSpan) -> str:
-    """The job that ran in a span of the path, or else what the span is."""
+    """Return the job that ran in a span of the path, or else the kind of the span."""
     return span.job if span.what in ("ran", "tail") and span.job is not None else span_text(span)
 
 
@@ -105,21 +105,21 @@ _KEPT = (
     FallbackRecord,
     EndRecord,
 )
-# Less than that is nothing to speak of: seconds, and of the time of the run.
+# Smaller savings are not mentioned: in seconds, and as a share of the time of the run.
 _LEAST, _LEAST_SHARE = 0.05, 0.01
 _LONGEST = 200
 
 
 def matters_at_the_end(record: Record) -> bool:
-    """Whether a record is needed for :func:`ending_lines`: the others are many."""
+    """Whether a record is needed for :func:`ending_lines`. Most records are not."""
     return isinstance(record, _KEPT)
 
 
 def ending_lines(history: History) -> list[str]:
-    """The lines that end a run: its time, early deliveries and their savings, and fallbacks. Empty: the run had no
-    hints.
+    """Return the lines that end a run: its time, early deliveries and their savings, and fallbacks.
 
-    :param history: of the records for which :func:`matters_at_the_end` is true
+    :param history: the history of the records for which :func:`matters_at_the_end` is true
+    :return: empty if the run had no hints
     """
     if not history.edges and not history.steps:
         return []
@@ -159,14 +159,14 @@ def _early_lines(history: History) -> Iterator[str]:
 
 
 def is_to_speak_of(history: History, otherwise: Otherwise) -> bool:
-    """Whether early delivery has saved enough time to be worth a word."""
+    """Whether early delivery has saved enough time to be mentioned."""
     if otherwise.seconds is None:
         return False
     return otherwise.seconds - history.seconds >= max(_LEAST, _LEAST_SHARE * history.seconds)
 
 
 def early_parts(history: History) -> Iterator[str]:
-    """The data that was delivered before its job had ended, by way of delivery."""
+    """Yield the data that was delivered before its job had ended, by way of delivery."""
     if history.streamed:
         size = sum(stream.bytes for stream in history.streamed)
         yield f"{counted(len(history.streamed), 'byte stream')} carried {size_text(size)}"
@@ -190,7 +190,7 @@ def _fallback_lines(history: History) -> Iterator[str]:
 
 
 def fallback_line(history: History) -> str | None:
-    """The files that were delivered later than asked, and why. None: there were none."""
+    """Return the files that were delivered later than asked, and why. None: no such files."""
     found: dict[tuple[str | None, str], None] = {}
     for edge in history.edges:
         if edge.fallback is not None:

@@ -1,1 +1,1 @@
-"""Hints that a finished run gives reasons for."""
+"""Hints for which a finished run gives reasons."""

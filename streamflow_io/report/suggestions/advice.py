@@ -21,25 +21,25 @@ from .shared_cores import CoreUse, core_use
 
 MOST = 3
 _Pair = tuple[str, str]
-# What is less, in seconds, is nothing to speak of.
+# Smaller savings, in seconds, are not mentioned.
 _LEAST = 0.1
-# Of a shorter run the start of the programs is much.
+# In a shorter run, in seconds, the start of the programs takes a large share.
 _WHILE = 5.0
-# StreamFlow's own time is told from this share of the run on.
+# StreamFlow's own time is mentioned from this share of the run on.
 _OVERHEAD = 0.3
-# Jobs that use less of their cores, in the mean, could share them.
+# Jobs that use a smaller share of their cores, in the mean, could share them.
 _IDLE = 0.5
-# A step is told from this share of the run on.
+# The longest step is mentioned from this share of the run on.
 _ITSELF = 0.1
 # A step is named from this share of the cores on.
 _MUCH = 0.4
 
 
 def advice(history: History, path: Sequence[PathSpan], edges: Sequence[EdgeResult]) -> list[Advice]:
-    """At most three, the most valuable first; none of a run that has not ended, as far as is known.
+    """Return at most three next steps, the most valuable first. A run without a recorded end gets none.
 
     :param path: the critical path of the run
-    :param edges: what was to be delivered early
+    :param edges: the edges that were to be delivered early
     """
     if not history.ended:
         return []
@@ -61,7 +61,7 @@ def advice(history: History, path: Sequence[PathSpan], edges: Sequence[EdgeResul
 
 
 def _busy(history: History, busy: CoreUse | None) -> Iterator[Advice]:
-    """Advice for a run with cores that compute all the time.
+    """Yield advice for a run with cores that compute all the time.
 
     :param busy: the run's use of its cores. None: the cores had time to spare, or their use is not known
     """
@@ -85,7 +85,7 @@ def _failed(history: History) -> Iterator[Advice]:
 
 
 def _what_it_streamed(history: History, job: Job) -> str:
-    """The outputs that the last attempt of a job read while they were written."""
+    """Return a remark about the outputs that the last attempt of a job read while they were written."""
     began = (history.measured(job) or history.running(job) or (history.seconds,))[0]
     over = {each.name for each in history.jobs if each.ended is not None and each.ended <= began}
     read = {
@@ -180,7 +180,10 @@ def _for_more(history: History, cause: DelayCause) -> str:
 
 
 def _gains(history: History, path: Sequence[PathSpan]) -> dict[_Pair, float]:
-    """The most seconds that two steps would save by running at the same time, where one began after the other ended."""
+    """Return the most seconds that two steps would save by running at the same time.
+
+    Counts pairs where one step began after the other had ended.
+    """
     gains: defaultdict[_Pair, float] = defaultdict(float)
     for (before, _, ran_before), (after, begins, ran) in pairwise(_in_turn(path)):
         # A job that reads from another while it runs has begun before the other ended.
@@ -190,7 +193,7 @@ def _gains(history: History, path: Sequence[PathSpan]) -> dict[_Pair, float]:
 
 
 def _handed_over(history: History, all_gains: Mapping[_Pair, float]) -> Iterator[Advice]:
-    """Advice for a run without hints, about which nothing else is known."""
+    """Yield advice for a run without hints, about which nothing else is known."""
     if _is_observed(history):
         return
     asked = {(posixpath.dirname(edge.output), posixpath.dirname(edge.input or "")) for edge in history.edges}
@@ -212,7 +215,7 @@ def _handed_over(history: History, all_gains: Mapping[_Pair, float]) -> Iterator
 
 
 def _in_turn(path: Sequence[PathSpan]) -> Iterator[tuple[str, bool, float]]:
-    """The jobs of a path one after the other: the step, whether all that it ran is on the path, and for how long."""
+    """Yield the jobs of a path in order: step, whether the whole job is on the path, and its seconds there."""
     for (_, step), spans in groupby((span for span in path if span.job and span.step), lambda one: (one.job, one.step)):
         some = list(spans)
         seconds = sum(span.seconds for span in some if span.what in ("ran", "tail"))
@@ -220,7 +223,7 @@ def _in_turn(path: Sequence[PathSpan]) -> Iterator[tuple[str, bool, float]]:
 
 
 def _itself(history: History, path: Sequence[PathSpan]) -> Iterator[Advice]:
-    """Advice about time that no hint changes."""
+    """Yield advice about time that no hint changes."""
     own = sum(span.seconds for span in path if span.is_overhead)
     if history.seconds > 0 and own >= _OVERHEAD * history.seconds:
         jobs = len({span.job for span in path if span.job is not None})

@@ -13,7 +13,7 @@ from .simulation import CommitHint, GateHint, IOTaskHint, RequiredHint, SplitHin
 
 
 def annotations_content(proposals: Iterable[Proposal]) -> dict[str, Any]:
-    """The sure proposals, as the content of an annotations file."""
+    """Return the sure proposals, as the content of an annotations file."""
     sure = [proposal for proposal in proposals if proposal.is_sure]
     steps = {step: list(_hints(found, sure)) for step, found in by_step(sure).items()}
     content = {"steps": steps, "streamable": list(_streamable(sure))}
@@ -21,7 +21,7 @@ def annotations_content(proposals: Iterable[Proposal]) -> dict[str, Any]:
 
 
 def suggestions_text(run: str, suggestions: Suggestions) -> str:
-    """The same as YAML, with the evidence as comments; what is to be tried is a comment itself."""
+    """Return the sure proposals as YAML, with the evidence as comments. Proposals to be tried are comments, too."""
     sure = [proposal for proposal in suggestions.proposals if proposal.is_sure]
     steps = by_step(sure)
     return annotations_text(
@@ -48,7 +48,7 @@ def suggestions_text(run: str, suggestions: Suggestions) -> str:
 
 
 def _rules(found: Sequence[Proposal], sure: Sequence[Proposal]) -> Iterator[tuple[list[Proposal], dict[str, Any]]]:
-    """The rules of a step, one for each output, with what speaks for each."""
+    """Yield the rules of a step, one for each output, with the proposals behind each."""
     outputs: dict[str, list[Proposal]] = {}
     for proposal in found:
         if isinstance(proposal.hint, CommitHint | GateHint):
@@ -73,7 +73,7 @@ def _rule(output: str, behind: Sequence[Proposal], sure: Sequence[Proposal]) -> 
 
 
 def _hints(found: Sequence[Proposal], sure: Sequence[Proposal]) -> Iterator[dict[str, Any]]:
-    """The hints of a step."""
+    """Yield the hints of a step."""
     if rules := [rule for _, rule in _rules(found, sure)]:
         yield {"class": "sfio:Streaming", "rules": rules}
     if splits := _splits(found):
@@ -91,13 +91,13 @@ def _splits(found: Iterable[Proposal]) -> list[Proposal]:
 def _of_steps(
     steps: Mapping[str, Sequence[Proposal]], kind: type[IOTaskHint] | type[RequiredHint]
 ) -> dict[str, list[str]]:
-    """The steps with a hint of a kind, each with what speaks for it."""
+    """Return the steps with a hint of a kind, each with the comments on its proposals."""
     comments = {step: [_comment(one) for one in found if isinstance(one.hint, kind)] for step, found in steps.items()}
     return {step: behind for step, behind in comments.items() if behind}
 
 
 def _streamable(proposals: Iterable[Proposal]) -> Mapping[str, list[Proposal]]:
-    """The ports that are to be `streamable`, with what speaks for it."""
+    """Return the ports that are to be `streamable`, with the proposals behind each."""
     ports: dict[str, list[Proposal]] = {}
     for proposal in proposals:
         if isinstance(proposal.hint, StreamHint):
@@ -107,7 +107,7 @@ def _streamable(proposals: Iterable[Proposal]) -> Mapping[str, list[Proposal]]:
 
 
 def _evidence_by_port(sure: Iterable[Proposal]) -> dict[str, list[str]]:
-    """The ports that are to be `streamable`; what speaks for an edge is said once."""
+    """Return the ports that are to be `streamable`, with the evidence for each edge once."""
     told: set[str] = set()
     ports: dict[str, list[str]] = {}
     for port, behind in _streamable(sure).items():
@@ -117,7 +117,7 @@ def _evidence_by_port(sure: Iterable[Proposal]) -> dict[str, list[str]]:
 
 
 def _tried(proposals: Sequence[Proposal]) -> Iterator[str]:
-    """Proposals to be tried, as comments: a line without its `#` is a hint."""
+    """Yield the proposals to be tried, as comments: a line without its `#` is a hint."""
     tried = [proposal for proposal in proposals if not proposal.is_sure]
     if not tried:
         return

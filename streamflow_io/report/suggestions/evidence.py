@@ -1,4 +1,4 @@
-"""The evidence for and against hints, from what the jobs of a run were seen to do."""
+"""The evidence for and against hints, from the observed jobs of a run."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .proposal import CUTS, Proposal, Refusal
 from .simulated_jobs import touched
 from .simulation import CommitHint, GateHint, IOTaskHint, SplitHint, StreamHint
 
-# What comes earlier by less is not worth a hint.
+# A smaller gain, in seconds, is not worth a hint.
 EARLY = 0.2
-# A program that starts opens its input after some 10 ms, or more where all cores are busy.
+# A program opens its input some 10 ms after its start, or later where all cores are busy.
 _LEAD = 0.5
-# A number that could be another one with other inputs is taken for certain when it was seen so often.
+# A number that could differ with other inputs counts as certain when it was seen this often.
 _OFTEN_CLOSED = 2
 _OFTEN_COUNTED = 3
-# A step is bound by I/O if it waited for devices for more than half of its time, and computed for less than that.
+# A step is bound by I/O if it waited for devices for more than this share of its time, and computed for less.
 _IO_BOUND = 0.5
 _MEASURABLE = 1.0
-# What a reader does where it can; most do without, some fail.
+# Operations that a reader does where it can; most readers do without them, some fail.
 _OPTIONAL = frozenset(("probed",))
 
 _HOW = {
@@ -44,9 +44,9 @@ _HOW = {
 
 
 def evidence(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
-    """All hints that were looked for, with what speaks for or against each; what they save is not known yet.
+    """Yield all hints that were looked for, with the evidence for or against each. The savings are not known yet.
 
-    :param jobs: those that count
+    :param jobs: the jobs that count
     """
     splits = list(seen_splits(history, jobs))
     yield from splits
@@ -80,7 +80,7 @@ def _commits(found: Sequence[RouteRecord], jobs: Sequence[Job]) -> Iterator[Prop
 
 
 def _never_early(routes: Iterable[RouteRecord]) -> str | None:
-    """Why no consumer can have an output before its job ends, if so."""
+    """Return why no consumer can have an output before its job ends. None: some consumer can."""
     reasons = []
     for route in routes:
         if route.delivery is not Delivery.TERMINATION:
@@ -174,7 +174,7 @@ def _never_streamed(route: RouteRecord, written: Sequence[OutputRecord], used: S
     if not used or not written:
         return "nothing was seen of it"
     reasons = {reason for record in used for reason in record.reasons} - _OPTIONAL
-    # Something else that a program does is more than that it does it again.
+    # Another operation of a program says more than that the program reads again.
     if more := reasons - {"opened again"}:
         return f"{consumer} " + " and ".join(_HOW.get(reason, reason) for reason in sorted(more))
     opens = max(record.opens for record in used)
@@ -192,7 +192,7 @@ def _never_streamed(route: RouteRecord, written: Sequence[OutputRecord], used: S
 def _gates(
     history: History, found: Sequence[RouteRecord], jobs: Sequence[Job], streamed: Collection[str]
 ) -> Iterator[Proposal]:
-    """Proposals of gates. A gate is right with every program; the time before readers open their inputs decides."""
+    """Yield proposals of gates. A gate suits every program; the time before readers open their inputs decides."""
     for output, routes in grouped(found, lambda route: route.output).items():
         if output in streamed or not all(map(_can_be_gated, routes)):
             continue
@@ -212,7 +212,7 @@ def _gates(
 
 def _can_be_gated(route: RouteRecord) -> bool:
     early = route.delivery is not Delivery.TERMINATION
-    # Of a list the elements are gated, one by one.
+    # The elements of a list are gated one by one.
     fits = route.kind in (OutputKind.FILE, OutputKind.DIRECTORY) or route.by_element
     return fits and not early and route.not_at_commit is None and route.not_at_gate is None
 
@@ -243,7 +243,7 @@ def _names(written: Sequence[OutputRecord]) -> str:
 
 
 def seen_splits(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
-    """The outputs that were parts of an input in all jobs of a step, by one rule."""
+    """Yield the outputs that were parts of an input in all jobs of a step, by one rule."""
     routes = grouped(history.routes, lambda route: route.output)
     for step, of_step in grouped(jobs, lambda job: job.step).items():
         for port in dict.fromkeys(record.port for job in of_step for record in job.splits):

@@ -21,12 +21,12 @@ HIDDEN = 0.5
 def hidden(
     history: History, jobs: Sequence[Job], simulated: Sequence[SimulatedJob], io_tasks: Collection[str]
 ) -> Iterator[Proposal]:
-    """Proposals for I/O tasks that moved their data at least twice as fast as required.
+    """Yield proposals for I/O tasks that moved their data at least twice as fast as required.
 
-    A small request is not held back, and needs no such hint.
+    A small request is not limited, and needs no such hint.
 
     :param jobs: the jobs that count
-    :param simulated: these jobs as the simulation takes them
+    :param simulated: these jobs in the simulation
     :param io_tasks: the steps that are to be I/O tasks
     """
     tasks = {*io_tasks, *(step for step, hints in history.steps.items() if hints.io_task)}
@@ -45,11 +45,10 @@ def hidden(
 
 
 def _windows(simulated: Sequence[SimulatedJob], io_tasks: Collection[str]) -> list[float]:
-    """For each job, the seconds from when its inputs are there until a job waits for its outputs. 0: a job waits at
-    once.
+    """Return, for each job, the seconds from when its inputs are there until a job waits for its outputs.
 
-    A reader with other inputs waits from when those are there. Data that only I/O tasks may read is needed when the
-    last job has computed.
+    0 means that a job waits at once. A reader with other inputs waits from when those are there. Data that only I/O
+    tasks may read is needed when the last job has computed.
     """
     readers: dict[int, list[SimulatedJob]] = defaultdict(list)
     for reader in simulated:
@@ -81,7 +80,10 @@ def _proposal(step: str, moves: Sequence[tuple[int, float, float]]) -> Iterator[
 def _compared(
     step: str, count: int, size: float | None, window: float | None, reached: float | None
 ) -> Iterator[Proposal]:
-    """:param reached: MB/s"""
+    """Yield a proposal if the required rate is low enough.
+
+    :param reached: in MB/s
+    """
     if size is None or reached is None or not window:
         return
     required = size / _MB / window
@@ -95,5 +97,8 @@ def _compared(
 
 
 def rate_text(value: float) -> str:
-    """:param value: MB/s"""
+    """Return a rate as text.
+
+    :param value: in MB/s
+    """
     return f"{value:,.0f} MB/s" if value >= 100 else f"{value:.3g} MB/s"

@@ -9,7 +9,7 @@ from streamflow_io.hints.commit import CommitRule
 
 from .simulation import CommitHint, GateHint, IOTaskHint, RequiredHint, SimulatedHint, SplitHint, StreamHint
 
-#: How much is a part: the fields of a rule of a read session.
+#: Fields of a rule of a read session that give the size of a part.
 CUTS = ("every", "parts", "chunk")
 
 
@@ -17,13 +17,13 @@ CUTS = ("every", "parts", "chunk")
 class Proposal:
     """A hint for the next run.
 
-    :ivar hint: what it stands for in the simulation
-    :ivar rule: the commit rule, of a commit
-    :ivar n_files: with `on_n_files`
-    :ivar split: the fields of a rule of a read session, of a split
-    :ivar is_sure: false: something could not be seen; it is to be tried, and not a part of all together
-    :ivar saved: by how many seconds the run would have been shorter, with this alone
-    :ivar earlier: by how many seconds the jobs that it concerns would have started earlier, on average
+    :ivar hint: the hint in the simulation
+    :ivar rule: the commit rule, for a commit
+    :ivar n_files: the number of files, with `on_n_files`
+    :ivar split: the fields of a rule of a read session, for a split
+    :ivar is_sure: false: some operation could not be seen. The hint is to be tried, and does not count in sums
+    :ivar saved: by how many seconds the run would have been shorter, with this hint alone
+    :ivar earlier: by how many seconds the jobs of the hint would have started earlier, on average
     """
 
     hint: SimulatedHint
@@ -37,7 +37,7 @@ class Proposal:
 
     @property
     def subject(self) -> str:
-        """The output, the edge or the step that it is about."""
+        """The output, the edge or the step of the hint."""
         match self.hint:
             case CommitHint(output) | GateHint(output) | SplitHint(output):
                 return output
@@ -48,7 +48,7 @@ class Proposal:
 
     @property
     def saves_at_most(self) -> bool:
-        """Whether what it saves is an upper bound."""
+        """Whether `saved` is an upper bound."""
         return isinstance(self.hint, StreamHint | SplitHint)
 
     @property
@@ -70,10 +70,10 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Something that is not proposed.
+    """A hint that is not proposed.
 
     :ivar subject: as of a proposal
-    :ivar what: which hint
+    :ivar what: the hint
     """
 
     subject: str

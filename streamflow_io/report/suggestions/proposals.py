@@ -33,20 +33,20 @@ from .simulation import (
     saved_seconds,
 )
 
-#: What saves less of a run is less than runs differ by.
+#: The least share of a run's time that is worth a proposal. Runs differ by less.
 WORTH = 0.03
 _NO_SHORTER = "the cores were busy: the run would have been no shorter"
 
 
 @dataclass(frozen=True)
 class Suggestions:
-    """All that a run gives reasons for.
+    """All hints and changes for which a run gives reasons.
 
     :ivar seconds: from the start of the run to the end of its last job
     :ivar saved: seconds that all sure proposals save together
-    :ivar saved_at_most: seconds that all proposals save, with those that are to be tried
+    :ivar saved_at_most: seconds that all proposals save, including those that are to be tried
     :ivar changes: changes of the workflow, which are no hints
-    :ivar core_use: the run's use of its cores. None: not known
+    :ivar core_use: the run's use of its cores. None: unknown
     """
 
     seconds: float
@@ -59,12 +59,12 @@ class Suggestions:
 
 
 def suggest(history: History) -> Suggestions:
-    """The hints that would have made a run faster.
+    """Return the hints that would have made a run faster.
 
-    A proposal is sure if all that was seen speaks for it. Another run with other inputs may still contradict the
-    proposal, and then fails with a message, or warns.
+    A proposal is sure if all evidence speaks for it. Another run with other inputs may still contradict the proposal,
+    and then fails with a message, or warns.
 
-    :param history: of a run that was observed
+    :param history: the history of a run that was observed
     """
     jobs = completed_jobs(history)
     simulated = simulated_jobs(history, jobs)
@@ -97,12 +97,12 @@ def _hints(proposals: Sequence[Proposal]) -> list[SimulatedHint]:
 
 
 def _overlaps(proposal: Proposal) -> bool:
-    """Whether a hint only lets jobs run beside others: one for I/O takes no core, a split writes nothing."""
+    """Whether a hint only lets jobs run beside others: a hint for I/O takes no core, a split writes nothing."""
     return isinstance(proposal.hint, CommitHint | GateHint | StreamHint)
 
 
 def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> tuple[list[Proposal], list[Refusal]]:
-    """Proposals with their savings, the most valuable first, without those that let no job start earlier."""
+    """Return the proposals with their savings, the most valuable first, and refusals of those that bring nothing."""
     weighed, idle = [], []
     for proposal in proposals:
         others = [other.hint for other in proposals if other != proposal and (other.is_sure or not proposal.is_sure)]
@@ -110,7 +110,7 @@ def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> 
         alone, joint = _gains(simulated, [], proposal.hint), _gains(simulated, others, proposal.hint)
         gains = max(alone, joint, key=lambda gains: max((gain.ended for gain in gains), default=0.0))
         moved = [gain.started for gain in gains if gain.started > 0.0]
-        # A job that starts earlier, and then only waits, has gained nothing.
+        # A job that starts earlier, and then only waits, gains nothing.
         saved = saved_on_cores(simulated, [proposal.hint])
         if _overlaps(proposal) and saved < EARLY <= saved_seconds(simulated, [proposal.hint]):
             idle.append(Refusal(proposal.subject, proposal.text, f"{proposal.evidence}, but {_NO_SHORTER}"))
@@ -128,13 +128,13 @@ def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> 
 
 
 def _gains(simulated: Sequence[SimulatedJob], others: Collection[SimulatedHint], hint: SimulatedHint) -> list[Times]:
-    """The seconds by which each job starts, and ends, earlier with one more hint."""
+    """Return the seconds by which each job starts, and ends, earlier with one more hint."""
     pairs = zip(simulate_on_cores(simulated, others), simulate_on_cores(simulated, [*others, hint]), strict=True)
     return [Times(one.started - other.started, one.ended - other.ended) for one, other in pairs]
 
 
 def by_step(proposals: Iterable[Proposal]) -> Mapping[str, list[Proposal]]:
-    """Commit rules, splits, I/O tasks and their bandwidth by the path of their step, in the order of the paths."""
+    """Return commit rules, splits, I/O tasks and their bandwidth by the path of their step, ordered by path."""
     found: dict[str, list[Proposal]] = {}
     for proposal in proposals:
         match proposal.hint:
@@ -173,9 +173,11 @@ class Change:
 class _WriteRhythm:
     """The bursts that a job writes.
 
-    :ivar bytes: of a burst, the median
+    :ivar bytes: the median size of a burst
     :ivar moved: bytes of all bursts
+    :ivar period: median seconds between two bursts
     :ivar waited: seconds for which the job waited for all bursts
+    :ivar ran: seconds that the job ran
     """
 
     bytes: float
@@ -186,11 +188,11 @@ class _WriteRhythm:
 
 
 def changes(history: History, jobs: Sequence[Job]) -> Iterator[Change]:
-    """Steps with jobs that write in a rhythm, at least half of them, and wait for their writes for 5 percent of their
-    time.
+    """Yield changes for steps with jobs that write in a rhythm and wait for their writes.
 
-    Small bursts give no reason, and neither do writes that went to memory at once. Bursts that would have to move
-    nearly as fast as they did give none either.
+    At least half of the jobs of a step must do so, and wait for 5 percent of their time. Small bursts give no reason,
+    and neither do writes that went to memory at once. Bursts that would have to move nearly as fast as they did give
+    none either.
 
     :param jobs: the jobs that count
     """

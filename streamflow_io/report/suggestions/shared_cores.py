@@ -23,8 +23,8 @@ BUSY = 0.9
 class CoreUse:
     """The use that a run's jobs made of the cores of its locations.
 
-    :ivar cores: of all locations with a known number of cores
-    :ivar share: the CPU time of the jobs, as a share of what the cores had between the first start and the last end
+    :ivar cores: the cores of all locations with a known number of cores
+    :ivar share: the CPU time of the jobs, as a share of the cores' time between the first start and the last end
     """
 
     cores: float
@@ -45,7 +45,7 @@ class CoreUse:
 
 
 def core_use(history: History) -> CoreUse | None:
-    """The use that a run's jobs made of its cores. None: the cores or their use are not known."""
+    """Return the use that a run's jobs made of its cores. None: the cores or their use are not known."""
     known = [job for job in history.jobs if job.usage is not None and job.location_cores]
     cores = sum({job.location: job.location_cores or 0.0 for job in known}.values())
     intervals = [interval for job in known if (interval := history.measured(job)) is not None]
@@ -57,19 +57,19 @@ def core_use(history: History) -> CoreUse | None:
 
 
 def simulate_on_cores(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedHint] = ()) -> list[Times]:
-    """When each job would have run under these hints on the cores that there are."""
+    """Return when each job would have run under these hints on the cores of the run."""
     return share_cores(jobs, simulate(jobs, hints))
 
 
 def saved_on_cores(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedHint]) -> float:
-    """The seconds by which the last job would have ended earlier; from 0 to the time of the run."""
+    """Return the seconds by which the last job would have ended earlier; from 0 to the time of the run."""
     before, after = (end_of(simulate_on_cores(jobs, some)) for some in ((), hints))
-    # What is wrong with the fluid is wrong in both.
+    # Errors of the fluid model are in both times.
     return end_of(jobs) * max(0.0, 1.0 - after / before) if before > 0 else 0.0
 
 
 def share_cores(jobs: Sequence[SimulatedJob], times: Sequence[Times]) -> list[Times]:
-    """When jobs run that share the cores.
+    """Return when jobs run that share the cores.
 
     :param times: when each job would run if there were enough cores, in the order of `jobs`
     :return: never earlier than `times`, and the same where the cores are enough or not known
@@ -79,7 +79,7 @@ def share_cores(jobs: Sequence[SimulatedJob], times: Sequence[Times]) -> list[Ti
 
 
 class _Clock:
-    """From times with cores enough to times on the cores that there are."""
+    """Maps times with enough cores to times on the cores of the run."""
 
     def __init__(self, jobs: Sequence[SimulatedJob], times: Sequence[Times]) -> None:
         cores = sum(_cores(jobs).values())

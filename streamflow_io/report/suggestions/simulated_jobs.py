@@ -15,7 +15,8 @@ from streamflow_io.report.analysis.network import Network, known, step_of
 
 from .simulation import ReadOutput, SimulatedJob
 
-# A job that waited longer than this waited for a core, and had it from one that ended at most so long before it began.
+# In seconds. A job with a longer wait than `_WAITED` waited for a core. The core came from a job that ended at most
+# `_HANDED_ON` before.
 _WAITED = 0.25
 _HANDED_ON = 1.0
 # Only this many of the last elements of a gathered list are looked at.
@@ -23,16 +24,16 @@ _MOST_GATHERED = 100
 
 
 def completed_jobs(history: History) -> list[Job]:
-    """The jobs that succeeded, each once, in the order of their starts."""
+    """Return the jobs that succeeded, each once, in the order of their starts."""
     last = {job.name: job for job in history.jobs if job.status == "completed"}
     complete = [job for job in last.values() if None not in (job.submitted, job.started, job.ended)]
     return sorted(complete, key=lambda job: (job.started or 0.0, job.ended or 0.0))
 
 
 def simulated_jobs(history: History, jobs: Sequence[Job]) -> list[SimulatedJob]:
-    """The jobs of a run, with what each read from which other.
+    """Return the jobs of a run, each with the outputs of other jobs that it read.
 
-    :param jobs: those of :func:`completed_jobs`
+    :param jobs: the jobs of :func:`completed_jobs`
     """
     return _Jobs(history, jobs).build()
 
@@ -72,7 +73,7 @@ class _Jobs:
                 yield self._read(route, producer, sources.get(producer, ()), index, is_own=is_own)
 
     def _sources(self, route: RouteRecord, records: Sequence[InputRecord], index: int) -> dict[int, list[InputRecord]]:
-        """The jobs that wrote the files of a job's input, with these files."""
+        """Return the jobs that wrote the files of a job's input, with these files."""
         found: dict[int, list[InputRecord]] = defaultdict(list)
         for record in records:
             producer = self._network.attempt(record.source, index)
@@ -81,7 +82,7 @@ class _Jobs:
         return found
 
     def _candidates(self, route: RouteRecord, index: int, *, exact: bool) -> list[int]:
-        """The jobs for which a job may have waited, as their tags tell.
+        """Return the jobs for which a job may have waited, by their tags.
 
         :param exact: whether the producers of the files are known; other jobs may have been gathered with them
         """
@@ -121,11 +122,11 @@ class _Jobs:
         )
 
     def _committed(self, route: RouteRecord, producer: int, written: Sequence[OutputRecord]) -> float | None:
-        """When the rule would have held that could be proposed for an output. None: not before the end of its job."""
+        """Return when a proposed commit rule would have held for an output. None: only at the end of its job."""
         if route.not_at_commit is not None:
             return None
         if route.kind in (OutputKind.FILES, OutputKind.DIRECTORY) and not route.by_element:
-            # It is complete with the last of all its files.
+            # A list or directory is complete with the last of all its files.
             port = posixpath.basename(route.output)
             written = [output for output in self._jobs[producer].outputs if output.port == port]
         closes = [output.last_close for output in written]
@@ -136,7 +137,7 @@ class _Jobs:
         return None if time is None else self._history.since_start(time)
 
     def _givers(self) -> dict[int, int]:
-        """For each job that waited for a core, the job that gave the core up."""
+        """Return, for each job that waited for a core, the job that gave the core up."""
         free: dict[str | None, list[tuple[float, int]]] = defaultdict(list)
         for index, job in enumerate(self._jobs):
             if not self._history.is_io_task(job.step):
@@ -155,9 +156,9 @@ class _Jobs:
 
 
 def touched(history: History, records: Sequence[InputRecord], started: float) -> float | None:
-    """The seconds that a job worked before it would have waited for a file at the gate. None: not known.
+    """Return the seconds that a job worked before it would have waited for a file at the gate. None: unknown.
 
-    :param records: of the input
+    :param records: the records of the input
     :param started: when the job started
     """
     times = [record.first if record.touched is None else record.touched for record in records]
@@ -166,12 +167,12 @@ def touched(history: History, records: Sequence[InputRecord], started: float) ->
 
 
 def tail(history: History, records: Sequence[InputRecord], job: Job) -> float:
-    """The seconds that a job worked after it had read all of a file, if it began to write only then.
+    """Return the seconds that a job worked after it had read all of a file, if it began to write only then.
 
-    A job that wrote before, as `sed` does, works as it reads. A file that is read in one go does not tell how long the
+    A job that wrote before, as `sed` does, works as it reads. A file that is read in one go does not show how long the
     job works on it afterwards.
 
-    :param records: of the input
+    :param records: the records of the input
     """
     reads = [history.since_start(record.read) for record in records if record.read is not None and record.whole]
     return max(known(job.ended) - max(reads), 0.0) if reads and len(reads) == len(records) else 0.0

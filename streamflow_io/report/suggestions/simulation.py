@@ -80,12 +80,12 @@ class ReadOutput:
     """An output of an earlier job that a job reads. Times are seconds since the start of the run.
 
     :ivar producer: the index of the job that wrote the output
-    :ivar opened: when the output was first there. None: not known
-    :ivar committed: when the proposed commit rule would have held. None: not before the end of the producer
+    :ivar opened: when the output was first there. None: unknown
+    :ivar committed: when the proposed commit rule would have held. None: only at the end of the producer
     :ivar is_own: whether the job reads the output itself, and not only another element of the same list
     :ivar by_element: whether under a hint the job waits for its own element of the list only
     :ivar tail: seconds that the reader works after its last byte, if it begins to write only then
-    :ivar touched: seconds that the reader works before it would wait at the gate. None: not known
+    :ivar touched: seconds that the reader works before it would wait at the gate. None: unknown
     """
 
     producer: int
@@ -105,7 +105,7 @@ class SimulatedJob:
 
     :ivar core_from: the index of the job that gave up its core for this one. None: the job did not wait for a core
     :ivar cpu_seconds: the CPU time of the job's processes
-    :ivar location_cores: the cores of the job's location. None: not known
+    :ivar location_cores: the cores of the job's location. None: unknown
     """
 
     step: str
@@ -132,21 +132,21 @@ class Times:
 
 
 def simulate(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedHint] = ()) -> list[Times]:
-    """When each job would have run under these hints.
+    """Return when each job would have run under these hints.
 
-    :param jobs: in the order of their starts; those that a job reads from, and has its core from, before it
-    :return: never later than it did; never later with more hints than with fewer
+    :param jobs: in the order of their starts. The producers of a job, and the job that gave it its core, come before it
+    :return: never later than in the run, and never later with more hints than with fewer
     """
     return _HintSimulation(jobs, frozenset(hints)).run()
 
 
 def saved_seconds(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedHint]) -> float:
-    """The seconds by which the last job would have ended earlier; from 0 to the time of the run."""
+    """Return the seconds by which the last job would have ended earlier; from 0 to the time of the run."""
     return end_of(jobs) - end_of(simulate(jobs, hints))
 
 
 def end_of(jobs: Sequence[SimulatedJob] | Sequence[Times]) -> float:
-    """When the last job ends, in seconds since the start of the run; 0 if there is none."""
+    """Return when the last job ends, in seconds since the start of the run; 0 if there is none."""
     return max((job.ended for job in jobs), default=0.0)
 
 
@@ -156,7 +156,7 @@ class _HintSimulation:
         self._hints = hints
         self._splits = {hint.step for hint in hints if isinstance(hint, SplitHint)}
         self._times: list[Times] = []
-        # What every job waits, from when its inputs are there until it runs.
+        # The time that every job waits from when its inputs are there until it runs.
         self._overhead = min((job.started - job.submitted for job in jobs), default=0.0)
 
     def run(self) -> list[Times]:
@@ -183,13 +183,13 @@ class _HintSimulation:
         return min(job.started, started)
 
     def _takes_none(self, job: SimulatedJob) -> bool:
-        """Whether a job takes no core now."""
+        """Whether a job takes no core under the hints."""
         if IOTaskHint(job.step) in self._hints or job.step in self._splits:
             return True
         return any(self._left(read, job) is not None for read in job.reads)
 
     def _left(self, read: ReadOutput, job: SimulatedJob) -> float | None:
-        """The seconds that a reader works once its input is complete, if it has started before. None: it has not."""
+        """Return the seconds that a reader works once its input is complete. None: the reader starts only then."""
         left: list[float] = []
         if read.is_own and read.opened is not None:
             if StreamHint(read.output, read.input) in self._hints:
@@ -199,11 +199,11 @@ class _HintSimulation:
         return min(left, default=None)
 
     def _arrived(self, read: ReadOutput, job: SimulatedJob) -> float:
-        """When an input was delivered in the run: at the end of its job, or at the earlier start of its reader."""
+        """Return when an input was delivered: at the end of its job, or at the earlier submission of its reader."""
         return min(self._jobs[read.producer].ended, job.submitted)
 
     def _arrives(self, read: ReadOutput, job: SimulatedJob) -> float:
-        """From when on the reader need not wait for an input."""
+        """Return from when on the reader need not wait for an input."""
         if not read.is_own and read.by_element and self._goes_alone(read):
             return 0.0
         arrives = self._delivered(read, job)
@@ -214,7 +214,7 @@ class _HintSimulation:
         return arrives
 
     def _delivered(self, read: ReadOutput, job: SimulatedJob) -> float:
-        """When an output is complete, and known to be."""
+        """Return when an output is complete, and known to be."""
         producer, now = self._jobs[read.producer], self._times[read.producer]
         delivered = self._arrived(read, job)
         if read.committed is not None and CommitHint(read.output) in self._hints:

@@ -1,9 +1,11 @@
-"""Admission by storage bandwidth and I/O executors: who may start now, where, and with how much.
+"""Admission by storage bandwidth and I/O executors: which jobs start now, where, and with how much bandwidth.
 
-Jobs are admitted in order of arrival, but for those of which it is known when they are needed: these change their
-places with each other. A job that lacks a resource holds back all later ones that need the same
-resource, so that none starves. Jobs of one step are alike; only the first of them that waits is looked at, and the
-best location is kept in a heap: the time of a decision does not depend on how many jobs wait.
+Jobs are admitted in order of arrival. Jobs whose due times are known exchange their places among themselves, earliest
+due time first. A job that lacks a resource holds back all later jobs that need the same resource, so that no job
+starves.
+
+The time of a decision does not depend on the number of waiting jobs. Jobs of one step are alike, so only the first
+waiting job of each step is examined. The best location is kept in a heap.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ from .workload import NextStart
 
 @dataclass(frozen=True)
 class _Blocked:
-    """A job cannot start for want of these resources; none: it is behind another job, or some step learns.
+    """Resources that a job lacks. No resources: the job is behind another job, or waits for a step that learns.
 
-    :ivar needs: of storages that are leased
+    :ivar needs: what the job lacks of leased storages
     """
 
     resources: frozenset[str] = frozenset()
@@ -49,12 +51,12 @@ class _Fit:
 class _Job:
     """A job that waits or runs.
 
-    :ivar asks: it waits for something else, too, and what it needs here is asked for when it has that: no I/O task, or
-        one that was granted what it could not use
-    :ivar ready_at: the locations where it has all else that it needs, and the placement that was asked about; of jobs
-        that ask
-    :ivar lacked: what it has lacked when it was the first to wait. It keeps that from others until it starts: while it
-        waits for one resource, it must not lose another
+    :ivar asks: the caller asks about the job when the job has everything else. True for a job that is no I/O task, and
+        for an I/O task that has given back its grant
+    :ivar ready_at: locations where the job has everything else, each with the placement that was asked about. Only for
+        jobs with `asks`
+    :ivar lacked: resources that the job lacked while it was the first to wait. Later jobs cannot take these resources
+        until the job starts. Otherwise the job could lose one resource while it waits for another
     """
 
     request: AdmissionRequest
@@ -68,17 +70,16 @@ class _Job:
 class Admission:
     """Decides which jobs start.
 
-    I/O tasks are submitted and then granted by :meth:`decide`. Other jobs with a storageBW are submitted, asked about
-    with :meth:`could_start`, and started with :meth:`start`: whether they have cores is decided elsewhere. An I/O task
-    that lacks something else, as memory, gives back what it was granted (:meth:`give_back`), and is asked about from
-    then on. Call :meth:`decide` after whatever else is called.
+    An I/O task is submitted, and :meth:`decide` grants its start. Any other job with a storageBW is submitted, asked
+    about with :meth:`could_start`, and started with :meth:`start`; StreamFlow decides whether such a job has cores. An
+    I/O task that lacks something else, for instance memory, gives back its grant (:meth:`give_back`). From then on the
+    task is asked about like the other jobs. Call :meth:`decide` after each call of another method.
 
-    Guarantees: what is granted fits; :meth:`release` returns all that a job holds, whatever became of it; every job is
-    granted at last if those before it end.
+    Guarantees: grants fit. :meth:`release` returns all that a job holds, whether the job has succeeded or not. Every
+    job is granted at last if the jobs before it end.
 
-    :ivar leases: what this run was given of storages that others use, too; as for the methods, :meth:`decide` follows
-
-    :param io_executors: the most I/O tasks at once on one location; none: four for each core
+    :ivar leases: the part of each shared storage that this run holds. Call :meth:`decide` after each change
+    :param io_executors: the most I/O tasks at once on one location. None: four for each core
     :param learner_factory: makes the learner of a step on a storage
     """
 
@@ -87,26 +88,28 @@ class Admission:
         self.leases = self._resources.leases
         self._learners = Learners(learner_factory, self._resources)
         self._jobs: dict[str, _Job] = {}
-        # Those that wait, by demand, in order of arrival. Jobs that are no I/O tasks: if all they lack is bandwidth.
+        # The waiting jobs of each demand, in order of arrival. A job that is no I/O task is here only while all it
+        # lacks is bandwidth.
         self._queues: dict[Demand, list[tuple[int, str]]] = {}
         self._arrivals = 0
-        # The job that was asked about last, and what earlier ones keep from it; none: something has changed since.
+        # The job that was asked about last, with the resources that earlier jobs keep from it. None: something has
+        # changed.
         self._kept: tuple[_Job, Set[str]] | None = None
 
     def set_locations(self, pool: str, cores: Mapping[str, float], slots: Mapping[str, int] | None = None) -> None:
-        """The locations of a pool, in order of preference, with their cores.
+        """Set the locations of a pool, in order of preference, with their cores.
 
-        :param slots: how many jobs at once the locations take that limit them
+        :param slots: how many jobs at once a location takes, for locations that limit them
         """
         self._kept = None
         self._resources.set_locations(pool, cores, slots or {})
         self._learners.relocated()
 
     def submit(self, request: AdmissionRequest, now: float, ready: int = 0) -> None:
-        """A job arrives; its pools are known. It has to end with :meth:`release`.
+        """Submit a job whose pools are known. Each submitted job has to end with :meth:`release`.
 
-        :param ready: how many jobs more of its step will be submitted when this one has started
-        :raises ValueError: if it is here already
+        :param ready: how many further jobs of the step will be submitted when this job has started
+        :raises ValueError: if the job has been submitted already
         """
         if request.job in self._jobs:
             raise ValueError(f"{request.job} has been submitted already")
@@ -123,7 +126,7 @@ class Admission:
                 self._order_by_need()
 
     def decide(self, now: float) -> list[Grant]:
-        """Admit the I/O tasks that may start now, in order of arrival; each is granted once."""
+        """Admit the I/O tasks that may start now, in order of arrival. Each task is granted once."""
         self._kept = None
         self.leases.forget_needs()
         grants = []
@@ -145,15 +148,16 @@ class Admission:
         return grants
 
     def could_start(self, job: str, location: str, placement: Placement | None = None) -> bool:
-        """Whether a job that asks could start on a location, when it has all else there.
+        """Whether a job that has everything else at a location could start there.
 
-        A job that could not waits from now on for bandwidth, until :meth:`start` or :meth:`stand_down`.
+        If not, the job waits for bandwidth until :meth:`start` or :meth:`stand_down`.
 
-        :param placement: the one that the job would use of those with this location; none: any
+        :param placement: the placement with this location that the job would use. None: any placement
         """
         waiting = self._jobs[job]
         if self._kept is None or self._kept[0] is not waiting:
-            # Once for all locations: there may be thousands, and it is asked about one after the other.
+            # Compute the resources once for all locations: the caller asks about thousands of locations one after the
+            # other.
             self._kept = waiting, self._kept_from(waiting)
         if isinstance(self._find(waiting, self._kept[1], [location], placement), _Fit):
             return True
@@ -163,9 +167,11 @@ class Admission:
         return False
 
     def stand_down(self, job: str, location: str, placement: Placement | None = None) -> bool:
-        """A job lacks something else on a location: it does not wait for bandwidth there for the time being.
+        """Note that a job lacks something else at a location.
 
-        :return: whether it did, and waits nowhere now: others may start
+        The job does not wait for bandwidth there until the caller asks about it again.
+
+        :return: whether the job waited there and waits nowhere now, so that other jobs may start
         """
         waiting = self._jobs[job]
         if (location, placement) not in waiting.ready_at:
@@ -175,7 +181,7 @@ class Admission:
         return not waiting.ready_at and self._dequeue(waiting)
 
     def give_back(self, job: str, now: float) -> None:
-        """An I/O task lacks something else where it was granted to start: it holds nothing, and asks from now on."""
+        """Take back the grant of an I/O task that lacks something else there. From now on the task is asked about."""
         granted = self._jobs[job]
         assert granted.fit is not None, "it was granted"
         demand, fit = granted.request.demand, granted.fit
@@ -185,10 +191,10 @@ class Admission:
         self._learners.returned(demand, fit.placement, job, now)
 
     def start(self, job: str, locations: Sequence[str], now: float, placement: Placement | None = None) -> Grant:
-        """Start a job that could start on each of these locations.
+        """Start a job that could start at each of these locations.
 
         :param placement: as for :meth:`could_start`
-        :raises ValueError: if it does not fit
+        :raises ValueError: if the job does not fit
         """
         waiting = self._jobs[job]
         fit = self._find(waiting, set(), locations, placement)
@@ -204,13 +210,13 @@ class Admission:
         no_more: bool = False,
         ready: int | None = None,
     ) -> bool:
-        """A job has ended, or will not start; what it holds is free. Does nothing for a job that is not here.
+        """Free all that a job holds, because the job has ended or will not start. Does nothing for an unknown job.
 
-        :param observation: how it went, if it succeeded
-        :param no_more: no further job of its step will be submitted
-        :param ready: how many jobs more of its step will be submitted when the one that waits has started; none: as
-            many as were said before
-        :return: whether it was here
+        :param observation: time and bytes of a job that succeeded
+        :param no_more: no further job of the step will be submitted
+        :param ready: how many further jobs of the step will be submitted when the waiting job has started. None: the
+            number from before stays
+        :return: whether the job was known
         """
         ended = self._jobs.pop(job, None)
         if ended is None:
@@ -230,22 +236,22 @@ class Admission:
         return True
 
     def capacity(self, storage: StorageConfig, way: Way, location: str) -> Capacity:
-        """What nobody holds of a storage that some job may use, and of a location that is known."""
+        """Return the unallocated bandwidth of a storage that a job may use, and the free executors of a location."""
         return self._resources.capacity(storage, way, location)
 
     def executors(self, placement: Placement) -> int:
-        """The most I/O tasks at once on the storage of a placement."""
+        """Return the most I/O tasks at once on a placement's storage: on one location, or on all that share it."""
         pool = placement.pool
         found = [self._resources.executors(pool, location) for location in self._resources.locations(pool)]
         is_shared = placement.storage is not None and placement.storage.scope == "shared"
         return max(1, sum(found) if is_shared else max(found, default=1))
 
     def waiting(self, step: str) -> int:
-        """How many jobs of a step wait."""
+        """Return how many jobs of a step wait."""
         return sum(len(queue) for demand, queue in self._queues.items() if demand.step == step)
 
     def queued(self, storage: StorageConfig) -> Iterator[Queued]:
-        """The jobs that wait for bandwidth of a storage; not those of which nobody can say how much they will have."""
+        """Yield the jobs that wait for bandwidth of a storage. Jobs whose constraint is not known yet are left out."""
         for demand, queue in self._queues.items():
             for placement in demand.placements:
                 constraint, _ = next(self._turns(demand, placement), (None, None))
@@ -254,7 +260,7 @@ class Admission:
                     break
 
     def drain(self) -> list[LearningEvent]:
-        """What was learned and chosen since the last call."""
+        """Return the learning events since the last call."""
         return self._learners.drain()
 
     # Waiting
@@ -273,7 +279,7 @@ class Admission:
         return True
 
     def _order_by_need(self) -> None:
-        """Let those that are needed first be first, at the places in the order of arrival that they have together."""
+        """Sort the waiting jobs with due times by these times, within their positions in the order of arrival."""
         names = [name for queue in self._queues.values() for _, name in queue]
         needed = [job for name in names if (job := self._jobs[name]).request.due is not None]
         places = sorted(job.arrival for job in needed)
@@ -286,7 +292,7 @@ class Admission:
     # Deciding
 
     def _kept_from(self, job: _Job) -> Set[str]:
-        """What jobs that arrived before and wait keep from a job."""
+        """Return the resources that earlier waiting jobs keep from a job."""
         blocked: set[str] = set()
         for arrival, name in sorted(queue[0] for queue in self._queues.values()):
             if arrival >= job.arrival:
@@ -296,11 +302,12 @@ class Admission:
         return blocked
 
     def _find_first(self, job: _Job, blocked: Set[str]) -> _Fit | _Blocked:
-        """Where the first waiting job of a demand can start, or what nobody behind it may take."""
+        """Find where the first waiting job of a demand can start, or the resources that no later job may take."""
         demand = job.request.demand
         if not job.asks:
             return self._find(job, blocked)
-        # It starts when it is asked about, which is soon if there is enough: until then it keeps what it needs.
+        # A job with `asks` starts when the caller asks, which is soon if there is enough. Until then the job keeps its
+        # needs.
         kept: set[str] = set()
         needs: list[tuple[StorageConfig, Need]] = []
         for placement in demand.placements:
@@ -311,10 +318,10 @@ class Admission:
         return _Blocked(frozenset(kept), tuple(needs))
 
     def _next_turn(self, job: _Job, placement: Placement) -> tuple[float | None, NextStart | None] | None:
-        """How a job that asks may start that has all else on some location; none: it is kept out of too many.
+        """Return how a job that has everything else on some location may start. None: other jobs keep the job out.
 
-        One that needs several locations, and waits for who learns on one of them, keeps nothing: who learns may wait
-        for just that.
+        A job that needs several locations may have to wait for a step that learns on one of them. Such a job keeps
+        nothing, because the learning step may wait for the same resources.
         """
         demand, pool = job.request.demand, self._resources.locations(placement.pool)
         ready = [where for where, asked in job.ready_at if where in pool and asked in (None, placement)]
@@ -327,7 +334,7 @@ class Admission:
     def _needed(
         self, demand: Demand, placement: Placement, constraint: float | None, turn: NextStart | None
     ) -> list[tuple[StorageConfig, Need]]:
-        """What a job needs of a storage, if that is leased."""
+        """Return what a job needs of the storage of a placement. Empty unless the storage is leased."""
         storage = placement.storage
         if storage is None or constraint is None or not self.leases.has(storage):
             return []
@@ -339,11 +346,11 @@ class Admission:
     def _find(
         self, job: _Job, blocked: Set[str], locations: Sequence[str] = (), placement: Placement | None = None
     ) -> _Fit | _Blocked:
-        """Where a job can start now.
+        """Find where a job can start now.
 
         :param blocked: resources that earlier jobs wait for
-        :param locations: just these
-        :param placement: just this one
+        :param locations: the only locations to consider. Empty: all locations
+        :param placement: the only placement to consider. None: all placements of the job
         """
         lacking: frozenset[str] = frozenset()
         needs: tuple[tuple[StorageConfig, Need], ...] = ()
@@ -382,7 +389,7 @@ class Admission:
         return _Blocked(job.lacked, tuple(needs))
 
     def _turns(self, demand: Demand, placement: Placement) -> Iterator[tuple[float | None, NextStart | None]]:
-        """The constraints under which the next job may start, the best first, and what learning says of it."""
+        """Yield the constraints under which the next job may start, best first, each with the turn of the learner."""
         if demand.constraint is None or placement.storage is None:
             yield None, None
         elif isinstance(demand.constraint, StaticConstraint):
@@ -394,9 +401,9 @@ class Admission:
     def _locations(
         self, job: _Job, placement: Placement, turn: NextStart | None, amount: int, locations: Sequence[str]
     ) -> Sequence[str] | None:
-        """Where a job might start; none: it is kept out.
+        """Return candidate locations for a start. None: other jobs keep the job out.
 
-        :param locations: just these
+        :param locations: the only locations to consider. Empty: all locations
         """
         demand, resources = job.request.demand, self._resources
         holds_lock = turn is not None and turn.is_alone

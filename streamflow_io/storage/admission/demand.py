@@ -1,4 +1,4 @@
-"""What jobs need of storages, and what they are given."""
+"""The storage bandwidth that jobs need, and the bandwidth that jobs are granted."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from streamflow_io.hints.bandwidth import StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
 
-#: The step of which the chunks of all read sessions are the jobs. (The path of a step begins with a slash.)
+#: Step name of the chunks of all read sessions. The path of a real step begins with a slash.
 READ_SESSIONS = "read sessions"
 
 
 class StoragePlace(NamedTuple):
-    """A storage as the jobs of one location use it; the storage has a name, or is not known."""
+    """A storage as the jobs of one location use it.
+
+    :ivar storage: the name of the storage. None: the storage is not known
+    """
 
     storage: str | None
     location: str
@@ -22,10 +25,10 @@ class StoragePlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Placement:
-    """Locations that a job may use, and the storage that it uses there.
+    """Locations that a job may use, and the storage that the job uses there.
 
     :ivar pool: a name for these locations
-    :ivar storage: none: no bandwidth is accounted
+    :ivar storage: the storage of the job's files there. None: no bandwidth is accounted
     """
 
     pool: str
@@ -34,11 +37,11 @@ class Placement:
 
 @dataclass(frozen=True)
 class Demand:
-    """What each job of a step needs.
+    """The needs of each job of a step.
 
-    :ivar constraint: its storageBW; none: no bandwidth
-    :ivar locations: how many each job needs
-    :ivar tool: a name for all jobs that are alike, of whichever step; none: the step
+    :ivar constraint: the storageBW. None: jobs take no bandwidth
+    :ivar locations: how many locations each job needs
+    :ivar tool: a name for all jobs that are alike, across steps. Empty: the step
     """
 
     step: str
@@ -55,7 +58,7 @@ class AdmissionRequest:
     """A job that is to be admitted.
 
     :ivar preferred: locations to take if they are free, best first
-    :ivar due: when it is needed; those of which that is known start in this order. None: in the order of arrival
+    :ivar due: when the job's output is needed. Jobs with a due time start in this order. None: in order of arrival
     """
 
     job: str
@@ -66,9 +69,9 @@ class AdmissionRequest:
 
 @dataclass(frozen=True)
 class Queued:
-    """Jobs of a step that wait for bandwidth.
+    """Waiting jobs of a step.
 
-    :ivar amount: bytes per second of each
+    :ivar amount: bytes per second that each job needs
     """
 
     step: str
@@ -78,12 +81,12 @@ class Queued:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a storage has in one direction for those that hold nothing of it, and a location.
+    """The free bandwidth of a storage in one direction, and the I/O executors of a location.
 
-    :ivar bandwidth: bytes/s that nobody holds
-    :ivar is_shared: it is the same for all locations
+    :ivar bandwidth: bytes per second that no job holds
+    :ivar is_shared: all locations together have this bandwidth
     :ivar executors: I/O executors of the location
-    :ivar idle: how many of these are free
+    :ivar idle: how many of the executors are free
     """
 
     bandwidth: float
@@ -94,11 +97,11 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Grant:
-    """A job may start.
+    """Permission for a job to start.
 
-    :ivar constraint: its storageBW, MB/s
-    :ivar allocated: admitted storageBW of all jobs on that storage, with this one, MB/s
-    :ivar running: admitted I/O tasks on the first location, with this one
+    :ivar constraint: the storageBW of the job, in MB/s
+    :ivar allocated: admitted storageBW of all jobs on the storage, this job included, in MB/s
+    :ivar running: admitted I/O tasks on the first location, this job included
     """
 
     job: str

@@ -1,4 +1,4 @@
-"""Epochs: jobs that run concurrently under one constraint, and what they tell of it."""
+"""Epochs: jobs that run concurrently under one constraint, and the times that they show for it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ DOUBLE = 2.0
 
 @dataclass(frozen=True)
 class EpochEnded:
-    """An epoch has ended. Epochs of one learning are told in the order of their constraints.
+    """The result of an epoch. The epochs of one learning are reported in the order of their constraints.
 
     :ivar concurrency: how many jobs fit at once
-    :ivar jobs: how many the mean is of
-    :ivar mean_seconds: none if no job succeeded
-    :ivar job_bytes: of the job that the mean stands for, where bytes were measured
-    :ivar uneven: its jobs differ in size
-    :ivar location: where it was alone; none: on all locations, or nowhere
+    :ivar jobs: how many jobs the mean covers
+    :ivar mean_seconds: mean time of a job. None: no job succeeded
+    :ivar job_bytes: size of the job that the mean stands for. None: bytes were not measured
+    :ivar uneven: the jobs differ in size
+    :ivar registered: the mean is in the constraint registry
+    :ivar location: where the epoch was alone. None: on all locations, or nowhere
     """
 
     number: int
@@ -41,11 +42,12 @@ class EpochEnded:
 class Epoch:
     """The jobs that run concurrently under one constraint.
 
-    :ivar full: there are as many jobs as fit at once: so many start together, and no others with them
-    :ivar ground: where they do: a location, or `""` for wherever the step's jobs run; none: that is not known yet
-    :ivar alone: other I/O tasks are kept away from there
-    :ivar over: all its jobs have ended
-    :ivar is_climb: it lets more jobs run at once than any epoch before
+    :ivar full: enough jobs are there. As many as fit at once start together, and no other job with them
+    :ivar ground: where the jobs of a full epoch start: a location, or `""` for any location of the step. None: the
+        epoch waits for a ground
+    :ivar alone: other I/O tasks are kept away from the ground
+    :ivar over: all jobs of the epoch have ended
+    :ivar is_climb: more jobs run at once than in any epoch before
     """
 
     number: int
@@ -64,40 +66,41 @@ class Epoch:
 
     @property
     def is_on(self) -> bool:
-        """Whether it is full, and not over."""
+        """Whether the epoch is full and not over."""
         return self.full and not self.over
 
     @property
     def lacks(self) -> int:
-        """How many jobs it has still to start."""
+        """How many jobs have still to start."""
         return max(0, self.concurrency - self.admitted) if self.is_on else 0
 
     def add(self, observation: Observation, mean: float, concurrency: int) -> None:
-        """One of its jobs has succeeded.
+        """Add the observation of a job that succeeded.
 
-        :param mean: how many ran on average while it did
-        :param concurrency: the most that were seen to run at once
+        :param mean: how many jobs ran on average while the job ran
+        :param concurrency: the most jobs that were seen to run at once
         """
         self._ended.append((observation, mean, concurrency))
         self._measured.add(observation, concurrency)
 
     @property
     def overlaps(self) -> bool:
-        """Whether its jobs have run together, as the constraint lets them; none of which has ended before others began.
+        """Whether the jobs have run together, as the constraint allows, without one ending before others began.
 
-        Otherwise the storage is not what they wait for, and their time is that of a job with few others.
+        Otherwise the storage does not limit these jobs, and their time is the time of a job with few others.
         """
         means = [mean for _, mean, _ in self._ended]
         return not means or 2 * (sum(means) / len(means) - 1) >= self.concurrency - 1
 
     @property
     def group(self) -> Group:
-        """What its jobs took, or would have taken, had as many run as fit at once all the time that they ran.
+        """The observations of the jobs, scaled as if a full epoch had run during all of each job's time.
 
-        Jobs that come one by one do not start together; those that differ in size do not end together. The storage is
-        taken as saturated: what fewer jobs had to share, each had more of. (It is what T(n, c) needs: jobs by time.)
+        Jobs that arrive one by one do not start together, and jobs that differ in size do not end together. The storage
+        is taken as saturated: jobs that ran with fewer others had a larger share of the bandwidth. T(n, c) needs this
+        group, which is the number of jobs by time.
         """
-        # An epoch that is not full may have any number of jobs, and is looked at for each of them.
+        # An epoch that is not full may have any number of jobs, and this property is read for each of them.
         if not self.full or not self.overlaps:
             return self._measured
         group = Group()
@@ -111,10 +114,10 @@ class Epoch:
 class Grid:
     """The constraints that can be tried.
 
-    :ivar bandwidth: of the storage, MB/s
+    :ivar bandwidth: bandwidth of the storage, in MB/s
     :ivar executors: the most jobs that may run at once
-    :ivar bounds: of `auto(min,max,delta)`; none: `auto`
-    :ivar first: how many jobs run at once in the first epoch of `auto`; 0: as many as there are executors
+    :ivar bounds: the bounds of `auto(min,max,delta)`. None: `auto`
+    :ivar first: how many jobs run at once in the first epoch of `auto`. 0: as many as there are executors
     """
 
     bandwidth: float
@@ -123,11 +126,11 @@ class Grid:
     first: int = 0
 
     def concurrency(self, constraint: float) -> int:
-        """How many jobs run at once under a constraint."""
+        """Return how many jobs run at once under a constraint."""
         return min(self.executors, bytes_per_second(self.bandwidth) // bytes_per_second(constraint))
 
     def growing(self, above: float = 0.0) -> Iterator[float]:
-        """Those above one, in ascending order; none that lets as many jobs run at once as the one before."""
+        """Yield the constraints above a value, ascending. Each lets fewer jobs run at once than the one before."""
         yield from (constraint for constraint in reversed(self.climb()) if constraint > above)
         constraint, maximum, delta = self._first(), self.bandwidth, DOUBLE
         if self.bounds is not None:
@@ -140,7 +143,7 @@ class Grid:
             constraint, before = constraint * delta, concurrency
 
     def climb(self) -> Sequence[float]:
-        """Those of `auto` below the first one, in descending order; the last lets all executors run."""
+        """Return the constraints of `auto` below the first one, highest first. The last lets all executors run."""
         first = min(self.first or self.executors, self.executors)
         if self.bounds is not None or first == self.executors:
             return ()
@@ -156,11 +159,11 @@ class Grid:
         return self._share(min(self.first or self.executors, self.executors))
 
     def _share(self, concurrency: int) -> float:
-        # Rounded down to what the ledger counts in: so many jobs do fit then.
+        # Round down to the unit of the ledger, so that `concurrency` jobs do fit.
         return max(1, bytes_per_second(self.bandwidth) // concurrency) / bytes_per_second(1)
 
     def neighbours(self, constraint: float) -> Sequence[float]:
-        """The next lower and the next higher one."""
+        """Return the next lower and the next higher constraint, as far as they exist."""
         grid = list(self.growing())
         nearest = min(range(len(grid)), key=lambda index: abs(grid[index] - constraint))
         return [*grid[max(nearest - 1, 0) : nearest], *grid[nearest + 1 : nearest + 2]]

@@ -1,4 +1,4 @@
-"""Which location a job of a gang is given, of those where it fits: gangs on one node when cores allow."""
+"""Choice of a location for a job of a gang: the whole gang on one node when cores allow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from streamflow_io.graph.io_graph import Step
 
 
 def gang_cores(gangs: Iterable[Gang], steps: Mapping[str, Step]) -> dict[str, float]:
-    """The cores of a whole gang, one job of each step, for each of its steps; 0 for those that only a job tells."""
+    """Return, for each step of a gang, the cores of one job of each of the gang's steps.
+
+    Steps whose cores only a job tells count as 0.
+    """
     return {step: sum(steps[member].cores or 0.0 for member in gang.steps) for gang in gangs for step in gang.steps}
 
 
@@ -22,19 +25,21 @@ def candidates(
     free_cores: Callable[[str], float],
     apart: Set[tuple[str, str]] = frozenset(),
 ) -> list[str]:
-    """The locations to choose from for a job of a gang; all of them are equally good for the gang.
+    """Return the locations to choose from for a job of a gang. All of them are equally good for the gang.
 
-    A job that reads from others goes to the location of most of them, if its cores are free there, else to a neighbour
-    where they are, and that can read from there; if there is none, it goes to its producers nonetheless: it mostly
-    waits for them. A head goes where the cores of its whole gang are free, if there is such a location.
+    A job with partners goes to the location with most of its partners, if its cores are free there. Otherwise the job
+    goes to a location that has its cores free and can read from all partners. If there is no such location, the job
+    goes to its partners anyway, because it mostly waits for them.
 
-    :param fitting: where the job can start, which is also where no core is free, if it needs none to start
-    :param partners: where the jobs run that it reads from, one for each; none: it is a head
-    :param cores: that it declares
-    :param together: the cores of its whole gang, as of :func:`gang_cores`
-    :param free_cores: of a location
-    :param apart: pairs of locations: no job at the first can read what a job at the second writes, while it writes it
-    :return: some of `fitting`, in that order; one at least, if there is one
+    A head, a job without partners, goes where the cores of its whole gang are free, if there is such a location.
+
+    :param fitting: where the job can start. Locations without a free core count, if the job needs no core to start
+    :param partners: the locations of the jobs that it reads from, one entry for each job. Empty: the job is a head
+    :param cores: the cores that the job declares
+    :param together: the cores of its whole gang, from :func:`gang_cores`
+    :param free_cores: returns the free cores of a location
+    :param apart: pairs of locations. No job at the first can read a file while a job at the second writes the file
+    :return: some of `fitting`, in that order; at least one, if `fitting` has any
     """
     if not partners:
         return [location for location in fitting if free_cores(location) >= together] or list(fitting)
@@ -50,21 +55,21 @@ def candidates(
 
 
 class BorrowedCores:
-    """The cores that jobs use without holding them: those of gang members that were admitted without."""
+    """The cores that jobs use without holding them: cores of gang members that were admitted without."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, tuple[str, float]] = {}
         self._locations: Counter[str] = Counter()
 
     def borrow(self, job: str, location: str, cores: float) -> None:
-        """A job starts; one that runs already has moved."""
+        """Record the cores of a job that starts, or of a running job that has moved."""
         self.give_back(job)
         self._jobs[job] = location, cores
-        # Whole thousandths, so that nothing is lost in rounding.
+        # Count whole thousandths, so that nothing is lost in rounding.
         self._locations[location] += _thousandths(cores)
 
     def give_back(self, job: str) -> None:
-        """A job has ended. Does nothing for one that has borrowed none."""
+        """Forget the cores of a job that has ended. Does nothing for a job that has borrowed none."""
         if (borrowed := self._jobs.pop(job, None)) is not None:
             self._locations[borrowed[0]] -= _thousandths(borrowed[1])
 

@@ -1,10 +1,11 @@
 """The learner: finds the storageBW of a tool's jobs while they run.
 
-H. Elshazly et al., "Towards enabling I/O awareness in task-based programming models" (2021), 4.2.3: epochs of jobs
-that run concurrently under one constraint; the constraint grows from epoch to epoch; the mean times go into a
-constraint registry, over which an objective function chooses. Beyond the paper: epochs of several locations at the same
-time, times proportional to bytes, registries that are remembered, and learning that is re-opened when the storage
-drifts.
+Source: H. Elshazly et al., "Towards enabling I/O awareness in task-based programming models" (2021), 4.2.3. Jobs run in
+epochs, concurrently under one constraint, and the constraint grows from epoch to epoch. The mean times go into a
+constraint registry, and an objective function chooses from this registry.
+
+Additions to the paper: epochs of several locations at the same time; times proportional to bytes; remembered
+registries; learning again when the storage drifts.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from .workload import Chosen, NextStart, Reason, Workload
 
 # Remembered times that are wrong by more than this factor are forgotten.
 CONTRADICTION = 2.0
-# A mean time that departs from the registered one by more than this part re-opens learning.
+# Learning starts again when a mean time differs from the registered time by more than this fraction.
 DRIFT = 0.5
-# So many jobs tell whether what is remembered still holds; fewer than the least tell nothing: one may be an exception.
+# The number of jobs that show whether remembered times still hold, and the least number. Fewer may be exceptions.
 _FIRST_JOBS, _LEAST_JOBS = 8, 3
 
 
 class LearningPhase(Enum):
-    """What a learner does; jobs run in each phase."""
+    """Activity of a learner. Jobs run in each phase."""
 
     LEARNING = "epochs of growing constraints, with an empty registry"
     CONTINUING = "the same, from where an earlier run had no more jobs"
@@ -55,17 +56,17 @@ _NEXT: dict[tuple[LearningPhase, _Outcome], LearningPhase] = {
 class Learner:
     """The constraint of one tool's jobs on one storage.
 
-    Tell it of every job: :meth:`submitted`, then :meth:`started` and :meth:`ended`, or :meth:`withdrawn`. A job starts
-    by one of the :meth:`turns`.
+    Report every job: :meth:`submitted`, then :meth:`started` and :meth:`ended`, or :meth:`withdrawn`. A job starts by
+    one of the :meth:`turns`.
 
-    As long as fewer jobs are outstanding than fit at once on all locations, they run anywhere, and nothing is learned:
-    the storage is not what they wait for. When there are enough, the epoch is full and nothing should disturb it
-    (:attr:`is_exclusive`). If no more jobs come than there were, the epoch ends with those.
+    While fewer jobs are outstanding than fit at once on all locations, jobs run anywhere, and nothing is learned. The
+    storage does not limit so few jobs. When there are enough jobs, the epoch is full and nothing should disturb it
+    (:attr:`is_exclusive`). If no more jobs arrive, the epoch ends with the jobs that it has.
 
-    :param bandwidth: of the storage, MB/s
+    :param bandwidth: bandwidth of the storage, in MB/s
     :param executors: the most jobs that may run at once
-    :param bounds: of `auto(min,max,delta)`; none: `auto`
-    :param remembered: what was learned in earlier runs; if that is not complete, learning goes on where it ended
+    :param bounds: the bounds of `auto(min,max,delta)`. None: `auto`
+    :param remembered: registry of earlier runs. If the registry is not complete, learning continues where it ended
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Learner:
 
     @property
     def registry(self) -> ConstraintRegistry:
-        """What is known now."""
+        """The constraint registry as it is now."""
         return self._jobs.registry
 
     @property
@@ -103,35 +104,38 @@ class Learner:
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether a full epoch is on: other I/O tasks would disturb it."""
+        """Whether a full epoch is on, which other I/O tasks would disturb."""
         return any(epoch.is_on for epoch in self._epochs)
 
     @property
     def outstanding(self) -> int:
-        """Jobs that run, wait, or are about to be submitted."""
+        """The number of jobs that run, wait, or are about to be submitted."""
         return self._jobs.outstanding
 
     @property
     def constraint(self) -> float:
-        """The storageBW of the next job, MB/s; if none may start now, that of the last one."""
+        """The storageBW of the next job, in MB/s. If no job may start now, the storageBW of the last one."""
         return next(self.turns(), NextStart(self._jobs.constraint)).constraint
 
     def turns(self) -> Iterator[NextStart]:
-        """How the next job may start, the best way first; there may be no way now."""
+        """Return how the next job may start, best way first. Empty: no job may start now."""
         return iter((NextStart(self._jobs.constraint),)) if self._learning is None else self._learning.turns()
 
     def unplaced(self) -> Iterator[Epoch]:
-        """Full epochs that have no ground yet: somebody has to give them one, and to keep others away from it."""
+        """Return the full epochs without a ground.
+
+        The caller assigns each epoch a ground, and keeps other I/O tasks away from there.
+        """
         return (epoch for epoch in self._epochs if epoch.is_on and epoch.ground is None)
 
     def holds(self, epoch: Epoch) -> bool:
-        """Whether an epoch still is full, and needs its ground."""
+        """Whether an epoch is still full and needs its ground."""
         return epoch.is_on and epoch in self._epochs
 
     def submitted(self, now: float, ready: int = 0) -> None:
-        """One more job waits.
+        """Count one more waiting job.
 
-        :param ready: how many jobs more will be submitted when this one has started
+        :param ready: how many further jobs will be submitted when this job has started
         """
         self._has_jobs = True
         self._jobs.waiting += 1
@@ -142,17 +146,17 @@ class Learner:
             self._jobs.choose(best_constraint(self._jobs.share, self.registry), "objective")
 
     def expect(self, ready: int) -> None:
-        """So many jobs more will be submitted when the one that waits has started."""
+        """Set how many further jobs will be submitted when the waiting job has started."""
         self._jobs.ready = ready
 
     def resized(self, executors: int, spread: int = 1, places: int = 0, first: int = 0) -> None:
-        """The locations of the jobs are others than before.
+        """Take over a change of the jobs' locations.
 
         :param executors: the most jobs that may run at once
         :param spread: over how many locations the jobs are spread, each with a bandwidth of its own
-        :param places: how many epochs may be on at the same time, each on a ground that it is given; 0: one, which
-            needs no ground
-        :param first: how many jobs run at once in the first epoch of `auto`; 0: as many as there are executors
+        :param places: how many epochs may be on at the same time, each on an assigned ground. 0: one epoch, without a
+            ground
+        :param first: how many jobs run at once in the first epoch of `auto`. 0: as many as there are executors
         """
         self._jobs.grid = replace(self._jobs.grid, executors=executors, first=first)
         self._jobs.spread, self._jobs.places = spread, places
@@ -162,21 +166,22 @@ class Learner:
             self._jobs.registry = self._usable(self.registry)
 
     def withdrawn(self, now: float) -> None:
-        """A job that waited will not start."""
+        """Remove a waiting job that will not start."""
         self._jobs.waiting -= 1
         self._settle(now)
 
     def started(self, job: str, now: float, location: str = "", turn: NextStart | None = None) -> None:
-        """A job that waited has started.
+        """Record the start of a waiting job.
 
-        :param location: whose bandwidth it uses; of a storage that all locations share, always the same
-        :param turn: how; none: by the first of the turns
+        :param location: the location whose bandwidth the job uses. Always the same for a storage that all locations
+            share
+        :param turn: how the job has started. None: by the first of the turns
         """
         turn = turn or next(self.turns(), NextStart(self._jobs.constraint))
         self._jobs.start(job, turn, location, now)
 
     def returned(self, job: str, now: float) -> None:
-        """A job has not started after all, and waits again."""
+        """Take back the start of a job, which waits again."""
         turn, _, _ = self._jobs.leave(job, now)
         self._jobs.waiting += 1
         self._jobs.begun -= 1
@@ -185,7 +190,7 @@ class Learner:
         self._settle(now)
 
     def no_more(self, now: float) -> None:
-        """No further job will be submitted."""
+        """Note that no further job will be submitted."""
         self._jobs.ready = 0
         self._settle(now, no_more=True)
         if self._learning is not None and not self.outstanding and not self._says_too_few:
@@ -193,9 +198,10 @@ class Learner:
             self._jobs.choose(self._jobs.constraint, "too few jobs")
 
     def ended(self, job: str, observation: Observation | None, now: float) -> None:
-        """A job has ended.
+        """Record the end of a job.
 
-        :param observation: none if it failed: it does not count. One that was disturbed contradicts nothing
+        :param observation: time and bytes. None: the job has failed and does not count. A disturbed job contradicts
+            nothing
         """
         turn, concurrency, mean = self._jobs.leave(job, now)
         if observation is None:
@@ -208,7 +214,7 @@ class Learner:
         self._settle(now)
 
     def drain(self) -> list[EpochEnded | Chosen]:
-        """What has happened since the last call."""
+        """Return the events since the last call."""
         events, self._jobs.events = self._jobs.events, []
         return events
 
@@ -219,7 +225,7 @@ class Learner:
     # Phases
 
     def _go(self, outcome: _Outcome) -> None:
-        """Go from one phase to the next."""
+        """Change to the next phase."""
         phase = _NEXT[self._phase, outcome]
         if outcome == "contradicted" or outcome == "drifted":
             self._learn(phase, outcome)
@@ -230,7 +236,7 @@ class Learner:
             self._jobs.choose(best_constraint(self._jobs.share, self.registry), "learned")
 
     def _learn(self, phase: LearningPhase, reason: Reason) -> None:
-        """Begin with the epochs of a phase."""
+        """Begin the epochs of a phase."""
         self._phase = phase
         grid, number = self._jobs.grid, 0
         climb: Sequence[float] = ()
@@ -260,7 +266,7 @@ class Learner:
             self._go("learned")
 
     def _compare(self) -> None:
-        """Compare the jobs that have ended with what is registered of them, when they are a group."""
+        """Compare the jobs that have ended with the registered time, once they are a group."""
         jobs, entry = self._jobs, self.registry.get(self._jobs.constraint)
         assert entry is not None, "without an epoch the constraint is a registered one"
         proving = self._phase is LearningPhase.PROVING
@@ -269,28 +275,28 @@ class Learner:
         if jobs.group.is_brief:
             return
         group, jobs.group = jobs.group, Group()
-        # One job may be slow for any reason.
+        # A single job may be slow for any reason, so the slowest is left out.
         mean, usual = (each.seconds(self.registry.job_bytes) for each in (group, group.without_slowest()))
         assert mean is not None
         assert usual is not None
-        # With fewer at once than fit, jobs may be faster than registered, and that says nothing.
+        # Jobs that run with fewer others than fit may be faster than registered, which shows nothing.
         expected = self.registry.seconds_at(group.concurrency)
         whole = group.concurrency >= entry.concurrency
         if proving:
             wrong = usual > expected * CONTRADICTION or (whole and mean < expected / CONTRADICTION)
             self._go("contradicted" if wrong else "proved")
         elif usual > expected * (1 + DRIFT) or (whole and mean < expected * (1 - DRIFT)):
-            # What is far away has probably drifted as far; what is near is learned again.
+            # Distant constraints have probably drifted by the same factor. The neighbours are learned again.
             found = usual if usual > expected else mean
             jobs.registry = self.registry.scaled(found / expected, self.registry.constraints)
             self._go("drifted")
 
     def _usable(self, registry: ConstraintRegistry) -> ConstraintRegistry:
-        """What holds for this bandwidth and so many executors."""
+        """Return the entries that are valid for this bandwidth and this number of executors."""
         grid = self._jobs.grid
         entries = [replace(entry, concurrency=grid.concurrency(entry.constraint)) for entry in registry.entries]
         entries = [entry for entry in entries if entry.concurrency > 0]
-        # With the fewer jobs that there were at its end it was the best guess; now there may be enough.
+        # An entry from the end of a run with too few jobs was the best guess then. Now there may be enough jobs.
         while entries and not registry.is_complete and entries[-1].jobs < entries[-1].concurrency:
             entries.pop()
         return replace(registry, entries=tuple(entries))

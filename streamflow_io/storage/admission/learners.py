@@ -1,4 +1,4 @@
-"""The learners of all tools, and where they learn."""
+"""The learners of all tools, and the locations where they learn."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .workload import Chosen, NextStart
 
 @dataclass(frozen=True)
 class Subject:
-    """What is learned: the constraint of the jobs of one tool on one storage.
+    """The subject of a learner: the constraint of the jobs of one tool on one storage.
 
-    :ivar tool: a name for all jobs that are alike, whichever step they are of
-    :ivar constraint: as written
+    :ivar tool: a name for all jobs that are alike, across steps
+    :ivar constraint: the constraint as the user wrote it
     """
 
     tool: str
@@ -36,20 +36,20 @@ LearnerFactory = Callable[[Subject, int], Learner]
 
 
 def make_learner(subject: Subject, executors: int) -> Learner:
-    """A learner that remembers nothing.
+    """Make a learner without remembered times.
 
-    :param executors: the most jobs at once: on one location, or on all that share the storage
+    :param executors: the most jobs at once: on one location, or on all locations that share the storage
     """
     return Learner(subject.storage.bandwidth(subject.direction), executors, subject.constraint.bounds)
 
 
 @dataclass(frozen=True)
 class LearningEvent:
-    """Something that a learner did.
+    """An event of a learner.
 
-    :ivar step: the first that it has learned for
+    :ivar step: the first step that the learner has learned for
     :ivar executors: the most jobs at once
-    :ivar registry: what it knows now
+    :ivar registry: the constraint registry after the event
     """
 
     step: str
@@ -61,9 +61,9 @@ class LearningEvent:
 
 @dataclass
 class _Lock:
-    """An epoch that keeps other I/O tasks away.
+    """Locations where an epoch keeps other I/O tasks away.
 
-    :ivar awaits: jobs that ran there before, and have to end before it begins
+    :ivar awaits: jobs that ran there before, and have to end before the epoch begins
     """
 
     epoch: Epoch
@@ -73,12 +73,14 @@ class _Lock:
 
 @dataclass(eq=False)
 class _Learning:
-    """:ivar has_place: its full epochs keep other I/O tasks away from where they are
-    :ivar ready: by step, how many jobs more will be submitted
-    :ivar open: steps of which jobs may still come
-    :ivar pools: where its jobs may run
-    :ivar locations: all of these pools together, with their I/O executors
-    :ivar executors: the most jobs at once there; 0: that is not known yet, and there is no learner
+    """The learner of a subject, with the jobs and locations that concern it.
+
+    :ivar has_place: full epochs keep other I/O tasks away from their locations
+    :ivar ready: how many further jobs of each step will be submitted
+    :ivar open: steps that may submit further jobs
+    :ivar pools: the pools where the jobs may run
+    :ivar locations: the locations of these pools, with their I/O executors
+    :ivar executors: the most jobs at once there. 0: not known yet, and there is no learner
     """
 
     subject: Subject
@@ -96,7 +98,10 @@ class _Learning:
         return placement.storage is not None and placement.storage.name == self.subject.storage.name
 
     def holding(self, epoch: Epoch) -> Sequence[str]:
-        """The locations that run an epoch all at once; all locations if there is none, or if they share the storage."""
+        """Return the locations that can run a whole epoch at once.
+
+        All locations, if none can, or if they share the storage.
+        """
         large = [where for where, executors in self.locations.items() if executors >= epoch.concurrency]
         return tuple(self.locations) if self.is_shared or not large else large
 
@@ -106,34 +111,39 @@ class _Learning:
 
     @property
     def spread(self) -> int:
-        """Over how many locations its jobs are spread, each with a bandwidth of its own."""
+        """How many locations with a bandwidth of their own the jobs are spread over."""
         return 1 if self.is_shared else len(self.locations)
 
     @property
     def places(self) -> int:
-        """How many epochs may be on at the same time, each on a ground that it is given."""
+        """How many epochs may be on at the same time, each on an assigned ground."""
         return self.spread if self.has_place else 0
 
 
 class Learners:
-    """One learner for each tool with an auto constraint and each storage that its jobs use.
+    """The learners, one for each tool with an auto constraint and each storage that its jobs use.
 
-    While an epoch of I/O tasks is full, it is alone where its storage is: on one location, or on all that share the
-    storage. No other I/O task starts there, and the epoch's jobs start when those that ran have ended. (If each job
-    uses several locations, they would keep each other from them: such jobs learn where they run.)
+    A full epoch of I/O tasks is alone where its storage is: on one location, or on all locations that share the
+    storage. No other I/O task starts there. The jobs of the epoch start when the jobs that ran there have ended.
+
+    Jobs that use several locations each would keep each other from them. Such jobs learn where they run, without being
+    alone.
     """
 
     def __init__(self, factory: LearnerFactory, resources: Resources) -> None:
         self._factory = factory
         self._resources = resources
         self._learning: dict[tuple[Subject, bool], _Learning] = {}
-        # Those that have locks or want some, in the order in which they began to.
+        # The learners that have locks or want some, in the order in which they began to.
         self._exclusive: dict[_Learning, None] = {}
         self._events: list[LearningEvent] = []
         self._by_step: dict[str, tuple[Demand, Sequence[_Learning]]] = {}
 
     def turns(self, demand: Demand, placement: Placement) -> Iterator[NextStart]:
-        """How the next job may start by what is learned, best first; none: it must wait. Its constraint is auto."""
+        """Yield how the next job may start, best first. Nothing: the job must wait.
+
+        The demand must have an auto constraint.
+        """
         learning = next(learning for learning in self._of(demand) if learning.concerns(placement))
         if not learning.learner.is_learning:
             return learning.learner.turns()
@@ -147,7 +157,10 @@ class Learners:
                 yield turn
 
     def submitted(self, demand: Demand, now: float, ready: int) -> None:
-        """:param ready: how many jobs more of its step will be submitted when this one has started"""
+        """Record a submitted job.
+
+        :param ready: how many further jobs of the step will be submitted when this job has started
+        """
         for learning in self._of(demand):
             self._admit_pools(learning, demand)
             learning.open.add(demand.step)
@@ -156,13 +169,13 @@ class Learners:
         self._update(demand)
 
     def withdrawn(self, demand: Demand, now: float) -> None:
-        """A job that waited will not start."""
+        """Remove a waiting job that will not start."""
         for learning in self._of(demand):
             learning.learner.withdrawn(now)
         self._update(demand)
 
     def no_more(self, demand: Demand, now: float) -> None:
-        """No further job of a step will be submitted."""
+        """Note that no further job of a step will be submitted."""
         for learning in self._of(demand):
             learning.open.discard(demand.step)
             learning.ready.pop(demand.step, None)
@@ -175,7 +188,10 @@ class Learners:
     def started(
         self, demand: Demand, placement: Placement, job: str, location: str, now: float, turn: NextStart | None
     ) -> None:
-        """:param turn: as one of :meth:`turns`; none: nothing is learned of it"""
+        """Record the start of a job.
+
+        :param turn: one of :meth:`turns`. None: nothing is learned from the job
+        """
         for learning in self._of(demand):
             if turn is None or not learning.concerns(placement):
                 learning.learner.withdrawn(now)
@@ -184,7 +200,7 @@ class Learners:
         self._update(demand)
 
     def returned(self, demand: Demand, placement: Placement, job: str, now: float) -> None:
-        """A job has not started after all, and waits again."""
+        """Take back the start of a job, which waits again."""
         self._forget(job)
         for learning in self._of(demand):
             if learning.concerns(placement):
@@ -194,7 +210,7 @@ class Learners:
         self._update(demand)
 
     def expect(self, demand: Demand, ready: int) -> None:
-        """So many jobs more of a step will be submitted when the one that waits has started."""
+        """Set how many further jobs of a step will be submitted when the waiting job has started."""
         for learning in self._of(demand):
             learning.ready[demand.step] = ready
             learning.learner.expect(sum(learning.ready.values()))
@@ -209,23 +225,23 @@ class Learners:
         self._update(demand)
 
     def relocated(self) -> None:
-        """There are other locations than before."""
+        """Look at the locations again, which have changed."""
         for learning in self._learning.values():
             self._look_at_locations(learning)
         self._keep_locks(tuple(self._learning.values()))
 
     def drain(self) -> list[LearningEvent]:
-        """What has happened since the last call."""
+        """Return the events since the last call."""
         events, self._events = self._events, []
         return events
 
-    # Which learner
+    # Choice of learners
 
     def _of(self, demand: Demand) -> Sequence[_Learning]:
-        """The learners that a job of a demand concerns, one for each storage that it may use."""
+        """Return the learners of a demand, one for each storage that its jobs may use."""
         if not isinstance(demand.constraint, AutoConstraint):
             return ()
-        # Looking for a storage takes its time, and the demands of a step are alike.
+        # The search for storages takes time, and the demands of a step are alike.
         known = self._by_step.get(demand.step)
         if known is None or known[0] != demand:
             storages = {
@@ -238,7 +254,7 @@ class Learners:
         return known[1]
 
     def _admit_pools(self, learning: _Learning, demand: Demand) -> None:
-        """Make the places known where the jobs of a demand may run."""
+        """Add the pools where the jobs of a demand may run."""
         pools = [placement.pool for placement in demand.placements if learning.concerns(placement)]
         if not learning.pools.keys() >= set(pools):
             learning.pools |= dict.fromkeys(pools)
@@ -251,7 +267,7 @@ class Learners:
         if not executors:
             return
         learning.locations = {location: count for location, count in executors.items() if count} or executors
-        # Plain StreamFlow runs so many at once.
+        # Plain StreamFlow runs this many at once.
         cores = [min(executors[location], resources.cores(pool, location)) for location, pool in where.items()]
         if learning.is_shared:
             most, first = sum(executors.values()), sum(cores)
@@ -268,15 +284,15 @@ class Learners:
         learning.learner.resized(most, learning.spread, learning.places, first)
 
     def _forget(self, job: str) -> None:
-        """A job has ended: no epoch has to wait for it."""
+        """Let no epoch wait for a job that has ended."""
         for learning in self._exclusive:
             for lock in learning.locks:
                 lock.awaits.discard(job)
 
-    # What has happened
+    # Events and locks
 
     def _update(self, demand: Demand) -> None:
-        """Take what the learners of a demand have done: those of others do nothing meanwhile."""
+        """Collect the events of the learners of a demand. Other learners have no new events meanwhile."""
         told = self._of(demand)
         for learning in told:
             self._events += [
@@ -288,20 +304,20 @@ class Learners:
         self._keep_locks(told)
 
     def _keep_locks(self, changed: Iterable[_Learning]) -> None:
-        """Give grounds to full epochs, and unlock those of epochs that have ended."""
+        """Assign grounds to full epochs, and unlock the grounds of epochs that have ended."""
         if not self._exclusive:
             return
         changed = [learning for learning in changed if learning in self._exclusive]
-        # Others may wait for what is free now.
+        # Other learners may wait for the locations that are free now.
         if sum(map(self._give_back, changed)):
             changed = list(self._exclusive)
         for learning in changed:
             self._give_grounds(learning)
 
     def _give_back(self, learning: _Learning) -> bool:
-        """Unlock the grounds of epochs that have ended, or of which no location is left; the next ones may take them.
+        """Unlock the grounds of epochs that have ended or lost all locations. Next epochs may take these grounds.
 
-        :return: whether there is anything for others, who wait behind it
+        :return: whether other learners may now get locations
         """
         kept, free = [], []
         for lock in learning.locks:
@@ -316,13 +332,13 @@ class Learners:
         wanting = list(learning.learner.unplaced())
         for lock in free:
             self._resources.unlock(lock.locations, learning.subject.storage if learning.is_shared else None)
-        # What it had it keeps, so that the epochs of one learner are not parted by those of another.
+        # A learner keeps its locations, so that another learner's epoch does not come between its epochs.
         for lock, epoch in zip(free, wanting, strict=False):
             if all(where in learning.holding(epoch) for where in lock.locations):
                 self._lock(learning, epoch, lock.locations)
         if learning.locks or learning.learner.is_exclusive:
             return bool(free)
-        # Also if it never had any: its jobs may have been cancelled before.
+        # Remove a learner that never had a lock, too: its jobs may have been cancelled before.
         del self._exclusive[learning]
         return True
 
@@ -341,7 +357,7 @@ class Learners:
                 self._lock(learning, epoch, (location,))
 
     def _is_reserved(self, learning: _Learning, locations: Iterable[str]) -> bool:
-        """Whether a learner that came before waits for all of its locations to be free: it gets them first."""
+        """Whether an earlier learner waits until all of its locations are free. Such a learner gets them first."""
         for other in self._exclusive:
             if other is learning:
                 return False

@@ -1,4 +1,4 @@
-"""Learning: epochs, each under another constraint, and what follows from the times of their jobs."""
+"""Learning: epochs under different constraints, and the conclusions from the times of their jobs."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ from .observations import Group
 from .registry import RegisteredConstraint
 from .workload import NextStart, Reason, Workload
 
-# More jobs at once are worth it if the storage serves so much of what it did with fewer, at least.
+# More jobs at once pay if the storage keeps at least this part of its jobs per second.
 _AS_FAST = 0.95
-# They are tried if the jobs that are left fill the epoch so many times, and each location so many times.
+# More jobs at once are tried if the remaining jobs fill the epoch this many times, in all and for each location.
 _EPOCHS_LEFT, _EPOCHS_LEFT_EACH = 4, 2
-# No more jobs are expected when none have come for this part of the time of a job.
+# No further jobs are expected when none have come for this fraction of a job's time.
 _QUIET = 0.9
 
 
 class Learning:
     """The epochs of one learning, from the first until no further one is needed.
 
-    Where each location has a storage of its own, several are on at the same time. They are evaluated in the order of
-    the plan, so that what is registered is the same as if they had been one after the other.
+    Where each location has a storage of its own, several epochs are on at the same time. Epochs are evaluated in the
+    order of the plan, so that the registry is the same as after one epoch at a time.
 
-    With a climb, the first constraint of the plan holds everywhere while one location has the first epoch. Then more
-    jobs at once are tried, one constraint after the other, as long as the storage serves as many jobs per second. If
-    the first of these serves fewer, the plan goes on with fewer jobs at once.
+    With a climb, one location runs the first epoch, and the first constraint of the plan holds everywhere. Then more
+    jobs at once are tried, one constraint after the other, while the storage serves as many jobs per second. If the
+    first of these serves fewer, the plan goes on with fewer jobs at once.
 
     :param plan: the constraints to try, in order
     :param climb: lower constraints, in descending order
-    :param number: of the last epoch before these
-    :param tries_all: every constraint of the plan, also when fewer jobs at once do not help any more
+    :param number: the number of the last epoch before these
+    :param tries_all: try every constraint of the plan, even when fewer jobs at once do not help any more
+    :ivar epochs: open epochs, and epochs that wait for an earlier one before they are evaluated, in the order of the
+        plan
     """
 
     def __init__(
@@ -44,23 +46,25 @@ class Learning:
         self._climb = deque(climb)
         self._number = number
         self._tries_all = tries_all
-        # What is registered, and what epochs tell that are over but not evaluated.
+        # The registry, with the results of epochs that are over but not evaluated.
         self._known = jobs.registry
         self._now = 0.0
-        # A number of jobs at once was better than the first one: fewer are not tried.
+        # More jobs at once were better than the first number: fewer are not tried.
         self._has_climbed = bool(self._climb) and not self._plan
-        # Those that are open, or not evaluated because one before is open, in the order of the plan.
         self.epochs: list[Epoch] = []
 
     def begin(self, reason: Reason) -> bool:
-        """Open the first epoch, unless more jobs at once are to be tried; return whether there is anything to try."""
+        """Open the first epoch, unless more jobs at once are to be tried.
+
+        :return: whether there is anything to try
+        """
         if self._climb and self._known:
             self._jobs.choose(self._limit(), reason)
             return True
         return self._next(reason)
 
     def turns(self) -> Iterator[NextStart]:
-        """How the next job may start, the best way first; there may be no way now."""
+        """Yield how the next job may start, best way first. Nothing: no job may start now."""
         for epoch in self.epochs:
             if epoch.is_on and epoch.lacks and epoch.ground is not None and self._jobs.is_alone(epoch):
                 yield NextStart(epoch.constraint, epoch, epoch.ground or None)
@@ -75,11 +79,11 @@ class Learning:
         elif gathering is not None:
             yield NextStart(gathering.constraint, gathering)
         elif full and self._climb:
-            # Nothing is known yet: elsewhere jobs run as they do in the epoch.
+            # Nothing is known yet: on other locations jobs run as they do in the epoch.
             yield NextStart(full[0].constraint)
 
     def fill(self, now: float) -> None:
-        """Let all epochs be full that there are jobs and grounds for."""
+        """Mark all epochs as full that have enough jobs and grounds."""
         self._now = now
         self._jobs.count(now)
         while sum(epoch.is_on for epoch in self.epochs) < max(1, self._jobs.places):
@@ -93,7 +97,8 @@ class Learning:
                 break
             if self._climb and not self._known and not self._pays(self._climb[0]):
                 break
-            # Those that run started one by one, when fewer ran: they end first, uncounted. Then all start at once.
+            # Running jobs started one by one, when fewer ran. These jobs end first, and do not count. Then all jobs
+            # start at once.
             ground = None if self._jobs.places else ""
             self.epochs[self.epochs.index(epoch)] = replace(_anew(epoch), full=True, ground=ground, started=now)
         if self._known and not self.epochs:
@@ -119,11 +124,11 @@ class Learning:
         return False
 
     def _next(self, reason: Reason) -> bool:
-        """Open the next epoch, if there is one and it is worth it now."""
+        """Open the next epoch, if there is one that pays now."""
         is_climb = bool(self._climb and self._known)
         if is_climb and not self._pays(self._climb[0]):
             return False
-        # Until it is known what the first epoch tells, it is not known which one is next.
+        # The result of the first epoch decides which one is next.
         plan = self._climb if is_climb else self._plan
         if not plan or (self._climb and self.epochs):
             return False
@@ -136,17 +141,17 @@ class Learning:
     def _pays(self, constraint: float) -> bool:
         """Whether enough jobs are left for an epoch that may slow the storage down."""
         jobs, concurrency = self._jobs, self._jobs.grid.concurrency(constraint)
-        # While jobs still come, as many more as have come are expected.
+        # While jobs still arrive, expect as many more as have begun.
         expected = jobs.left + (jobs.begun if self._is_arriving else 0)
         each = 1 if self._has_climbed else _EPOCHS_LEFT_EACH
         least = 1 if self._has_climbed else _EPOCHS_LEFT
         return jobs.left >= concurrency and expected >= concurrency * max(least, each * jobs.spread)
 
     def _limit(self) -> float:
-        """The constraint of jobs that are in no full epoch, by what is known.
+        """Return the constraint of jobs outside full epochs, by what is known.
 
-        The last jobs start together, if no more come and nothing is known of so many at once: they would be less than
-        two groups, and the second might be a small one.
+        The last jobs start together if no more come and no epoch has shown this many at once. Divided, they would be
+        less than two groups, and the second group might be small.
         """
         jobs, most = self._jobs, self.epochs[0] if self.epochs and not self._known else self._known.entries[0]
         best = best_constraint(jobs.share, self._known) if self._known else most.constraint
@@ -157,12 +162,12 @@ class Learning:
 
     @property
     def _is_arriving(self) -> bool:
-        """Whether jobs have come within about the time of a job, or that time is not known."""
+        """Whether jobs have arrived within about the time of one job, or this time is not known."""
         seconds = self._known.entries[0].seconds if self._known else self.epochs[0].group.seconds(None)
         return seconds is None or self._now - self._jobs.arrived < _QUIET * seconds
 
     def _gathering(self) -> Epoch | None:
-        """The first epoch that is not full yet: there are too few jobs for it."""
+        """Return the first epoch that is not full yet, because there are too few jobs."""
         return next((epoch for epoch in self.epochs if not epoch.full and not epoch.over), None)
 
     def _is_over(self, epoch: Epoch, no_more: bool) -> bool:
@@ -176,7 +181,10 @@ class Learning:
         return complete or (self._jobs.left <= 0 and (epoch.full or no_more))
 
     def _is_last(self, epoch: Epoch, now: float) -> bool:
-        """Register what an epoch tells, and open the next one; whether none is needed."""
+        """Register the result of an epoch, and open the next one.
+
+        :return: whether no further epoch is needed
+        """
         jobs, group = self._jobs, epoch.group
         if jobs.registry.job_bytes is None and not jobs.registry:
             jobs.registry = replace(jobs.registry, job_bytes=group.job_bytes)
@@ -184,7 +192,7 @@ class Learning:
         tries_fewer = not self._tries_all and not epoch.is_climb
         last = jobs.registry.entries[-1].seconds if jobs.registry else None
         stop = tries_fewer and mean is not None and last is not None and mean > last / 2
-        # Its jobs are over before so many run as may: then fewer at once are no better.
+        # The jobs end before as many run as may: then fewer at once are no better.
         unhindered = tries_fewer and last is None and epoch.full and not epoch.overlaps
         if registered := enough and not stop:
             entry = self._entry(epoch, group)
@@ -216,7 +224,7 @@ class Learning:
         return stop or unhindered or not (self.epochs or self._climb or self._next("learning"))
 
     def _climbed(self, entry: RegisteredConstraint) -> None:
-        """More jobs at once were tried than ever before: if the storage serves them as fast, fewer are no better."""
+        """Evaluate an epoch with more jobs at once than before. If the storage is as fast, fewer are not tried."""
         before = self._jobs.registry.entries[0]
         if entry.concurrency / entry.seconds >= _AS_FAST * before.concurrency / before.seconds:
             self._jobs.registry = self._jobs.registry.without(before.constraint)
@@ -226,9 +234,9 @@ class Learning:
             self._climb.clear()
 
     def _is_enough(self, epoch: Epoch, group: Group) -> bool:
-        """Whether at least half of what fits at once did: fewer have not seen the storage as a full epoch does."""
+        """Whether at least half of the jobs that fit at once ran at once. Fewer show less than a full epoch does."""
         if not epoch.full and self._jobs.spread > 1:
-            # They were on all locations, and on none as many as fit.
+            # The jobs were on all locations, and on none as many as fit.
             return False
         at_once = len(group) if epoch.full else min(len(group), group.concurrency)
         return at_once > 0 and 2 * at_once >= epoch.concurrency
@@ -239,7 +247,7 @@ class Learning:
         return RegisteredConstraint(epoch.constraint, seconds, epoch.concurrency, len(group))
 
     def _tell_to_stop(self, before: Epoch, after: Epoch) -> bool:
-        """Whether learning will end with the later of two epochs, at the latest: no further one is needed."""
+        """Whether learning ends with the later of two epochs at the latest, so that no further epoch is needed."""
         if self._tries_all or not (before.over and after.over):
             return False
         groups = before.group, after.group
@@ -251,5 +259,5 @@ class Learning:
 
 
 def _anew(epoch: Epoch) -> Epoch:
-    """The epoch again, without jobs."""
+    """Return the same epoch without jobs."""
     return Epoch(epoch.number, epoch.constraint, epoch.concurrency, epoch.is_climb)

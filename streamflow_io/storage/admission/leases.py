@@ -1,4 +1,4 @@
-"""Shared storages of which a run has only as much as it was given."""
+"""Leases: the part of each shared storage that a run holds."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from .storages import Amounts, bandwidth_account, bytes_per_second
 
 @dataclass(frozen=True)
 class Need:
-    """What a job needs of a leased storage, beyond what other jobs of the run have.
+    """The need of a job for bandwidth of a leased storage, beyond the bandwidth that other jobs of the run have.
 
-    :ivar each: bytes per second that further jobs of the step would use; 0: none may start with it
+    :ivar amounts: bytes per second in each direction
+    :ivar each: bytes per second that further jobs of the step would use. 0: no further job may start with this one
     """
 
     step: str
@@ -27,11 +28,12 @@ class Need:
 
 @dataclass
 class _Leased:
-    """
-    :ivar held: by the run
-    :ivar others: what other runs hold
-    :ivar needs: of those jobs that could not start, in the order of arrival
-    :ivar epoch: the last one that nobody was to disturb
+    """A leased storage.
+
+    :ivar held: bandwidth that the run holds
+    :ivar others: bandwidth that other runs hold
+    :ivar needs: needs of the jobs that could not start, in order of arrival
+    :ivar epoch: the last epoch that had the storage for itself
     """
 
     storage: StorageConfig
@@ -42,9 +44,9 @@ class _Leased:
 
 
 class Leases:
-    """The storages that a run shares with others: their accounts have the capacity that the run holds.
+    """The storages that a run shares with others. The capacity of their accounts is the bandwidth that the run holds.
 
-    Guarantee: a lease that is taken back leaves what jobs have.
+    Guarantee: a lease that shrinks leaves the bandwidth that jobs have.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -52,12 +54,12 @@ class Leases:
         self._leased: dict[str, _Leased] = {}
 
     def add(self, storage: StorageConfig) -> None:
-        """From now on there is nothing of a shared storage but what :meth:`give` gives."""
+        """Lease a shared storage. From now on the run has only the bandwidth that :meth:`give` sets."""
         self._leased.setdefault(storage.name, _Leased(storage))
         self.limit(storage)
 
     def remove(self, storage: StorageConfig) -> None:
-        """A storage is the run's own again."""
+        """End the lease of a storage: the run has all of it again."""
         if self._leased.pop(storage.name, None) is not None:
             for way, account in _accounts(storage).items():
                 self._ledger.limit(account, _bandwidth(storage, way))
@@ -67,39 +69,42 @@ class Leases:
         return storage.name in self._leased
 
     def give(self, storage: StorageConfig, held: Amounts, others: Amounts) -> None:
-        """The run holds so much of a storage, or what its jobs have if that is more; other runs hold `others`."""
+        """Set what this run and other runs hold of a storage. The run holds at least what its jobs have."""
         leased = self._leased[storage.name]
         leased.held, leased.others = held, others
         self.limit(storage)
 
     def limit(self, storage: StorageConfig) -> None:
-        """Let the accounts of a storage, if it is leased, have the capacity that is held."""
+        """Set the capacity of a leased storage to the bandwidth that the run holds. Ignores other storages."""
         if (leased := self._leased.get(storage.name)) is not None:
             for way, account in _accounts(storage).items():
                 self._ledger.limit(account, leased.held.get(way, 0))
 
     def held(self, storage: StorageConfig) -> Amounts:
-        """What the run holds: what jobs have, at least."""
+        """Return the bandwidth that the run holds, which is at least what its jobs have."""
         return {way: self._ledger.capacity(account) for way, account in _accounts(storage).items()}
 
     def allocated(self, storage: StorageConfig) -> dict[Way, int]:
-        """What jobs have."""
+        """Return the bandwidth that jobs have."""
         return {way: self._ledger.allocated(account) for way, account in _accounts(storage).items()}
 
     def used(self, storage: StorageConfig) -> Amounts:
-        """What must not be taken away: what jobs have; all of it while an epoch has the storage for itself."""
+        """Return the bandwidth that must not be taken away.
+
+        That is the bandwidth of jobs, or all while an epoch has the storage for itself.
+        """
         epoch = self._leased[storage.name].epoch
         return self.held(storage) if epoch is not None and epoch.is_on else self.allocated(storage)
 
     def unheld(self, storage: StorageConfig, way: Way) -> int:
-        """What neither a job of this run nor another run has."""
+        """Return the bandwidth that neither a job of this run nor another run has."""
         others = self._leased[storage.name].others.get(way, 0)
         return max(0, _bandwidth(storage, way) - others - self.allocated(storage)[way])
 
-    # What is needed
+    # Needs
 
     def whole(self, storage: StorageConfig, step: str) -> Need:
-        """All of a storage, for an epoch that nobody is to disturb."""
+        """Return the need of an epoch that has a storage for itself: all that jobs of this run do not have."""
         allocated = self.allocated(storage)
         return Need(step, {way: _bandwidth(storage, way) - much for way, much in allocated.items()}, 0)
 
@@ -109,21 +114,21 @@ class Leases:
         return all(amount <= held[way] - allocated[way] for way, amount in need.amounts.items())
 
     def keep(self, storage: StorageConfig | None, epoch: Epoch) -> None:
-        """An epoch has begun that has a storage for itself: what is held is kept until it is over."""
+        """Keep all held bandwidth of a storage until an epoch is over that has the storage for itself."""
         if storage is not None and self.has(storage):
             self._leased[storage.name].epoch = epoch
 
     def forget_needs(self) -> None:
-        """Who can start is decided anew."""
+        """Clear the needs, before a new decision."""
         for leased in self._leased.values():
             leased.needs.clear()
 
     def lacks(self, storage: StorageConfig, need: Need) -> None:
-        """A job cannot start, or has to be asked about, that needs something; told in the order of arrival."""
+        """Add the need of a job that cannot start, or has to be asked about. Call in order of arrival."""
         self._leased[storage.name].needs.append(need)
 
     def needs(self, storage: StorageConfig) -> Sequence[Need]:
-        """What jobs that wait need: the first of them, and of the others the first that needs nothing of the same."""
+        """Return the needs of waiting jobs in order, without those that share a direction with an earlier one."""
         found: list[Need] = []
         for need in self._leased[storage.name].needs:
             if not any(need.amounts.keys() & other.amounts.keys() for other in found):
@@ -132,7 +137,7 @@ class Leases:
 
 
 def _accounts(storage: StorageConfig) -> dict[Way, Account]:
-    """Those of a storage that all locations share."""
+    """Return the accounts of a storage that all locations share."""
     return {way: bandwidth_account(storage, way, "") for way in WAYS}
 
 

@@ -1,4 +1,4 @@
-"""The bandwidth ledger: who holds how much of what."""
+"""The bandwidth ledger: which job holds how much of each resource."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 
 class Account(NamedTuple):
-    """Something of which there is so much and no more.
+    """A resource with a limited amount.
 
     :ivar resource: a storage in one direction, or the I/O executors
-    :ivar location: where it is; none: one for all locations together
+    :ivar location: where the resource is. None: all locations share one account
     """
 
     resource: str
@@ -19,10 +19,10 @@ class Account(NamedTuple):
 
 
 class Ledger:
-    """Amounts of accounts that jobs hold.
+    """The amounts of accounts that jobs hold.
 
-    Guarantees: no account is ever allocated beyond its capacity; what a job holds is returned as a whole, once. Amounts
-    are whole numbers (bytes per second, executors), so that nothing is lost in rounding.
+    Guarantees: no account is ever allocated beyond its capacity. All that a job holds is returned at once, and once.
+    Amounts are whole numbers (bytes per second, executors), so that nothing is lost in rounding.
     """
 
     def __init__(self) -> None:
@@ -31,12 +31,12 @@ class Ledger:
         self._holders: dict[str, Mapping[Account, int]] = {}
 
     def open(self, account: Account, capacity: int) -> None:
-        """Make an account known. One that is known keeps its capacity; :meth:`limit` changes it."""
+        """Add an account. A known account keeps its capacity; :meth:`limit` changes it."""
         self._capacities.setdefault(account, capacity)
         self._allocated.setdefault(account, 0)
 
     def limit(self, account: Account, capacity: int) -> None:
-        """Let an account have another capacity, but not less than is allocated of it."""
+        """Set the capacity of an account, but not below the allocated amount."""
         self._capacities[account] = max(capacity, self._allocated.setdefault(account, 0))
 
     def allocated(self, account: Account) -> int:
@@ -52,9 +52,9 @@ class Ledger:
         return all(amount <= self.free(account) for account, amount in amounts.items())
 
     def allocate(self, job: str, amounts: Mapping[Account, int]) -> None:
-        """Give amounts to a job, all of them.
+        """Give a job all of some amounts.
 
-        :raises ValueError: if it holds some already, or if they do not fit; nothing is given then
+        :raises ValueError: if the job holds some already, or if the amounts do not fit; then nothing is given
         """
         if job in self._holders:
             raise ValueError(f"{job} holds something already")
@@ -65,13 +65,13 @@ class Ledger:
             self._allocated[account] += amount
 
     def holds(self, job: str) -> Mapping[Account, int] | None:
-        """What a job holds."""
+        """Return the amounts that a job holds. None: the job holds nothing."""
         return self._holders.get(job)
 
     def release(self, job: str) -> Mapping[Account, int]:
-        """Take back what a job holds; nothing if it holds nothing.
+        """Take back all that a job holds.
 
-        :return: what it held
+        :return: the amounts, empty if the job held nothing
         """
         held = self._holders.pop(job, {})
         for account, amount in held.items():

@@ -1,11 +1,13 @@
-"""Which cores that a job holds, and does not use, are lent to which job that is ready.
+"""Lending of idle cores: which cores that a job holds and does not use go to which ready job.
 
-A job that waits, for a download or an instrument, needs fewer cores than it holds: as many are lent as are idle, to
-jobs that have all else. A job that needs its cores again shares them with those that have borrowed them, until one of
-these ends: it never waits for them. To keep that short, a job borrows only from one that has been idle for at least as
-long as the longest job of its step has taken. What a lender may lose is then no more than it has waited itself.
+A job that waits, for a download or an instrument, needs fewer cores than it holds. Its idle cores are lent to jobs that
+have everything else.
 
-Cores are whole. Nothing but cores is lent.
+A lender that needs its cores again shares them with the borrowers until one of these ends. The lender never waits for
+them. To keep that time short, a lender must have been idle for some time: as long as the longest job of the borrower's
+step has taken. A lender loses no more time than it has waited itself.
+
+Cores are lent whole, and nothing but cores is lent.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
-#: Seconds for which a job has needed fewer cores when its node runtime says it (`cores.rs`).
+#: Seconds for which a job has needed fewer cores when its node runtime reports so (`cores.rs`).
 IDLE = 3.0
 
 
@@ -23,10 +25,10 @@ IDLE = 3.0
 class Holder:
     """A job that has been given its place.
 
-    :ivar places: the locations whose cores it uses: that of its container and that of its host, for instance
-    :ivar cores: that it declares, and may use
-    :ivar held: those of them that are accounted to it, without what it has borrowed
-    :ivar lends: whether its idle cores may be lent
+    :ivar places: the locations whose cores the job uses, for instance the locations of its container and its host
+    :ivar cores: the cores that the job declares, and may use
+    :ivar held: the cores that are accounted to the job, without borrowed ones
+    :ivar lends: whether idle cores of the job may be lent
     """
 
     job: str
@@ -49,7 +51,7 @@ class Wish:
     """A job that is ready, and lacks nothing but cores where it might start.
 
     :ivar capacities: the cores of each of its places
-    :ivar lacking: how many cores it lacks in those places where it lacks some; at least one
+    :ivar lacking: how many cores the job lacks in each place where it lacks some; at least one entry
     """
 
     job: str
@@ -61,8 +63,10 @@ class Wish:
 
 @dataclass(frozen=True)
 class LoanAnswer:
-    """:ivar loans: what the job is lent; empty: nothing
-    :ivar again: when it is to be asked again, if nothing happens before; None: it need not
+    """The answer to a wish.
+
+    :ivar loans: what the job may borrow. Empty: nothing
+    :ivar again: when to ask again, if nothing happens before. None: need not be asked again
     """
 
     loans: Sequence[Loan] = ()
@@ -78,24 +82,24 @@ class _Need:
 class Lending:
     """The cores of running jobs that are lent.
 
-    Guarantees: when a core is lent, nobody needs it, as far as is known; a job lends no more than it holds and does not
-    need, and never what it has borrowed, so that at most as much is lent as there is; none lends to jobs of its own
-    step, because cores may be what keeps these from running all at once.
+    Guarantees: a core is lent only when no job needs it, as far as is known. A job lends no more than it holds and does
+    not need, and never what it has borrowed. So at most as many cores are lent as exist. A job does not lend to jobs of
+    its own step: cores may be what limits the number of these jobs.
     """
 
     def __init__(self) -> None:
         self._holders: dict[str, Holder] = {}
-        # Their names, by place.
+        # The names of the jobs in each place.
         self._at: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        # Of jobs of which it is known.
+        # The needs of the jobs that have reported them.
         self._needs: dict[str, _Need] = {}
         self._loans: list[Loan] = []
-        # Seconds of the longest job, by step.
+        # Seconds of the longest job of each step.
         self._longest: dict[str, float] = {}
 
     @property
     def is_any_known(self) -> bool:
-        """Whether it is known of any job what it needs; else nobody lends."""
+        """Whether the need of any job is known. Otherwise nothing is lent."""
         return bool(self._needs)
 
     @property
@@ -103,7 +107,7 @@ class Lending:
         return tuple(self._loans)
 
     def started(self, holder: Holder, loans: Sequence[Loan] = ()) -> None:
-        """A job was given its place; one that has been given another one before has lost that."""
+        """Record the place of a job. A place that the job had before is given up."""
         self.ended(holder.job)
         self._holders[holder.job] = holder
         for place in holder.places:
@@ -111,7 +115,7 @@ class Lending:
         self._loans += loans
 
     def needs(self, job: str, cores: int | None, now: float) -> None:
-        """A job needs so many of its cores, None: that is not known; and has needed no more for :data:`IDLE`."""
+        """Record that a job has needed `cores` of its cores for :data:`IDLE` seconds. None: forget the need."""
         if job not in self._holders:
             return
         if cores is None:
@@ -120,9 +124,9 @@ class Lending:
             self._needs[job] = _Need(cores, now - IDLE)
 
     def ended(self, job: str, seconds: float | None = None) -> None:
-        """A job holds nothing any more. What it has lent is still used by those to which it was.
+        """Free all that a job holds. Cores that the job has lent stay with the borrowers.
 
-        :param seconds: that it took; None: it has not succeeded
+        :param seconds: the time that the job took. None: the job has not succeeded
         """
         self._needs.pop(job, None)
         self._loans = [loan for loan in self._loans if loan.borrower != job]
@@ -134,11 +138,11 @@ class Lending:
             self._longest[holder.step] = max(seconds, self._longest.get(holder.step, 0.0))
 
     def ask(self, wish: Wish, now: float) -> LoanAnswer:
-        """What a job may borrow, so that it lacks nothing."""
+        """Return the loans that would let a job start, or when to ask again."""
         lenders = self._lenders(wish)
         idle = min((self._idle(place, cores) for place, cores in wish.capacities.items() if lenders), default=0.0)
         longest = self._longest.get(wish.step)
-        # One that may take hours has to leave one for the lender.
+        # The borrower's step has no known length, and may take hours: leave one core for the lender.
         if wish.cores > idle - (longest is None):
             return LoanAnswer()
         lacking, loans, again = max(wish.lacking.values()), list[Loan](), list[float]()
@@ -156,13 +160,13 @@ class Lending:
         return sum(loan.cores for loan in self._loans if loan.borrower == job)
 
     def due(self) -> Iterator[tuple[str, int]]:
-        """Who has borrowed cores that their lenders need, or that are nobody's now, and how many."""
+        """Yield each borrower of due cores, and their number. Cores are due if the lender needs them or has ended."""
         yield from ((loan.borrower, due) for loan, due in self._with_due() if due)
 
     def repay(self, job: str, cores: int) -> None:
-        """A job holds cores now that it had borrowed.
+        """Turn borrowed cores of a job into cores that the job holds.
 
-        :raises ValueError: if it has not borrowed so many that are :meth:`due`
+        :raises ValueError: if fewer cores of the job are :meth:`due`
         """
         if cores > sum(due for borrower, due in self.due() if borrower == job):
             raise ValueError(f"{job} has not borrowed {cores} cores that are due")
@@ -177,7 +181,7 @@ class Lending:
         self._loans = loans
 
     def _with_due(self) -> list[tuple[Loan, int]]:
-        """Each loan, and how much of it is due: the first ones are covered by what their lender does not need."""
+        """Return each loan with the number of due cores. Idle cores of the lender cover its first loans."""
         left = {loan.lender: self._idle_of(loan.lender) for loan in self._loans}
         found = []
         for loan in self._loans:
@@ -187,11 +191,11 @@ class Lending:
         return found
 
     def _idle(self, place: str, capacity: float) -> float:
-        """The cores of a place that nobody needs."""
+        """Return the cores of a place that no job needs."""
         return capacity - sum(self._needed(self._holders[job]) for job in self._at[place])
 
     def _lenders(self, wish: Wish) -> list[tuple[str, int, float]]:
-        """Who may lend to a job, how many cores, and since when they are idle; longest first."""
+        """Return the jobs that may lend, each with its spare cores and since when they are idle; longest idle first."""
         found = []
         for job in self._at[next(iter(wish.lacking))]:
             holder, need = self._holders[job], self._needs.get(job)
@@ -203,7 +207,7 @@ class Lending:
         return sorted(found, key=itemgetter(2))
 
     def _idle_of(self, job: str) -> int:
-        """The cores that a job holds and does not need."""
+        """Return how many cores a job holds and does not need."""
         holder = self._holders.get(job)
         return 0 if holder is None else max(0, holder.held - self._needed(holder))
 

@@ -1,25 +1,25 @@
-"""How jobs went, and groups of such observations."""
+"""Observations of jobs, and groups of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 _UNEVEN = 1.1
-# The time of a job that moves less is not that of its bytes, which are logs and the like.
+# The bytes of a job that moves less are mostly logs and the like, so they do not explain its time.
 _LEAST_BYTES = 1_000_000
-# Shorter jobs are alike: what they take is the start of their processes, and the driver does not start them faster.
+# Shorter jobs count as equal: their time is mostly the start of processes, and the driver does not start them faster.
 _LEAST_SECONDS = 0.25
-# Of a storage: in less time it may be much faster or slower than it is.
+# In a shorter time a storage may look much faster or slower than it is.
 _TELLING_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Observation:
-    """A job that succeeded.
+    """The time and bytes of a job that succeeded.
 
-    :ivar bytes: what it moved in the direction of its constraint; none: not measured. Less than 1 MB does not count
-    :ivar is_io_only: the seconds are those of its I/O, without the start of a process
-    :ivar is_disturbed: somebody has used the storage meanwhile of whom nothing is known here
+    :ivar bytes: bytes moved in the direction of the constraint. None or less than 1 MB: the time is taken as it is
+    :ivar is_io_only: the seconds are the time of I/O, without the start of a process
+    :ivar is_disturbed: a run or program that this run does not know has used the storage meanwhile
     """
 
     seconds: float
@@ -31,7 +31,7 @@ class Observation:
 class Group:
     """The observations of jobs that ran under one constraint.
 
-    :ivar concurrency: the most that were seen to run at once
+    :ivar concurrency: the most jobs that were seen to run at once
     """
 
     def __init__(self) -> None:
@@ -48,19 +48,19 @@ class Group:
         self._observations.append(observation)
         self._seconds += observation.seconds
         self._is_io_only = self._is_io_only and observation.is_io_only
-        # Of no use unless all are measured.
+        # The sum is of no use unless all jobs are measured.
         size = observation.bytes or 0
         self._bytes = self._bytes + size if self._bytes is not None and size >= _LEAST_BYTES else None
         self.concurrency = max(self.concurrency, concurrency)
 
     @property
     def is_brief(self) -> bool:
-        """Whether its jobs only do I/O, and have used the storage for less than a second together."""
+        """Whether the jobs do only I/O, and have used the storage for less than a second per concurrent job."""
         return self._is_io_only and self._seconds < _TELLING_SECONDS * self.concurrency
 
     @property
     def job_bytes(self) -> float | None:
-        """The mean bytes of a job; none unless all were measured."""
+        """The mean bytes of a job. None: some job was not measured."""
         return self._bytes / len(self) if self._bytes else None
 
     @property
@@ -70,9 +70,9 @@ class Group:
         return bool(sizes) and max(sizes) > _UNEVEN * min(sizes)
 
     def seconds(self, job_bytes: float | None) -> float | None:
-        """The mean time of a job; where bytes were measured, that of a job of so many bytes.
+        """Return the mean time of a job. Where bytes were measured, scale it to a job of `job_bytes`.
 
-        At least 0.25 s, if processes were started. None of an empty group.
+        At least 0.25 s, if processes were started. None for an empty group.
         """
         if not self._observations:
             return None
@@ -83,7 +83,7 @@ class Group:
         return mean * job_bytes / mine if job_bytes and mine else mean
 
     def without_slowest(self) -> Group:
-        """Without the job that took longest, by bytes where they were measured; an only one stays."""
+        """Return the group without the slowest job, by bytes where they were measured. A single job stays."""
         sizes = self._sizes()
         pace = [
             observation.seconds / (sizes[index] if sizes else 1.0)
@@ -113,19 +113,22 @@ class Crowd:
         self._now = 0.0
 
     def job_seconds(self, now: float) -> float:
-        """The integral over time of the number of jobs; its growth, divided by the time that it took, is their mean."""
+        """Return the integral of the number of jobs over time.
+
+        The mean number is the growth of this integral divided by the elapsed time.
+        """
         self._job_seconds += self.running * max(0.0, now - self._now)
         self._now = now
         return self._job_seconds
 
     def enter(self, now: float) -> float:
-        """One more; return :meth:`job_seconds`."""
+        """Count one more job, and return :meth:`job_seconds`."""
         before = self.job_seconds(now)
         self.running += 1
         return before
 
     def leave(self, now: float, entered: float, job_seconds: float) -> float:
-        """One less; return how many ran on average since it entered, itself included.
+        """Count one job less, and return how many jobs ran on average since it entered, itself included.
 
         :param job_seconds: what :meth:`enter` returned at the time `entered`
         """

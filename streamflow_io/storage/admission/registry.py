@@ -1,4 +1,4 @@
-"""The constraint registry: what was learned of the jobs of one step on one storage."""
+"""The constraint registry: learned times of the jobs of one step on one storage."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 class RegisteredConstraint:
     """The outcome of an epoch.
 
-    :ivar constraint: storageBW of each job, MB/s
+    :ivar constraint: storageBW of each job, in MB/s
     :ivar seconds: the mean time of a job
     :ivar concurrency: how many jobs run at once under this constraint
-    :ivar jobs: how many jobs the mean is of
+    :ivar jobs: how many jobs the mean covers
     """
 
     constraint: float
@@ -26,9 +26,9 @@ class RegisteredConstraint:
 class ConstraintRegistry:
     """Registered constraints, in ascending order of their storageBW; at most one for each.
 
-    :ivar job_bytes: the bytes of the job that the times stand for, where bytes were measured: the time of a job is
-        proportional to its bytes; none: all jobs are taken as alike
-    :ivar is_complete: learning has come to its end; if not, there were too few jobs for the constraints that follow
+    :ivar job_bytes: the bytes of the job that the times stand for. The time of a job is proportional to its bytes.
+        None: bytes were not measured, and all jobs count as equal
+    :ivar is_complete: learning has come to its end. Otherwise there were too few jobs for the constraints that follow
     """
 
     entries: tuple[RegisteredConstraint, ...] = ()
@@ -46,15 +46,15 @@ class ConstraintRegistry:
         return next((entry for entry in self.entries if entry.constraint == constraint), None)
 
     def register(self, entry: RegisteredConstraint) -> ConstraintRegistry:
-        """With an entry more, or instead of the one with the same constraint."""
+        """Return the registry with a further entry, which replaces the one with the same constraint."""
         return self._with(entry, *(other for other in self.entries if other.constraint != entry.constraint))
 
     def without(self, constraint: float) -> ConstraintRegistry:
-        """Without the entry of a constraint."""
+        """Return the registry without the entry of a constraint."""
         return self._with(*(entry for entry in self.entries if entry.constraint != constraint))
 
     def scaled(self, factor: float, constraints: Iterable[float]) -> ConstraintRegistry:
-        """With the times of some constraints multiplied."""
+        """Return the registry with the times of some constraints multiplied by a factor."""
         chosen = set(constraints)
         return self._with(
             *(
@@ -64,10 +64,12 @@ class ConstraintRegistry:
         )
 
     def seconds_at(self, concurrency: int) -> float:
-        """The time of a job when so many run at once: that of the registered constraint that allows the fewest, but as
-        many; if none does, that of the one that allows most.
+        """Return the time of a job when `concurrency` jobs run at once.
 
-        :raises ValueError: if nothing is registered
+        The time is that of the registered constraint that allows the fewest jobs, but at least `concurrency`. If none
+        does, the time is that of the constraint that allows most.
+
+        :raises ValueError: if the registry is empty
         """
         if not self.entries:
             raise ValueError("no constraint is registered")

@@ -20,7 +20,7 @@ EXECUTORS_PER_CORE = 4
 
 @dataclass(frozen=True)
 class _Job:
-    """Where a job runs, and on which storage."""
+    """The locations and the storage of a running job."""
 
     locations: tuple[str, ...]
     storage: str
@@ -28,13 +28,13 @@ class _Job:
 
 
 class Resources:
-    """What is free on which location.
+    """The free bandwidth and I/O executors of each location.
 
-    Locations can be locked, and a storage that they share: then only those who hold the lock may start I/O tasks there.
+    Locations and the storage that they share can be locked. Then only the epoch that holds the lock may start I/O tasks
+    there.
 
     :ivar leases: storages that are shared with other runs
-
-    :param io_executors: the most I/O tasks at once on one location; none: four for each core
+    :param io_executors: the most I/O tasks at once on one location. None: four for each core
     """
 
     def __init__(self, io_executors: int | None) -> None:
@@ -43,24 +43,24 @@ class Resources:
         self.leases = Leases(self._ledger)
         self._pools: dict[str, Mapping[str, float]] = {}
         self._slots: dict[str, int] = {}
-        # Pools that have locations in common go by one name.
+        # Pools that have locations in common have one group name.
         self._groups: dict[str, str] = {}
         self._storages: dict[str, dict[str, StorageConfig]] = defaultdict(dict)
         self._free: dict[tuple[str, StorageConfig | None, Direction, bool, bool], FreeLocations] = {}
         self._free_at: dict[str, list[FreeLocations]] = defaultdict(list)
         self._locked: set[str] = set()
-        # Shared storages on which no I/O task may start but those of one epoch.
+        # Shared storages on which only the I/O tasks of one epoch may start.
         self._locked_storages: set[str] = set()
-        # By pool, how many of its locations are not locked; forgotten when that changes.
+        # The number of unlocked locations of each pool; forgotten when that changes.
         self._unlocked: dict[str, int] = {}
         self._running: dict[str, _Job] = {}
 
     # Locations
 
     def set_locations(self, pool: str, cores: Mapping[str, float], slots: Mapping[str, int]) -> None:
-        """The locations of a pool, in order of preference, with their cores.
+        """Set the locations of a pool, in order of preference, with their cores.
 
-        :param slots: how many jobs at once the locations take that limit them
+        :param slots: how many jobs at once a location takes, for locations that limit them
         """
         if list(self._pools.get(pool, ())) == list(cores):
             return
@@ -82,27 +82,27 @@ class Resources:
         return self._pools[pool].keys()
 
     def quietest(self, locations: Iterable[str]) -> str | None:
-        """Of the locations that are not locked, the one with the fewest I/O tasks."""
+        """Return the unlocked location with the fewest I/O tasks. None: all are locked."""
         return min((where for where in locations if where not in self._locked), key=self.io_tasks, default=None)
 
     def open(self, placement: Placement) -> None:
-        """Make the accounts of a placement known."""
+        """Open the accounts of a placement."""
         storage, known = placement.storage, self._storages[placement.pool]
         if storage is not None and storage.name not in known:
             known[storage.name] = storage
             self._open(placement.pool, storage)
 
     def executors(self, pool: str, location: str) -> int:
-        """The most I/O tasks at once on a location."""
+        """Return the most I/O tasks at once on a location."""
         executors = self._io_executors or max(1, int(EXECUTORS_PER_CORE * self._pools[pool][location]))
         return min(executors, self._slots.get(location, executors))
 
     def cores(self, pool: str, location: str) -> int:
-        """The cores of a location, at least one."""
+        """Return the cores of a location, at least one."""
         return max(1, int(self._pools[pool][location]))
 
     def capacity(self, storage: StorageConfig, way: Way, location: str) -> Capacity:
-        """What nobody holds of a storage and of the I/O executors of a location."""
+        """Return the free bandwidth of a storage, and the free I/O executors of a location."""
         executors, is_leased = _executors(location), self.leases.has(storage)
         free = self._ledger.free(bandwidth_account(storage, way, location))
         return Capacity(
@@ -113,15 +113,15 @@ class Resources:
         )
 
     def io_tasks(self, location: str) -> int:
-        """How many I/O tasks run there."""
+        """Return how many I/O tasks run at a location."""
         return self._ledger.allocated(_executors(location))
 
     def is_any_locked(self, locations: Iterable[str], storage: StorageConfig | None = None) -> bool:
-        """Whether one of these locations is locked, or the storage that they share."""
+        """Whether one of these locations, or the storage that they share, is locked."""
         return not self._locked.isdisjoint(locations) or (storage is not None and storage.name in self._locked_storages)
 
     def lock(self, locations: Iterable[str], storage: StorageConfig | None = None) -> set[str]:
-        """Keep others out of locations, and from a storage wherever they are.
+        """Keep other jobs out of some locations, and from a storage at any location, if one is given.
 
         :return: the I/O tasks that run there now
         """
@@ -149,7 +149,10 @@ class Resources:
     # Jobs
 
     def names(self, demand: Demand, placement: Placement) -> list[str]:
-        """The names of what jobs take; whoever lacks one holds back those who need the same."""
+        """Return the names of the resources that jobs take.
+
+        A job that lacks a resource holds back later jobs that need a resource of the same name.
+        """
         storage = placement.storage if demand.constraint is not None else None
         names = [f"{storage.name} {way}" for way in ONE_WAY[demand.direction]] if storage is not None else []
         return [*names, f"executors of {self._groups[placement.pool]}"] if demand.io_task else names
@@ -157,10 +160,10 @@ class Resources:
     def choose(
         self, demand: Demand, placement: Placement, amount: int, preferred: Iterable[str], holds_lock: bool = False
     ) -> list[str]:
-        """The locations to take: the preferred ones if they can be had, then those with most free bandwidth.
+        """Choose locations: preferred ones where the job fits, then those with most free bandwidth.
 
         :param amount: bytes per second on each
-        :param holds_lock: whether locks are those of the job's own epoch
+        :param holds_lock: the locks belong to the epoch of the job itself
         """
         chosen: list[str] = []
         candidates = (location for location in preferred if location in self._pools[placement.pool])
@@ -173,7 +176,7 @@ class Resources:
         return list(dict.fromkeys(chosen))[: demand.locations]
 
     def are_enough_unlocked(self, demand: Demand, placement: Placement) -> bool:
-        """Whether jobs are not kept out of so many locations that they can only wait until some are unlocked."""
+        """Whether enough locations are unlocked for a job. Otherwise jobs can only wait until some are unlocked."""
         if not demand.io_task:
             return len(self._pools[placement.pool]) >= demand.locations
         if (unlocked := self._unlocked.get(placement.pool)) is None:
@@ -182,7 +185,7 @@ class Resources:
         return unlocked >= demand.locations and self.may_use(demand, placement, ())
 
     def may_use(self, demand: Demand, placement: Placement, locations: Iterable[str], holds_lock: bool = False) -> bool:
-        """Whether jobs are not kept out of locations, and not from their storage."""
+        """Whether no lock keeps the jobs from some locations and from their storage."""
         if not demand.io_task or holds_lock:
             return True
         return self._locked.isdisjoint(locations) and _name(placement) not in self._locked_storages
@@ -191,9 +194,9 @@ class Resources:
         return self._ledger.fits(self._amounts(demand, placement, locations, amount))
 
     def lacking(self, demand: Demand, placement: Placement, locations: Sequence[str], amount: int) -> frozenset[str]:
-        """The names of what I/O tasks lack on locations.
+        """Return the names of the resources that I/O tasks lack at some locations.
 
-        Where there is no location with an executor, nobody else has one either, but for those that need fewer.
+        Where no location has a free executor, no other job finds one either, except jobs that need fewer locations.
         """
         names = self.names(demand, placement)
         executors = frozenset(names[-1:])
@@ -204,7 +207,10 @@ class Resources:
         return frozenset(names) - executors
 
     def allocate(self, job: str, demand: Demand, placement: Placement, locations: Sequence[str], amount: int) -> None:
-        """:raises ValueError: if it does not fit; nothing is given then"""
+        """Allocate the resources of a job at some locations.
+
+        :raises ValueError: if the job does not fit; then nothing is allocated
+        """
         self._ledger.allocate(job, self._amounts(demand, placement, locations, amount))
         self._running[job] = _Job(tuple(locations), _name(placement), demand.io_task)
         self._touch(locations)
@@ -215,7 +221,7 @@ class Resources:
             self._touch(ended.locations)
 
     def allocated(self, demand: Demand, placement: Placement, location: str) -> int:
-        """Bytes per second of all jobs on the storage; of the fuller direction, if there are two."""
+        """Return the bytes per second of all jobs on the storage; of two directions, the larger amount."""
         if placement.storage is None:
             return 0
         return max(
@@ -254,7 +260,7 @@ class Resources:
                 free.touch(location)
 
     def _free_locations(self, demand: Demand, placement: Placement, holds_lock: bool) -> FreeLocations:
-        """Locations by free bandwidth, then by free executors."""
+        """Return the locations, ordered by free bandwidth, then by free executors."""
         storage = placement.storage if placement.storage is not None and placement.storage.scope == "node" else None
         key = (placement.pool, storage, demand.direction, demand.io_task, holds_lock)
 
@@ -275,10 +281,11 @@ class Resources:
 
 
 class FreeLocations:
-    """Locations by how much they have free.
+    """Locations, ordered by their free resources.
 
-    :param locations: all of them
-    :param measure: what a location has free; None: it cannot be used. :meth:`touch` must be told of each change
+    :param locations: all locations, in order of preference
+    :param measure: returns the free resources of a location. None: the location cannot be used. :meth:`touch` must be
+        told of each change
     """
 
     def __init__(self, locations: Sequence[str], measure: Callable[[str], tuple[int, ...] | None]) -> None:
@@ -289,14 +296,14 @@ class FreeLocations:
             self.touch(location)
 
     def touch(self, location: str) -> None:
-        """What a location has free may have changed."""
+        """Measure a location again, because its free resources may have changed."""
         if (free := self._measure(location)) is None:
             self._usable.pop(location, None)
         else:
             self._usable[location] = (free, self._order[location], location)
 
     def best(self, count: int) -> list[str]:
-        """The locations with the most free; of equals, those named first. Fewer than `count` if fewer can be used."""
+        """Return the `count` locations with the most free, the first of equals first. Fewer if fewer can be used."""
         return [location for _, _, location in heapq.nlargest(count, self._usable.values())]
 
 

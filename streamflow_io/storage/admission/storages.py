@@ -1,4 +1,4 @@
-"""Which storage a job uses, and what of it."""
+"""The storage that a job uses, and the accounts of its bandwidth."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamflow_io.hints.models import WAYS, Direction, Way
 
 from .ledger import Account
 
-#: Bytes per second, by way.
+#: Bytes per second in each direction.
 Amounts = Mapping[Way, int]
 
 ONE_WAY: dict[Direction, tuple[Way, ...]] = {
@@ -25,10 +25,10 @@ BYTES_PER_MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class StepStorage:
-    """The storage hints of a step, and what they come to on one of the deployments where it may run.
+    """The storage hints of a step, and the storage that they lead to on one deployment.
 
-    :ivar storage_bw: as written; none: it has no limit
-    :ivar storage: none: no storage is found for it
+    :ivar storage_bw: the storageBW as written. None: no limit
+    :ivar storage: the name of the storage. None: no storage is found
     """
 
     step: str
@@ -41,7 +41,7 @@ class StepStorage:
 
 @dataclass(frozen=True)
 class StepStorages:
-    """What is found before a run.
+    """The findings about storages before a run.
 
     :ivar errors: constraints above their storage
     :ivar warnings: constraints without a storage, storages without a location
@@ -53,7 +53,7 @@ class StepStorages:
 
 
 def bytes_per_second(megabytes: float) -> int:
-    """MB/s as a whole number of bytes per second, at least 1."""
+    """Convert MB/s to a whole number of bytes per second, at least 1."""
     return max(1, round(megabytes * BYTES_PER_MEGABYTE))
 
 
@@ -66,7 +66,7 @@ def holds_path(storage: StorageConfig, deployment: str, path: str) -> bool:
 
 
 def storage_of(storages: Iterable[StorageConfig], deployment: str, path: str) -> StorageConfig | None:
-    """The storage that holds a path: of several, the one with the longest path, and one that names the deployment."""
+    """Return the storage that holds a path. Of several, prefer the longest path, then one that names the deployment."""
     path = posixpath.normpath(path)
     return max(
         (storage for storage in storages if holds_path(storage, deployment, path)),
@@ -76,5 +76,5 @@ def storage_of(storages: Iterable[StorageConfig], deployment: str, path: str) ->
 
 
 def bandwidth_account(storage: StorageConfig, direction: Way, location: str) -> Account:
-    """The account of a storage's bandwidth for jobs on a location."""
+    """Return the account of a storage's bandwidth for jobs on a location."""
     return Account(f"{storage.name} {direction}", location if storage.scope == "node" else None)

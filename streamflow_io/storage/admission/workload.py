@@ -16,10 +16,10 @@ Reason = Literal["first", "learning", "learned", "remembered", "objective", "con
 
 @dataclass(frozen=True)
 class Chosen:
-    """The constraint is another one from now on.
+    """A change of the constraint.
 
-    :ivar outstanding: jobs that run, wait, or are about to be submitted
-    :ivar estimates: seconds until all of them have ended, by registered constraint
+    :ivar outstanding: number of jobs that run, wait, or are about to be submitted
+    :ivar estimates: seconds until all of them have ended, for each registered constraint
     """
 
     constraint: float
@@ -32,9 +32,10 @@ class Chosen:
 class NextStart:
     """How the next job may start.
 
-    :ivar constraint: its storageBW, MB/s
-    :ivar epoch: whose job it is then; none: of no epoch
-    :ivar location: where it has to run; none: anywhere, if the epoch is full, else where no other job is kept out
+    :ivar constraint: the storageBW, in MB/s
+    :ivar epoch: the epoch that the job belongs to then. None: no epoch
+    :ivar location: where the job has to run. None: anywhere, if the epoch is full; otherwise where no other job is kept
+        out
     """
 
     constraint: float
@@ -43,14 +44,16 @@ class NextStart:
 
     @property
     def is_alone(self) -> bool:
-        """Whether it is of a full epoch from which others are kept away."""
+        """Whether the job belongs to a full epoch that keeps other jobs away."""
         return self.epoch is not None and self.epoch.full and self.epoch.alone
 
 
 @dataclass
 class _Running:
-    """:ivar concurrency: how many ran with it when it started
-    :ivar job_seconds: of its location, when it started
+    """A running job.
+
+    :ivar concurrency: how many jobs ran at the location when the job had started, itself included
+    :ivar job_seconds: the :meth:`Crowd.job_seconds` of the location at the start of the job
     """
 
     turn: NextStart
@@ -61,17 +64,16 @@ class _Running:
 
 
 class Workload:
-    """Which jobs wait and run, what is registered of such jobs, and the constraint that was chosen for the next ones.
+    """The waiting and running jobs, their registry, and the constraint that was chosen for the next jobs.
 
-    :ivar waiting: jobs that wait
-    :ivar ready: jobs that will be submitted when the one that waits has started
-    :ivar spread: over how many locations the jobs are spread, each with a bandwidth of its own
-    :ivar places: how many epochs may be on at the same time, each on a ground that it is given; 0: one, which needs no
-        ground
-    :ivar arrived: when more jobs came than were known of
+    :ivar waiting: number of jobs that wait
+    :ivar ready: number of jobs that will be submitted when the waiting one has started
+    :ivar spread: how many locations with a bandwidth of their own the jobs are spread over
+    :ivar places: how many epochs may be on at the same time, each on an assigned ground. 0: one epoch, without a ground
+    :ivar arrived: when the number of known jobs last grew
     :ivar begun: how many jobs have started
-    :ivar group: what has ended since the constraint was chosen
-    :ivar events: what has happened, until somebody takes it
+    :ivar group: observations since the constraint was chosen
+    :ivar events: events that have not been taken yet
     """
 
     def __init__(self, grid: Grid) -> None:
@@ -93,32 +95,32 @@ class Workload:
 
     @property
     def left(self) -> int:
-        """Jobs that wait, or are about to be submitted."""
+        """How many jobs wait, or are about to be submitted."""
         return self.waiting + self.ready
 
     @property
     def outstanding(self) -> int:
-        """Jobs that run, wait, or are about to be submitted."""
+        """How many jobs run, wait, or are about to be submitted."""
         return self.left + self.running
 
     @property
     def share(self) -> int:
-        """How many of these jobs are for one location."""
+        """The number of outstanding jobs per location, rounded up."""
         return -(-self.outstanding // self.spread)
 
     def is_alone(self, epoch: Epoch) -> bool:
-        """Whether of these jobs none but those of the epoch run on its ground."""
+        """Whether no job of this tool but those of the epoch runs on its ground."""
         return (self._crowds[epoch.ground].running if epoch.ground else self.running) == len(epoch.members)
 
     def count(self, now: float) -> None:
-        """Notice whether more jobs are known of than before."""
+        """Note the time if the number of known jobs has grown."""
         known = self.begun + self.left
         if known > self._known:
             self.arrived = now
         self._known = known
 
     def choose(self, constraint: float, reason: Reason) -> None:
-        """Let the next jobs have another constraint."""
+        """Set the constraint of the next jobs."""
         if constraint == self.constraint and reason == "objective":
             return
         self.constraint = constraint
@@ -127,7 +129,7 @@ class Workload:
         self.events.append(Chosen(constraint, reason, self.outstanding, times))
 
     def start(self, job: str, turn: NextStart, location: str, now: float) -> None:
-        """A job that waited runs."""
+        """Start a waiting job."""
         self.waiting -= 1
         self.begun += 1
         crowd = self._crowds[location]
@@ -138,9 +140,10 @@ class Workload:
             turn.epoch.members.add(job)
 
     def leave(self, job: str, now: float) -> tuple[NextStart, int, float]:
-        """A job does not run any more.
+        """Remove a running job.
 
-        :return: how it had started; the most that were seen to run at once with it; how many ran on average meanwhile
+        :return: how the job had started; the most jobs that were seen to run at once with it; their mean number
+            meanwhile
         """
         one = self._running.pop(job)
         crowd = self._crowds[one.location]

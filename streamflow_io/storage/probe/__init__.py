@@ -1,4 +1,4 @@
-"""What a storage can do: `streamflow-io storage probe`.
+"""The probe that measures storages: `streamflow-io storage probe`.
 
-`measuring` and the script `writer` act; `evaluation` and `mounts` decide, and are pure.
+`measuring` and the script `writer` act. `evaluation` and `mounts` decide, without effects.
 """

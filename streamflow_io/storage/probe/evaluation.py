@@ -1,4 +1,4 @@
-"""From samples to bandwidths and to the entry of the StreamFlow file.
+"""Evaluation of samples: bandwidths, and the entry of the StreamFlow file.
 
 MB is 10^6 bytes.
 """
@@ -19,17 +19,17 @@ from .mounts import MountPoint
 Access = Literal["direct", "buffered"]
 _UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SIZE = re.compile(rf"(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})")
-# Shorter than this, a sample says more about caches and about starting than about the storage.
+# A shorter sample shows caches and the start of processes more than the storage.
 _SHORT_SECONDS = 0.25
 _STILL_RISING = 1.10
 
 
 @dataclass(frozen=True)
 class ProbeTransfer:
-    """What one process wrote or read.
+    """The bytes that one process wrote or read.
 
     :ivar start: seconds of a clock that all transfers share
-    :ivar end: including the time until the bytes have arrived
+    :ivar end: includes the time until the bytes have arrived
     """
 
     start: float
@@ -42,7 +42,7 @@ class ProbeTransfer:
 
     @property
     def bandwidth(self) -> float:
-        """MB/s"""
+        """Bandwidth in MB/s."""
         return self.bytes / 1e6 / max(self.seconds, 1e-9)
 
 
@@ -58,18 +58,18 @@ class Sample:
 
     @property
     def seconds(self) -> float:
-        """From the start of the first transfer to the end of the last."""
+        """Seconds from the start of the first transfer to the end of the last."""
         return max(each.end for each in self.transfers) - min(each.start for each in self.transfers)
 
     @property
     def bandwidth(self) -> float:
-        """MB/s of all together."""
+        """Bandwidth of all transfers together, in MB/s."""
         return self.bytes / 1e6 / max(self.seconds, 1e-9)
 
 
 @dataclass(frozen=True)
 class LoadLevel:
-    """What so many writers wrote at the same time, and read back at the same time."""
+    """The samples of a number of processes that write at the same time, and then read at the same time."""
 
     write: Sample
     read: Sample
@@ -81,7 +81,7 @@ class LoadLevel:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured of a storage; at least one level.
+    """The measurement of a storage; at least one level.
 
     :ivar path: absolute
     :ivar bytes: the bound of each level
@@ -104,21 +104,21 @@ class Measurement:
         return self._best([level.read for level in self.levels])
 
     def _best(self, samples: Sequence[Sample]) -> Sample:
-        # Where the time allowed just a few bytes to be written, a short sample is a burst of some cache.
+        # A short sample with few bytes, because time ran out, may be a burst of some cache.
         telling = [each for each in samples if each.seconds >= _SHORT_SECONDS or self.is_full(each)]
         if not telling:
             return max(samples, key=lambda sample: sample.seconds)
         return max(telling, key=lambda sample: sample.bandwidth)
 
     def is_full(self, sample: Sample) -> bool:
-        """Whether its size was bounded by `bytes`, not by `seconds`."""
+        """Whether the size of a sample was bounded by `bytes`, not by `seconds`."""
         return sample.bytes >= self.bytes / 2
 
 
 def parse_size(text: str) -> int:
-    """Bytes from `1000000`, `256MiB`, `1.5 GB`.
+    """Return the bytes of a text such as `1000000`, `256MiB` or `1.5 GB`.
 
-    :raises ValueError: if it is none of these
+    :raises ValueError: if the text is no such size
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
@@ -127,13 +127,13 @@ def parse_size(text: str) -> int:
 
 
 def round_down(bandwidth: float) -> float:
-    """Down to two significant digits; samples vary by more than the third. Never above, at most 10 percent below."""
+    """Round down to two significant digits, by at most 10 percent. Samples vary by more than the third digit."""
     exact = Decimal(str(bandwidth))
     return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 1), ROUND_FLOOR))
 
 
 def storage_entry(measurement: Measurement) -> StorageConfig:
-    """The entry of `storages`: the best bandwidth of all levels, rounded down, in each direction."""
+    """Return the entry of `storages`: in each direction the best bandwidth of all levels, rounded down."""
     point = measurement.mount.point
     named_by = point if point != "/" else measurement.path
     return StorageConfig(
@@ -146,7 +146,7 @@ def storage_entry(measurement: Measurement) -> StorageConfig:
 
 
 def entry_fields(entry: StorageConfig) -> dict[str, str | int | float]:
-    """The fields of an entry in the order of the documentation; whole numbers without a fraction."""
+    """Return the fields of an entry in the order of the documentation. Whole numbers have no fraction."""
     fields: dict[str, str | int | float] = entry.model_dump(exclude_none=True)
     return {
         key: int(value) if isinstance(value, float) and value.is_integer() else value for key, value in fields.items()
@@ -154,7 +154,7 @@ def entry_fields(entry: StorageConfig) -> dict[str, str | int | float]:
 
 
 def meaning(entry: StorageConfig) -> str:
-    """What an entry makes StreamFlow-IO do, in one sentence."""
+    """Explain the effect of an entry in one sentence."""
     where = "all locations together" if entry.scope == "shared" else "each location"
     return (
         f"Jobs with `storageBW` run on this storage at the same time while the sum of theirs is at most "
@@ -163,7 +163,7 @@ def meaning(entry: StorageConfig) -> str:
 
 
 def warnings(measurement: Measurement) -> tuple[str, ...]:
-    """Why the measured bandwidth may not be that of the storage."""
+    """Return reasons why the measured bandwidth may not be that of the storage."""
     mount, levels = measurement.mount, measurement.levels
     found = []
     if mount.in_memory:

@@ -1,7 +1,7 @@
-"""Measure a storage with processes that write, and then read, at the same time.
+"""Measurement of a storage by processes that write at the same time, and then read.
 
-Whatever happens, nothing remains: the files have no name when the first byte is written, so that the kernel frees them
-with the last process, and each writer ends with this process, also when that is killed.
+Nothing remains in any case. The files have no name when the first byte is written, so that the kernel frees them with
+the last process. Each writer ends with this process, even if this process is killed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEAST_BYTES = max(LEVELS) * 1024 * 1024
 Task = Literal["write", "read"]
 Announce = Callable[[int, Task], None]
 
-# A writer answers after the time it is given, one block and a sync. What takes so much longer hangs.
+# A writer answers after its given time, one block and a sync. A writer that takes this much longer hangs.
 _PATIENCE_SECONDS = 60.0
 _END_SECONDS = 10.0
 _REMOVE_SECONDS = 5.0
@@ -40,8 +40,8 @@ _REMOVE_SECONDS = 5.0
 def measure(path: str, limit: int, seconds: float, announce: Announce = lambda writers, task: None) -> Measurement:
     """Measure with 1, 2, 4 and 8 writers.
 
-    Takes `limit` bytes of space at most, and `seconds` for each of 8 samples; a sample is longer by the last block of
-    each writer at most (half a second as a rule).
+    Takes at most `limit` bytes of space, and `seconds` for each of 8 samples. A sample is longer by at most the last
+    block of each writer (half a second as a rule).
 
     :param path: a directory
     :param limit: bytes to write in each level, all writers together; at least LEAST_BYTES
@@ -75,7 +75,7 @@ def _check(path: str, limit: int) -> None:
     if volume.f_flag & os.ST_RDONLY:
         raise _explained(path, OSError(errno.EROFS, ""))
     free = volume.f_bavail * volume.f_frsize
-    # Some file systems of object stores do not know their size: 0 blocks.
+    # Some file systems of object stores do not know their size, and report 0 blocks.
     if volume.f_blocks and free < 2 * limit:
         raise _refusal(
             path,
@@ -112,9 +112,9 @@ def _find_access(path: str) -> Access:
 
 @contextmanager
 def _files_without_name(path: str, count: int, flags: int) -> Iterator[list[int]]:
-    """Open new files for reading and writing, whose names are removed at once.
+    """Open new files for reading and writing, and remove their names at once.
 
-    :return: their descriptors; those that remain in the list are closed at the end
+    :return: the descriptors. Those still in the list are closed at the end
     """
     directory = os.path.join(path, f".streamflow-io-probe-{uuid.uuid4().hex}")
     descriptors: list[int] = []
@@ -152,7 +152,7 @@ def _measure_level(path: str, count: int, access: Access, limit: int, seconds: f
         writers: list[_Writer] = []
         stack.callback(_end, writers)
         while descriptors:
-            # Kept by the writer only: then the space is free again when the writer has ended.
+            # The writer alone keeps the descriptor, so that the space is free again when the writer has ended.
             descriptor = descriptors.pop()
             try:
                 writers.append(_Writer(path, descriptor, share, seconds))
@@ -207,7 +207,7 @@ class _Writer:
             raise self._killed() from error
 
     def answer(self, seconds: float) -> list[str]:
-        """The next line, as words."""
+        """Return the words of the next line."""
         poll = select.poll()
         poll.register(self.output, select.POLLIN)
         if not poll.poll(seconds * 1000):
@@ -229,7 +229,7 @@ def _end(writers: Sequence[_Writer]) -> None:
     for each in writers:
         each.process.kill()
     for each in writers:
-        # A process that waits for a dead storage inside the kernel ends when the kernel lets it go, and not before.
+        # A process that waits inside the kernel for a dead storage ends only when the kernel lets it go.
         with suppress(subprocess.TimeoutExpired):
             each.process.wait(_END_SECONDS)
         with suppress(BrokenPipeError):

@@ -1,4 +1,4 @@
-"""What is mounted here."""
+"""The file systems that are mounted on this node."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ MOUNTINFO = Path("/proc/self/mountinfo")
 
 
 def mount_of(path: str | os.PathLike[str], mountinfo: Path = MOUNTINFO) -> MountPoint:
-    """The mount that holds a path, also if links lead to it.
+    """Return the mount that holds a path, also if links lead to it.
 
-    :raises OSError: if it cannot be seen
+    :raises OSError: if the mounts cannot be read
     """
     with mountinfo.open(encoding="utf-8", errors="surrogateescape") as mounts:
         return find_mount(os.path.realpath(path), mounts)

@@ -1,4 +1,4 @@
-"""Which file system a path is on, and of which kind."""
+"""The file system that a path is on, and its kind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NETWORK = frozenset({
     "nfs4", "ocfs2", "orangefs", "panfs", "pvfs2", "smb3", "smbfs", "wekafs",
 })
 # fmt: on
-# In user space, most file systems are clients of a server or an object store; these are layers over local directories.
+# Most file systems in user space are clients of a server or an object store. These are layers over local directories.
 _LOCAL_FUSE = frozenset({"fuse.bindfs", "fuse.encfs", "fuse.fuse-overlayfs", "fuse.gocryptfs", "fuse.mergerfs"})
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
@@ -23,10 +23,10 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 class MountPoint:
     """A mounted file system.
 
-    :ivar point: its mount point
-    :ivar file_system: its type, as the kernel calls it: `ext4`, `nfs4`, `fuse.sshfs`
-    :ivar device: its number, the same wherever on a machine it is mounted
-    :ivar source: what is mounted: a device, or what a server has
+    :ivar point: the mount point
+    :ivar file_system: the type, as the kernel calls it: `ext4`, `nfs4`, `fuse.sshfs`
+    :ivar device: the device number, the same for each mount of it on a machine
+    :ivar source: what is mounted: a device, or the export of a server
     """
 
     point: str
@@ -40,13 +40,13 @@ class MountPoint:
 
     @property
     def scope(self) -> Literal["shared", "node"]:
-        """`shared` if the file system is one for many nodes, as its type tells."""
+        """`shared` if the type is a file system for many nodes, otherwise `node`."""
         network = self.file_system in _NETWORK or self.file_system.startswith("fuse.")
         return "shared" if network and self.file_system not in _LOCAL_FUSE else "node"
 
 
 def find_mount(path: str, mountinfo: Iterable[str]) -> MountPoint:
-    """The mount that a path is on.
+    """Return the mount that a path is on.
 
     :param path: an absolute path without symbolic links
     :param mountinfo: the lines of `/proc/self/mountinfo`, proc(5)

@@ -1,10 +1,10 @@
-"""One writer of a measurement: a script, run in a process of its own by `measuring`.
+"""One writer of a measurement: a script that `measuring` runs in a process of its own.
 
     python -I -S writer.py FILE_DESCRIPTOR BYTES SECONDS PARENT
 
-Prints `ready`, then, for each line `write` or `read` on its standard input, does it and prints
-`START END BYTES`, with times of the monotonic clock, which all processes share; or `error ERRNO`.
-Ends with its standard input, and with its parent, however that ends.
+Prints `ready`. Then, for each line `write` or `read` on its standard input, does so and prints `START END BYTES`, or
+`error ERRNO`. The times are of the monotonic clock, which all processes share. Ends when its standard input or its
+parent ends, even if the parent is killed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import sys
 import time
 from collections.abc import Callable
 
-# Direct I/O wants offsets, sizes and buffers that are multiples of the device's block; none is larger than this.
+# Direct I/O needs offsets, sizes and buffers that are multiples of the device's block. No block is larger than this.
 ALIGNMENT = 64 * 1024
 BUFFER = 8 * 1024 * 1024
-# A block is written and synced, and cannot be interrupted: on a slow storage, blocks get small enough to take no longer
-# than this. Without the sync, what is in memory would be written after the deadline; also with direct I/O, because some
-# file systems accept it and use memory nevertheless.
+# A block is written and synced, and cannot be interrupted. On a slow storage, blocks get small enough to take no longer
+# than this. Without the sync, bytes in memory would be written after the deadline. Direct I/O needs the sync, too: some
+# file systems accept direct I/O and use memory nevertheless.
 BLOCK_SECONDS = 0.5
 FIRST_BLOCK = ALIGNMENT
 GROWTH = 4
@@ -33,8 +33,11 @@ Move = Callable[[int, int], int]
 
 
 def next_block(size: int, seconds: float, remaining: float) -> int:
-    """Bytes of the next block, after one of `size` bytes took `seconds`: what can be done in BLOCK_SECONDS and in the
-    remaining time at that rate, but not more than GROWTH times as many. A multiple of ALIGNMENT, and not 0."""
+    """Return the bytes of the next block, after a block of `size` bytes took `seconds`.
+
+    As many as fit in BLOCK_SECONDS and in the remaining time at that rate, but at most GROWTH times `size`. A multiple
+    of ALIGNMENT, and not 0.
+    """
     quick = size / max(seconds, 1e-9) * max(0.0, min(BLOCK_SECONDS, remaining))
     block = int(min(GROWTH * size, quick, LARGEST_BLOCK))
     return max(ALIGNMENT, block // ALIGNMENT * ALIGNMENT)
@@ -43,8 +46,8 @@ def next_block(size: int, seconds: float, remaining: float) -> int:
 def transfer(move: Move, limit: int, seconds: float, clock: Callable[[], float]) -> tuple[float, float, int]:
     """Move blocks until `limit` bytes are moved, nothing is left to move, or the time is over.
 
-    :param move: moves so many bytes at an offset, and returns how many were moved when they have arrived
-    :return: start, end, bytes. No block is begun after `seconds`: the end is later by one block at most
+    :param move: moves a number of bytes at an offset, and returns how many were moved when they have arrived
+    :return: start, end, bytes. No block begins after `seconds`, so the end is later by at most one block
     """
     start = now = clock()
     done, block = 0, FIRST_BLOCK
@@ -59,7 +62,7 @@ def transfer(move: Move, limit: int, seconds: float, clock: Callable[[], float])
 
 
 class File:
-    """The file of this writer, and a buffer for what is written to it and read from it."""
+    """The file of this writer, and a buffer for its reads and writes."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -93,10 +96,10 @@ class File:
 
 
 def end_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent ends, also while it writes."""
+    """Let the kernel kill this process when its parent ends, even during a write."""
     death_signal = 1  # PR_SET_PDEATHSIG of linux/prctl.h
     ctypes.CDLL(None, use_errno=True).prctl(death_signal, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:  # It ended before that.
+    if os.getppid() != parent:  # the parent ended before the call
         sys.exit(1)
 
 

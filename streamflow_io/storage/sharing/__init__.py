@@ -1,4 +1,4 @@
-"""Runs that use one storage share its bandwidth: who holds how much of it, in files that all of them read.
+"""Sharing of a storage between runs: files that all runs read say which run holds how much bandwidth.
 
-`table` and `due` decide, and are pure; `directory` has the files and locks, `client` is a run's side of it.
+`allocation` decides, without effects. `directory` has the files and locks, `client` is a run's side.
 """

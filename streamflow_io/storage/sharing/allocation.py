@@ -1,4 +1,4 @@
-"""Who of those that use a storage may have what he wants."""
+"""Allocation of a storage's bandwidth among the runs that use it."""
 
 from __future__ import annotations
 
@@ -12,44 +12,45 @@ from streamflow_io.storage.admission.storages import Amounts
 
 from .lease import amount, positive
 
-# As long as it would take alone, so many times. From 3 to 10 there is no difference in simulations; 1 is first come,
-# first served.
+# A burst is due after this many times its own duration. Values from 3 to 10 show no difference in simulations; 1 is
+# first come, first served.
 FACTOR = 3.0
-#: Of a burst, or a job, of which nobody knows how long it takes: not 0, or it would be due before all others.
+#: Duration of a burst or job of unknown length. Not 0, or the burst would be due before all others.
 UNKNOWN_SECONDS = 1.0
 
 
 def due(asked: float, seconds: float) -> float:
-    """When a burst is due.
+    """Return when a burst is due.
 
-    :param asked: when it began
-    :param seconds: how long it takes if the storage is its alone; 0: not known
+    :param asked: when the burst began
+    :param seconds: how long the burst takes if it has the storage for itself. 0: not known
     """
     return asked + FACTOR * (seconds if math.isfinite(seconds) and seconds > 0 else UNKNOWN_SECONDS)
 
 
 def takes(asked: float, due: float) -> float:
-    """How long a burst takes alone, by when it is due; 0: not known."""
+    """Return how long a burst takes alone, from the time when it is due. 0: not known."""
     return max(0.0, (due - asked) / FACTOR)
 
 
-# Tickets of others are believed up to here.
+# Upper limit for tickets of other runs.
 LAST_TICKET = 2**53
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """What a run holds of a storage, and wants of it.
+    """A run with the bandwidth that it holds of a storage, and wants of it.
 
-    :ivar run: what tells runs apart
-    :ivar held: what it may use
-    :ivar wanted: what it waits for; empty: it waits for nothing
-    :ivar due: when it should have it, in seconds of some clock; who is due first is first
-    :ivar ticket: of those that are due at the same time, who asked first
-    :ivar silent: it has not been heard of for a while, and holds back nobody
-    :ivar together: it wants all of it, in both directions, or nothing; else one may be given before the other
-    :ivar owner: whose run it is: all runs of an owner count as one where a share has to be fair
-    :ivar seconds: how long its burst takes if the storage is its alone, as it says
+    :ivar run: identifies the run
+    :ivar held: bandwidth that the run may use
+    :ivar wanted: bandwidth that the run waits for. Empty: the run waits for nothing
+    :ivar due: when the run should have the bandwidth, in seconds of some clock. The earliest is served first
+    :ivar ticket: order of asking, among runs that are due at the same time
+    :ivar silent: the run has not been heard of for a while, and holds back no other run
+    :ivar together: the run needs all that it wants, in both directions, at once. Otherwise one direction may be given
+        first
+    :ivar owner: the owner of the run. All runs of an owner count as one where a share has to be fair
+    :ivar seconds: how long the burst takes if it has the storage for itself, as the run says
     """
 
     run: str
@@ -64,17 +65,17 @@ class Tenant:
 
     @property
     def order(self) -> tuple[float, int, str]:
-        """Its place among those that want something."""
+        """The sort key of the run among those that want something."""
         return self.due, self.ticket, self.run
 
 
 def contended(others: Iterable[Tenant]) -> frozenset[Way]:
-    """Where somebody wants something."""
+    """Return the directions in which some run wants bandwidth."""
     return frozenset(way for other in others if not other.silent for way, much in other.wanted.items() if much > 0)
 
 
 def total(tenants: Iterable[Tenant]) -> dict[Way, int]:
-    """What several hold together."""
+    """Return the bandwidth that several runs hold together."""
     held: dict[Way, int] = {}
     for tenant in tenants:
         for way, much in tenant.held.items():
@@ -84,7 +85,7 @@ def total(tenants: Iterable[Tenant]) -> dict[Way, int]:
 
 
 def by_owner(tenants: Iterable[Tenant]) -> dict[int, dict[Way, int]]:
-    """What the runs of each owner hold together."""
+    """Return the bandwidth that the runs of each owner hold together."""
     held: dict[int, dict[Way, int]] = {}
     for tenant in tenants:
         of_owner = held.setdefault(tenant.owner, {})
@@ -95,7 +96,7 @@ def by_owner(tenants: Iterable[Tenant]) -> dict[int, dict[Way, int]]:
 
 
 def fair_shares(tenants: Collection[Tenant], bandwidth: Amounts) -> dict[Way, int]:
-    """What each owner may have of the bandwidth, of those that use it or wait for it."""
+    """Return the bandwidth that each owner may have, if all owners that use it or wait for it have the same."""
     shares: dict[Way, int] = {}
     for way in WAYS:
         owners = {
@@ -114,19 +115,20 @@ def decide(
     useful: Mapping[Way, int] | None = None,
     overstayed: Collection[int] = (),
 ) -> dict[Way, int]:
-    """What a run is given now.
+    """Return what a run is given now.
 
-    Who is first in order keeps from those behind it what it waits for: a small want behind a large one waits, or the
-    large one would starve. With what is given all hold no more than the bandwidth together, with one exception: a
-    want above the bandwidth is given when nobody holds anything there.
+    Each run keeps what it waits for from the runs behind it in order. So a small want behind a large one waits;
+    otherwise the large one would starve. With the result, all runs together hold no more than the bandwidth, with one
+    exception: a want above the bandwidth is given when no run holds anything in that direction.
 
-    Owners that have overstayed keep nothing from others, and what they hold counts only up to their fair share. Where
-    they hold more, or wait, the run is given nothing beyond the share of its own owner; only a single job may be above.
+    Owners that have overstayed keep nothing from others, and what they hold counts only up to their fair share. In a
+    direction where they hold more, or wait, the run is given nothing beyond the share of its own owner. Only a single
+    job may be above.
 
-    :param others: not the run itself
-    :param useful: what else it could use, given as far as there is some if nobody else wants anything
+    :param others: all runs but this one
+    :param useful: what else the run could use; given as far as it is free, if no other run wants anything
     :param overstayed: other owners that have had more than their share for too long; see :class:`Patience`
-    :return: in each direction at least all that it wants, or nothing
+    :return: in each direction at least all that the run wants, or nothing
     """
     wanted = positive(mine.wanted)
     if not wanted:
@@ -167,28 +169,30 @@ def _free(mine: Tenant, others: tuple[Tenant, ...], bandwidth: Amounts, overstay
     return free
 
 
-#: So long each owner may stand in the way, whatever it says: a run may be told late that another waits.
+#: Seconds for which each owner may stand in the way, whatever it says: a run may be told late that another waits.
 GRACE_SECONDS = 5.0
-#: For a job that needs more than its fair share a run waits so long, if others have reasons.
+#: Seconds that a run waits for a job that needs more than its fair share, if others have reasons.
 LARGE_SECONDS = 30.0
 #: The longest time that an owner may need because it has needed it before.
 MOST_SECONDS = 600.0
-# So many times as long as it says, or as it has needed before, an owner may stand in the way: others wait, too.
+# An owner may stand in the way for this many times its stated or earlier duration: other runs wait, too.
 _TIMES = 2.0
-# For each second for which an observer has used the storage, so much of what it has waited counts no more.
+# For each second of use of the storage, an observer forgives this part of a second of its waiting time.
 _FORGIVEN = 0.25
-# Between two looks of the observer no more is counted: it may have been stopped.
+# At most this time is counted between two looks of the observer, which may have been stopped.
 _MOST_BETWEEN_LOOKS = 3.0
 
 
 def stands_in_the_way(
     mine: Tenant, others: Sequence[Tenant], bandwidth: Amounts, overstayed: Collection[int] = ()
 ) -> frozenset[int]:
-    """The other owners that keep a run from its fair share.
+    """Return the other owners that keep a run from its fair share.
 
-    Each has more than its own share of what the run waits for; or has anything, if the run waits for more than its
-    share and its owner has nothing. Where there is no such owner but those that have overstayed, it is each that wants
-    something before the run, whose owner has less than half of its share.
+    An owner does so if it has more than its own share in a direction that the run waits for. If the run waits for more
+    than its share and its owner has nothing, each owner that has anything does so.
+
+    All of these may have overstayed, and the run's owner may have less than half of its share. Then the owners of
+    waiting runs count, too, if these runs come before this run in order.
     """
     if all(other.owner == mine.owner for other in others):
         return frozenset()
@@ -209,18 +213,19 @@ def stands_in_the_way(
 
 
 def is_large(wanted: int, held: int, share: int) -> bool:
-    """Whether a job needs more than there is in the fair share of its owner, which has nothing yet."""
+    """Whether a job needs more than the fair share of its owner, which has nothing yet."""
     return held == 0 and wanted > share
 
 
 @dataclass
 class _Account:
-    """What an observer knows of an owner.
+    """The observer's record of an owner.
 
-    :ivar level: seconds for which the owner has kept the observer from its share, less a part of its use since then
-    :ivar spell: for how long the owner has stood in the way, until it gives way
+    :ivar level: seconds for which the owner has kept the observer from its share, less a part of the observer's use
+        since then
+    :ivar spell: how long the owner has stood in the way, until it gives way
     :ivar longest: the longest spell that has ended
-    :ivar has_overstayed: it counts no more beyond its share
+    :ivar has_overstayed: the owner does not count beyond its share any more
     """
 
     level: float = 0.0
@@ -229,9 +234,9 @@ class _Account:
     has_overstayed: bool = False
 
     def in_the_way(self, passed: float, most: float, said: float) -> None:
-        """It has stood in the way for so long.
+        """Add time for which the owner has stood in the way.
 
-        :param most: for how many seconds it may, whatever reasons it has
+        :param most: for how many seconds the owner may do so, whatever reasons it has
         :param said: how long its bursts take
         """
         self.spell += passed
@@ -240,7 +245,7 @@ class _Account:
             self.has_overstayed = self.level >= max(GRACE_SECONDS, min(most, _TIMES * max(said, self.longest)))
 
     def gives_way(self) -> None:
-        """It has no more than its share, and keeps back nobody."""
+        """End the spell: the owner has no more than its share, and holds back no other owner."""
         self.longest, self.spell = max(self.longest, min(self.spell, MOST_SECONDS)), 0.0
         self.has_overstayed = self.has_overstayed and self.level > 0
 
@@ -248,8 +253,8 @@ class _Account:
 class Patience:
     """How long a run has been kept from its fair share, and by which owners.
 
-    Guarantee: an owner keeps the run from its share for at most a quarter of the time for which the owner of the run
-    uses the storage, and once for the time that it may stand in the way.
+    Guarantee: an owner keeps the run from its share for at most a quarter of the time for which the run's owner uses
+    the storage. Once, the time is added for which the owner may stand in the way.
     """
 
     def __init__(self) -> None:
@@ -259,14 +264,14 @@ class Patience:
 
     @property
     def overstayed(self) -> frozenset[int]:
-        """The owners that count no more beyond their share."""
+        """The owners that do not count beyond their share any more."""
         return frozenset(owner for owner, account in self._accounts.items() if account.has_overstayed)
 
     def look(self, mine: Tenant, others: Sequence[Tenant], bandwidth: Amounts, seconds: float, now: float) -> None:
-        """Look at what all hold and want.
+        """Look at what all runs hold and want.
 
-        :param seconds: how long the burst of the run takes if the storage is its alone
-        :param now: of a clock that never goes back
+        :param seconds: how long the burst of the run takes if it has the storage for itself
+        :param now: seconds of a clock that never goes back
         """
         passed, self._last = max(0.0, min(now - self._last, _MOST_BETWEEN_LOOKS)), now
         before, self._before = self._before, stands_in_the_way(mine, others, bandwidth, self.overstayed)
@@ -287,10 +292,10 @@ class Patience:
 
 
 def longest_wait(mine: Tenant, others: Sequence[Tenant], bandwidth: Amounts, seconds: float) -> float:
-    """For how many seconds a run may be kept from its fair share, whatever reasons others have.
+    """Return how many seconds a run may be kept from its fair share, whatever reasons others have.
 
-    Then the run has had at least half of its share when its burst ends: with its share the burst takes so long, and so
-    much longer for what it has waited.
+    With this limit, the run has had at least half of its share when its burst ends. With its share the burst takes this
+    time, and it takes as much longer as it has waited.
 
     :param seconds: how long the burst takes alone
     """

@@ -1,4 +1,4 @@
-"""A run's side of a shared storage: a thread that asks for what the run requests, and tells what it has."""
+"""A run's side of a shared storage: a thread that requests bandwidth for the run, and tells the run what it has."""
 
 from __future__ import annotations
 
@@ -23,20 +23,23 @@ _CLOSE_SECONDS = 2.0
 
 
 class LeaseClient:
-    """A run among those that use a storage.
+    """A run among the runs that use a storage.
 
-    All that touches files happens in a thread of its own, so that a slow file system never stops the run. Nothing is
-    opened before the first request that is not empty, or :meth:`watch`.
+    A thread of the client does all work on files, so that a slow file system never stops the run. Nothing is opened
+    before the first request that is not empty, or :meth:`watch`.
 
-    :param run: what the run is called, for people
-    :param bandwidth: of the storage, as the run's StreamFlow file has it
-    :param tell: is told each lease, in the thread
-    :param failed: is told once, in the thread, that sharing is over for this run, and why; nothing comes after it.
-        What the run held stays its own
-    :param warn: is told what the user should know, in the thread
-    :param join: gives turns to the run, in a directory with `holds: auto`; is called in the thread with the ledger and
-        the name of the run's entry
-    :param held: is told when a burst is held back until its turn, in the thread
+    The thread calls all callbacks below.
+
+    :param run: the name of the run, for people
+    :param bandwidth: the storage's bandwidth in the run's StreamFlow file
+    :param tell: receives each lease
+    :param failed: receives the reason, once, when sharing is over for this run. No further callback follows. The run
+        keeps what it held
+    :param warn: receives warnings for the user
+    :param join: returns the turns of the run, in a directory with `holds: auto`. The arguments are the ledger and the
+        name of the run's entry
+    :param held: called when a burst is held back until its turn
+    :ivar turns: the turns of the run. None: the directory has no turns, or is not open yet
     """
 
     def __init__(
@@ -50,7 +53,6 @@ class LeaseClient:
         join: Callable[[LedgerFile, str], Turns | None] = lambda *_: None,
         held: Callable[[BurstDelay], None] = lambda _: None,
     ) -> None:
-        #: None: there are no turns in the directory, or the directory is not open yet.
         self.turns: Turns | None = None
         self._join = join
         self._hold_told = held
@@ -60,7 +62,7 @@ class LeaseClient:
         self._tell, self._failed, self._warn = tell, failed, warn
         self._others: tuple[Entry, ...] = ()
         self._changed = threading.Condition()
-        # That nobody has looked at yet.
+        # The latest request, until the thread takes it.
         self._request: LeaseRequest | None = None
         self._watches = False
         self._closed = False
@@ -69,18 +71,18 @@ class LeaseClient:
 
     @property
     def holders(self) -> tuple[str, ...]:
-        """Those that hold something, else those that wait for something; as of the last look, for people."""
+        """Other runs that hold something, or else those that wait for something; as of the last look, for people."""
         others = self._others
         return who(others, "holds", lambda entry: entry.held) or who(others, "waits for", lambda entry: entry.wanted)
 
     def request(self, request: LeaseRequest) -> None:
-        """Say what the run wants from now on; never blocks."""
+        """Set what the run wants from now on. Never blocks."""
         with self._changed:
             self._request = request
             self._changed.notify()
 
     def watch(self) -> None:
-        """From now on be told what others hold, also while the run requests nothing; never blocks."""
+        """Report from now on what others hold, also while the run requests nothing. Never blocks."""
         with self._changed:
             if not self._watches:
                 self._watches = True
@@ -88,7 +90,7 @@ class LeaseClient:
                 self._changed.notify()
 
     def close(self) -> None:
-        """End it: what the run held is free, and its entry is gone; may be called twice. Nothing is told after it."""
+        """Leave: free what the run held, and remove its entry. May be called twice. No callback follows."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -102,13 +104,13 @@ class LeaseClient:
                 first = self._wait(None)
             if first is not None:
                 self._take_part(first)
-        except Exception as error:  # whatever it is, the run has to know that it is alone
+        except Exception as error:  # the run has to know that it is alone, whatever the error is
             if not self._closed:
                 with suppress(Exception):
                     self._failed(_reason(error))
 
     def _wait(self, seconds: float | None) -> LeaseRequest | None:
-        """The last request since the last call; waits for one, or for the end."""
+        """Return the last request since the last call, or wait for one. None: no request in time, or closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._request is not None, seconds)
             request, self._request = self._request, None
@@ -148,7 +150,7 @@ class LeaseClient:
             self._hold_told(hold)
 
     def _until_a_look(self, session: LeaseSession) -> LeaseRequest | None:
-        """Wait until there is a reason to look."""
+        """Wait until there is a reason to look. Returns a new request, if there is one."""
         since = time.monotonic()
         while True:
             request = self._wait(session.pause)

@@ -1,7 +1,8 @@
 """The directory that runs share for a storage: its files and locks.
 
-`ledger.json` says what is shared, `runs/ID.json` what one run holds and wants; each run writes its own, and keeps it
-locked as long as it lives. `lock` is held around every look, and counts what others have to know of at once.
+`ledger.json` says what is shared. `runs/ID.json` says what one run holds and wants. Each run writes its own entry, and
+keeps it locked while the run lives. `lock` is held around every look; its content counts the changes that other runs
+have to know at once.
 """
 
 from __future__ import annotations
@@ -33,22 +34,23 @@ from .other_entries import Other, OtherEntries
 
 LOCK_SECONDS = 5.0
 NEWS_BYTES = 8
-# So much of the time a run may wait for it, and LOCK_SECONDS more: else somebody keeps it again and again.
+# A run may wait for the lock for this part of its time, and LOCK_SECONDS more. More means that others keep the lock.
 _WAITS = 0.5
-# It is held for less than a millisecond, as a rule.
+# As a rule, the lock is held for less than a millisecond.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.01
-# Longer than this between two tries: this process was stopped, and its patience with it.
+# A longer time between two tries means that this process was stopped; it does not count as waiting.
 _MOST_BETWEEN_TRIES = 0.1
 
 
 @dataclass(frozen=True)
 class SharedDirectory:
-    """Where the runs that use a storage say what they hold of it.
+    """The directory where runs say what they hold of a storage.
 
     :ivar path: absolute
-    :ivar storage: what the storage is called, for people
-    :ivar mine: it is this user's alone, and made when it is needed; else one of `streamflow-io storage share`
-    :ivar storage_path: where the storage is, for people
+    :ivar storage: the name of the storage, for people
+    :ivar mine: only runs of this user share the directory, which is made when needed. Otherwise `streamflow-io storage
+        share` has made it
+    :ivar storage_path: the path of the storage, for people
     """
 
     path: Path
@@ -59,16 +61,17 @@ class SharedDirectory:
 
 @dataclass(frozen=True)
 class News:
-    """How often something was returned, and asked for; nothing but that it has changed says anything."""
+    """Counters of returned and requested bandwidth. Only a change of a counter has a meaning."""
 
     returned: bytes
     asked: bytes
 
 
 class OpenDirectory:
-    """A shared directory that is in use; to be made by :meth:`open`, and closed.
+    """A shared directory in use. :meth:`open` makes it, :meth:`close` ends it.
 
-    All methods raise :class:`SharingError`, or `OSError`, where sharing does not work; then nothing is held of it.
+    All methods raise :class:`SharingError`, or `OSError`, where sharing does not work. Then the run holds nothing of
+    the storage.
     """
 
     def __init__(self, shared: SharedDirectory, runs: int, lock: int, ledger: LedgerFile, closing: ExitStack) -> None:
@@ -79,7 +82,7 @@ class OpenDirectory:
         self._lock = lock
         self._closing = closing
         self._own: int | None = None
-        # For how long the run may still wait for the lock, and when that was found.
+        # For how long the run may still wait for the lock, and when that was computed.
         self._patience, self._last = LOCK_SECONDS, time.monotonic()
         self._others = OtherEntries(runs, self.is_network)
         closing.callback(self._others.close)
@@ -88,9 +91,9 @@ class OpenDirectory:
 
     @classmethod
     def open(cls, shared: SharedDirectory, seconds: float | None = None) -> Self:
-        """Open one that is there; see :mod:`.making`.
+        """Open an existing directory; :func:`make_own` and :func:`make_shared` make one.
 
-        :param seconds: how long to wait for its lock, by default LOCK_SECONDS
+        :param seconds: how long to wait for its lock. None: LOCK_SECONDS
         """
         with ExitStack() as opened:
             directory = _open_directory(shared.path, None, shared.mine)
@@ -109,7 +112,7 @@ class OpenDirectory:
         return found
 
     def close(self) -> None:
-        """Let go of all; what this run held is free, and its entry gone."""
+        """Close all files, free what this run held, and remove its entry."""
         if self._own is not None:
             with suppress(OSError):
                 os.unlink(self.identifier, dir_fd=self._runs)
@@ -120,10 +123,10 @@ class OpenDirectory:
 
     @contextmanager
     def locked(self, seconds: float | None = None) -> Iterator[None]:
-        """Nobody else looks or writes meanwhile.
+        """Hold the lock: no other run looks or writes meanwhile.
 
-        :param seconds: how long to wait for it, by default LOCK_SECONDS
-        :raises SharingError: if somebody else holds it for so long
+        :param seconds: how long to wait for the lock. None: the patience of this run, at most LOCK_SECONDS
+        :raises SharingError: if another process holds the lock for so long, or the files have been removed
         """
         now = time.monotonic()
         self._patience = min(LOCK_SECONDS, self._patience + _WAITS * (now - self._last))
@@ -138,27 +141,27 @@ class OpenDirectory:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def others(self) -> list[Other]:
-        """The entries of other runs that live; those of others are removed. Under the lock."""
+        """Return the entries of living runs but this one, and remove the others. The lock must be held."""
         return self._others.look(self.identifier)
 
     def write(self, entry: Entry) -> None:
-        """Write this run's entry, and make it if there is none. Under the lock."""
+        """Write this run's entry, and make it if there is none. The lock must be held."""
         if self._own is None:
             self._own = self._make_entry()
         if os.pwrite(self._own, entry.to_bytes(), 0) != ENTRY_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._shared.path))
 
     def written(self) -> float:
-        """When this run's entry was written, by the clock of the file system; 0: it has none."""
+        """Return when this run's entry was written, by the clock of the file system. 0: there is no entry."""
         return 0.0 if self._own is None else os.fstat(self._own).st_mtime
 
     def news(self) -> News:
-        """What has happened, without the lock."""
+        """Return the counters of changes. Needs no lock."""
         both = os.pread(self._lock, 2 * NEWS_BYTES, 0)
         return News(both[:NEWS_BYTES], both[NEWS_BYTES:])
 
     def tell(self, returned: bool = False, asked: bool = False) -> None:
-        """Tell others that something was returned, or asked for, so that they look soon."""
+        """Count a return or a request of bandwidth, so that other runs look soon. The lock must be held."""
         for place, said in enumerate((returned, asked)):
             if said:
                 count = int.from_bytes(os.pread(self._lock, NEWS_BYTES, place * NEWS_BYTES), "little")
@@ -181,7 +184,7 @@ class OpenDirectory:
 
 
 def _try_locks(directory: int) -> None:
-    """Look whether a lock that is held keeps others out. Under the lock."""
+    """Check that a held lock keeps others out. The lock must be held."""
     again = os.open("lock", os.O_RDWR | NOT_BELIEVED, dir_fd=directory)
     try:
         if try_lock(again, fcntl.LOCK_EX):
@@ -193,7 +196,7 @@ def _try_locks(directory: int) -> None:
 def _take(lock: int, seconds: float) -> float:
     """Take a lock.
 
-    :return: how long that took, without what this process was stopped
+    :return: how long that took, without the time for which this process was stopped
     """
     waited, before, pause = 0.0, time.monotonic(), _FIRST_PAUSE
     while not try_lock(lock, fcntl.LOCK_EX):
@@ -241,7 +244,7 @@ def _ledger(shared: SharedDirectory, directory: int) -> LedgerFile:
             os.close(descriptor)
         if not shared.mine and ledger.bandwidth is None:
             raise ValueError
-    except (ValueError, FileNotFoundError) as error:  # of which ValidationError is one
+    except (ValueError, FileNotFoundError) as error:  # ValidationError is a ValueError
         if shared.mine:
             raise SharingError(f"{shared.path / 'ledger.json'} is of another version, or damaged") from error
         allowed = "one made by streamflow-io storage share"
@@ -254,10 +257,10 @@ def _is_network(path: Path) -> bool:
 
 
 def make_own(shared: SharedDirectory) -> None:
-    """Make a directory for the runs of this user, if there is none; several may do so at once.
+    """Make a directory for the runs of this user, if there is none. Several runs may do so at once.
 
     :raises SharingError: if another user could write there
-    :raises OSError: if it cannot be made
+    :raises OSError: if the directory cannot be made
     """
     shared.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     (shared.path / "runs").mkdir(mode=0o700, exist_ok=True)
@@ -270,7 +273,7 @@ def make_own(shared: SharedDirectory) -> None:
 
 
 def locks_keep_out(path: Path) -> bool:
-    """Whether a lock on a file, which is made if it is not there, keeps out another process.
+    """Whether a lock on a file keeps out another process. Makes the file if there is none.
 
     :raises OSError: if there are no locks
     """
@@ -284,10 +287,10 @@ def locks_keep_out(path: Path) -> bool:
 def make_shared(path: Path, ledger: LedgerFile, group: int, directories: Sequence[str] = ()) -> None:
     """Make a directory that several users may share.
 
-    :param group: whose members may use it
-    :param directories: beside that of the entries, in which all runs may make files
-    :raises SharingError: if there is something already, or locks do not work
-    :raises OSError: if it cannot be made
+    :param group: the group whose members may use the directory
+    :param directories: further directories in it, where all runs may make files
+    :raises SharingError: if the path exists, or locks do not work
+    :raises OSError: if the directory cannot be made
     """
     if ledger.bandwidth is None:
         raise ValueError("a shared directory says its bandwidth")
@@ -306,7 +309,7 @@ def make_shared(path: Path, ledger: LedgerFile, group: int, directories: Sequenc
         modes = {"ledger.json": 0o640, "lock": 0o660} | dict.fromkeys([*directories, ""], 0o3770)
         for name, mode in modes.items():
             os.chown(made / name, -1, group)
-            os.chmod(made / name, mode)  # after the group, of which a change takes set-gid away
+            os.chmod(made / name, mode)  # last, because chown clears the set-gid bit
         made.rename(path)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)

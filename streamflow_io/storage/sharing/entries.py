@@ -1,6 +1,6 @@
-"""What stands in the files of a shared directory, as models.
+"""Models of the files of a shared directory.
 
-Whoever may write there may write anything: nothing is believed that is not of the right form and within bounds.
+Every user of the directory may write anything there. So only values of the right form and within bounds are accepted.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from streamflow_io.storage.admission.storages import Amounts
 
 from .allocation import LAST_TICKET, Tenant, takes
 
-# One block: it is written at once, and always has its place on the disk.
+# One block: written at once, with a reserved place on the disk.
 ENTRY_BYTES = 4096
-# Enough for any storage; sums of a thousand of them are no trouble either.
+# Enough for any storage, and a sum of a thousand of them is no problem either.
 _MOST = 10**18
 
 _Amount = Annotated[int, Field(ge=0, le=_MOST)]
@@ -26,22 +26,22 @@ MOST_OF_PATH = 1_000
 
 
 class _Model(BaseModel):
-    # Other fields are for features, which check what they read.
+    # Other fields belong to features, which check the fields that they read.
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", defer_build=True)
 
 
 class Entry(_Model):
     """`runs/ID.json`: what one run holds and wants, in bytes per second.
 
-    :ivar run: what it is called, for people
-    :ivar started: when it came, as all times in seconds since the epoch, on its own host
-    :ivar now: when it wrote this
-    :ivar beat: one more with each time that it was written
-    :ivar bandwidth: of the storage, as its StreamFlow file has it
-    :ivar wanted: what it waits for
-    :ivar useful: what it could use beyond what it holds
-    :ivar ticket: who wants something and has a smaller one asked before
-    :ivar asked: when its burst began
+    :ivar run: the name of the run, for people
+    :ivar started: when the run came. All times are in seconds since the epoch, on the run's own host
+    :ivar now: when the run wrote this entry
+    :ivar beat: one more with each time that the entry was written
+    :ivar bandwidth: the storage's bandwidth in the run's StreamFlow file
+    :ivar wanted: what the run waits for
+    :ivar useful: what the run could use beyond what it holds
+    :ivar ticket: order of asking: a run with a smaller ticket asked before
+    :ivar asked: when the burst of the run began
     """
 
     version: Literal[1] = 1
@@ -60,17 +60,17 @@ class Entry(_Model):
     due: _Seconds = 0.0
 
     def tenant(self, identifier: str, bandwidth: Amounts, silent: bool = False, owner: int = 0) -> Tenant:
-        """What the table knows of it: nobody holds, or wants, more than there is.
+        """Return the tenant of this entry. Amounts are cut to the bandwidth.
 
-        :param identifier: of its file
-        :param owner: of its file
+        :param identifier: the name of the entry's file
+        :param owner: the owner of the entry's file
         """
         held, wanted = _within(self.held, bandwidth), _within(self.wanted, bandwidth)
         seconds = takes(self.asked, self.due)
         return Tenant(identifier, held, wanted, self.due, self.ticket, silent, owner=owner, seconds=seconds)
 
     def to_bytes(self) -> bytes:
-        """As it is written: always of the same length."""
+        """Return the content of the file, always of the same length."""
         text = self.model_dump_json().encode("utf-8")
         if len(text) >= ENTRY_BYTES:
             raise ValueError("an entry is too large")
@@ -80,9 +80,10 @@ class Entry(_Model):
 class LedgerFile(_Model):
     """`ledger.json`: what is shared.
 
-    :ivar path: of the storage, for people
-    :ivar write: bytes per second for all runs together; none: the least of what the runs say
-    :ivar read: the same
+    :ivar path: the path of the storage, for people
+    :ivar write: bytes per second for all runs together. None: the value of `read`, or else the lowest value that a run
+        states
+    :ivar read: the same, with `write` as the default
     :ivar holds: `auto`: bursts of runs take turns; see :mod:`.turns`
     """
 
@@ -94,7 +95,7 @@ class LedgerFile(_Model):
 
     @property
     def bandwidth(self) -> dict[Way, int] | None:
-        """Where it is given; one alone holds for both directions, as in the StreamFlow file."""
+        """The bandwidth, if it is given. A single value holds for both directions, as in the StreamFlow file."""
         given = [each for each in (self.write, self.read) if each is not None]
         return {"write": self.write or given[0], "read": self.read or given[0]} if given else None
 
@@ -104,5 +105,5 @@ def _within(amounts: Amounts, bandwidth: Amounts) -> dict[Way, int]:
 
 
 def shortened(name: str) -> str:
-    """A name that an entry can have."""
+    """Return a name that is short enough for an entry."""
     return name if len(name) <= 100 else f"{name[:97]}..."

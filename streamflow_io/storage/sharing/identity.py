@@ -1,6 +1,6 @@
-"""Which directory the runs share that use a storage: that of the same user, or the one that the StreamFlow file names.
+"""The directory by which runs share a storage: one of the same user, or the one in the StreamFlow file.
 
-A storage is known by what it is and not by what it is called: two StreamFlow files may call it differently.
+A storage is identified by what it is, not by its name: two StreamFlow files may give it different names.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from .directory import SharedDirectory
 Deployments = Mapping[str, Mapping[str, Any]]
 _MACHINE = Path("/etc/machine-id")
 _MOUNTS = MOUNTINFO
-# What in the `config` of a deployment says which hosts it is.
+# Fields in the `config` of a deployment that say which hosts it is.
 _HOSTS = ("nodes", "hostname", "host", "url", "kubeconfig", "kubeContext", "namespace", "inCluster")
 
-# Deployments on the machine of the driver, if they wrap nothing else.
+# Deployments on the machine of the driver, unless they wrap another deployment.
 _BESIDE = ("docker", "docker-compose", "singularity")
 
 
 def own_directories() -> Path:
-    """Where the directories are that this user's runs share; it may not exist."""
+    """Return the parent, which may not exist, of the directories that this user's runs share."""
     return data_directory() / "shared"
 
 
 def shared_directories(storages: Iterable[StorageConfig], deployments: Deployments) -> dict[str, SharedDirectory]:
-    """By the name of a storage, the directory that its runs share; those that are not shared are not there.
+    """Return the directory of each shared storage, by the name of the storage.
 
-    Entries of one StreamFlow file that are on one file system are told apart by their paths, so that a run that is
-    alone gives each what it says.
+    Entries of one StreamFlow file on the same file system are told apart by their paths. So a run that is alone gives
+    each entry the bandwidth that the entry says.
 
-    :param deployments: those of the StreamFlow file
-    :raises OSError: if it cannot be seen what is mounted here
+    :param deployments: the deployments of the StreamFlow file
+    :raises OSError: if the mounts of this node cannot be read
     """
     found, whole = {}, {}
     shared = [storage for storage in storages if storage.shared_with != "off"]
@@ -62,11 +62,11 @@ def shared_directories(storages: Iterable[StorageConfig], deployments: Deploymen
 
 
 def _identity(storage: StorageConfig, deployments: Deployments) -> tuple[str, ...]:
-    """What a storage is, wherever it is looked at."""
+    """Return the identity of a storage, the same from everywhere."""
     path = _path(storage)
     names = [*deployments] if storage.deployment is None else [storage.deployment]
     elsewhere = sorted(_hosts(name, deployments) for name in names if not _is_here(name, deployments))
-    # One entry may be for this node and others: where both have the path it is one storage, because it is shared.
+    # An entry may be for this node and others. A path that exists here is one storage for all, because it is shared.
     if not elsewhere or (storage.deployment is None and os.path.exists(path)):
         return _here(path)
     return ("elsewhere", path, *elsewhere)
@@ -95,7 +95,7 @@ def _is_here(name: str, deployments: Deployments) -> bool:
 
 
 def _hosts(name: str, deployments: Deployments) -> str:
-    """What a deployment runs on, whatever it is called: it, and what it wraps."""
+    """Return a text of the hosts of a deployment and of all that it wraps, without their names."""
     found: dict[str, Any] = {}
     kind: str | None = None
     while name not in found and not _is_here(name, deployments):

@@ -1,4 +1,4 @@
-"""What a run asks of a storage that several runs share, and what it has of it.
+"""Requests of a run for a storage that several runs share, and the leases that answer them.
 
 Amounts are whole numbers of bytes per second.
 """
@@ -12,35 +12,35 @@ from streamflow_io.storage.admission.storages import Amounts
 
 
 def amount(amounts: Amounts, way: Way) -> int:
-    """So much in one direction; 0 if nothing is said of it."""
+    """Return the amount in one direction, or 0 if there is no entry."""
     return amounts.get(way, 0)
 
 
 def plus(one: Amounts, other: Amounts) -> dict[Way, int]:
-    """The sum in each direction, without those where it is 0."""
+    """Return the sum in each direction, without zeros."""
     return positive({way: amount(one, way) + amount(other, way) for way in WAYS})
 
 
 def positive(amounts: Amounts) -> dict[Way, int]:
-    """Only the directions of which there is something."""
+    """Return the entries with a positive amount."""
     return {way: much for way, much in amounts.items() if much > 0}
 
 
 @dataclass(frozen=True)
 class LeaseRequest:
-    """All that a run wants of a storage at one moment; it replaces the request before.
+    """All that a run wants of a storage at one moment. Each request replaces the one before.
 
-    :ivar kept: what it keeps of what it was told that it holds, at least what its running jobs use. It is never taken
-        away. What it held beyond goes back; what it was given by leases after `seen` is still held, too
-    :ivar lacks: what its first waiting job lacks beyond `kept`: it gets all of it, or nothing; empty: no job waits
-    :ivar together: what it lacks in the two directions is for one job, and given at once. Else they are of two jobs,
-        and one may be given before the other
-    :ivar useful: what all its waiting jobs could use beyond `kept`, at least `lacks`: given only while no other run
-        wants anything
-    :ivar seconds: how long the jobs of this burst, also those that have ended, take if the storage is theirs alone;
+    :ivar kept: bandwidth that the run keeps of its leases, at least what its running jobs use. Kept bandwidth is never
+        taken away. Other held bandwidth goes back, except what leases after `seen` gave
+    :ivar lacks: what the first waiting job lacks beyond `kept`. The job gets all of it, or nothing. Empty: no job waits
+    :ivar together: one job lacks both directions, and they are given at once. Otherwise the directions belong to two
+        jobs, and one may be given first
+    :ivar useful: what all waiting jobs could use beyond `kept`, at least `lacks`. Given only while no other run wants
+        anything
+    :ivar seconds: how long the jobs of this burst, ended ones included, take if they have the storage for themselves.
         0: not known
-    :ivar seen: the number of the last lease that the run had been told, 0 for none
-    :ivar began: when this burst began, on the wall clock; said of a run that lacks something
+    :ivar seen: the number of the last lease that the run has received. 0: none
+    :ivar began: when this burst began, on the wall clock. Only with `lacks`
     """
 
     kept: Amounts = field(default_factory=dict)
@@ -59,15 +59,15 @@ class LeaseRequest:
 
 @dataclass(frozen=True)
 class Lease:
-    """What a run may use of a storage from now on.
+    """The bandwidth that a run may use of a storage from now on.
 
-    :ivar number: from 1, one more with each
-    :ivar given: what the run may use beyond what it kept. The run adds it to what it thinks that it holds, which may be
-        less by now than at its request. For a single job it may be above the bandwidth; empty: only what others do has
-        changed
+    :ivar number: from 1, one more with each lease
+    :ivar given: what the run may use beyond what it kept. The run adds it to what it holds, which may be less by now
+        than at its request. For a single job the amount may be above the bandwidth. Empty: only `others`, `bandwidth`
+        or `contended` has changed
     :ivar others: what other runs hold
-    :ivar bandwidth: of the storage, for all runs
-    :ivar contended: where another run wants something: there, what a job returns goes back first
+    :ivar bandwidth: the storage's bandwidth, for all runs
+    :ivar contended: the directions in which another run wants something. There, what a job returns goes back first
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""What a run holds of a shared storage, and what it requests next."""
+"""Bandwidth that a run holds of a shared storage, and its next request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamflow_io.storage.admission.storages import Amounts
 from .allocation import UNKNOWN_SECONDS
 from .lease import Lease, LeaseRequest, amount, plus, positive
 
-#: So many of the last jobs of a step tell how long one takes.
+#: The duration of a step's jobs is estimated from this many of the last ones.
 LAST_JOBS = 32
 
 
@@ -26,9 +26,9 @@ class _Running:
 
 
 def expected_seconds(took: Collection[float]) -> float:
-    """How long the next job of a step takes.
+    """Return how long the next job of a step will take.
 
-    :param took: seconds of the last ones
+    :param took: seconds of the last jobs
     """
     return median(took) if took else UNKNOWN_SECONDS
 
@@ -36,27 +36,27 @@ def expected_seconds(took: Collection[float]) -> float:
 class LeaseBurst:
     """The jobs of a run on one storage, from when the first of them waits until none runs or waits.
 
-    Those that have ended count: a burst does not become shorter while it goes on.
+    Ended jobs count, so that a burst does not become shorter while it goes on.
     """
 
     def __init__(self) -> None:
         self._running: dict[str, _Running] = {}
-        # By step, of all that run: there may be thousands of jobs.
+        # Bytes per second of all running jobs, by step: there may be thousands of jobs.
         self._amounts: Counter[str] = Counter()
         self._took: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=LAST_JOBS))
-        # Bytes that jobs of this burst that have ended were to move.
+        # Bytes that the ended jobs of this burst were to move.
         self._ended = 0.0
         self._began = 0.0
 
     def started(self, job: str, step: str, amount: int, now: float) -> None:
-        """A job has so many bytes per second from now on."""
+        """Add a job with an amount of bytes per second."""
         self._running[job] = _Running(step, amount, now)
         self._amounts[step] += amount
 
     def ended(self, job: str, now: float) -> float | None:
-        """A job has ended.
+        """Remove a job that has ended.
 
-        :return: when it had started; none: it had no bandwidth
+        :return: when the job had started. None: the job had no bandwidth
         """
         if (one := self._leave(job)) is None:
             return None
@@ -65,21 +65,20 @@ class LeaseBurst:
         return one.started
 
     def returned(self, job: str) -> None:
-        """A job has given back what it had, and waits again."""
+        """Remove a job that has given back its bandwidth and waits again."""
         self._leave(job)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no job of it runs."""
+        """Whether no job of the burst runs."""
         return not self._running
 
     def began(self, is_waiting: bool, now: float) -> float:
-        """When it began: the run uses the storage since then, or waits for it.
+        """Return when the burst began: since then the run uses the storage, or waits for it. 0: no burst.
 
-        Whatever the run still holds of it: who keeps a lease through a pause has a new burst after it.
+        Leases do not count: a run that keeps a lease through a pause has a new burst after the pause.
 
-        :param is_waiting: a job of it lacks bandwidth
-        :return: 0: it has not
+        :param is_waiting: a job of the run lacks bandwidth
         """
         if self.is_idle and not is_waiting:
             self._began = 0.0
@@ -88,18 +87,18 @@ class LeaseBurst:
         return self._began
 
     def over(self) -> bool:
-        """None runs or waits: what comes next is another burst.
+        """End the burst: no job runs or waits.
 
-        :return: whether any has run since the last one
+        :return: whether any job has ended since the last call
         """
         had_any, self._ended = self._ended > 0, 0.0
         return had_any
 
     def seconds(self, queued: Iterable[Queued], bandwidth: int) -> float:
-        """How long all jobs of the burst take, one after the other or together, if nobody else uses the storage.
+        """Return how long all jobs of the burst take together, if no other run uses the storage.
 
-        :param queued: those that wait
-        :param bandwidth: of the storage, bytes per second
+        :param queued: the jobs that wait
+        :param bandwidth: the storage's bandwidth, in bytes per second
         """
         running = sum(amount * self._expected(step) for step, amount in self._amounts.items())
         queue = sum(one.amount * one.jobs * self._expected(one.step) for one in queued)
@@ -117,20 +116,20 @@ class LeaseBurst:
         return expected_seconds(self._took[step])
 
 
-#: Seconds after which what nobody uses goes back.
+#: Seconds after which bandwidth that no job uses goes back.
 UNUSED_SECONDS = 1.0
 
 
 class LeaseHolder:
-    """A run's side of what it was given of one storage.
+    """A run's side of its leases of one storage.
 
-    In this order, whenever something has happened: :meth:`returned`; let jobs start with what is :attr:`held`;
-    :meth:`settle`.
+    Whenever something has happened, in this order: call :meth:`returned`; let jobs start with the bandwidth that is
+    :attr:`held`; call :meth:`settle`.
 
-    What a job returns may be used by the next one at once, as long as no other run wants anything. Else it goes back
-    first, so that the run with the longest queue does not keep the storage.
+    While no other run wants anything, the next job may use at once what a job returns. Otherwise returned bandwidth
+    goes back first, so that the run with the longest queue does not keep the storage.
 
-    Guarantee: what is held is at most what the last lease or a later request has said, and at least what is used.
+    Guarantee: `held` is at least what jobs use, and at most what the last lease or a later request has said.
     """
 
     def __init__(self) -> None:
@@ -139,18 +138,18 @@ class LeaseHolder:
         self._contended: frozenset[Way] = frozenset()
         self._seen = 0
         self._requested = LeaseRequest()
-        # Since when something is held that nobody uses.
+        # Since when the run holds something that no job uses.
         self._unused_since: float | None = None
 
     def told(self, lease: Lease, now: float) -> None:
-        """The run was given something, or others want something now that did not."""
+        """Receive a lease."""
         self._seen, self._contended = lease.number, lease.contended
         self.held = plus(self.held, lease.given)
         if lease.given:
             self._unused_since = now
 
     def returned(self, used: Amounts) -> None:
-        """Jobs have ended, maybe: what they had is for others first, where others want it.
+        """Give back what ended jobs had, in directions where other runs want it.
 
         :param used: what jobs have now
         """
@@ -162,7 +161,7 @@ class LeaseHolder:
         self._used = used
 
     def over(self) -> None:
-        """A burst is over, and the next one may be held back: what nobody uses is not kept for it."""
+        """Give back all that no job uses. A burst is over, and the next one may be held back."""
         self.held, self._unused_since = self._used, None
 
     def settle(
@@ -175,14 +174,15 @@ class LeaseHolder:
         now: float,
         began: float = 0.0,
     ) -> LeaseRequest | None:
-        """All that can start has started.
+        """Compute the next request. Call when all jobs have started that can.
 
         :param used: what jobs have now
-        :param needed: beyond it, what the first that wait need
-        :param useful: beyond it, what all that wait could use, at least what is needed
-        :param together: what is needed in both directions is for one job
-        :param seconds: see :class:`~.lease.LeaseRequest`; :param began: the same
-        :return: what is to be requested; none: nothing new
+        :param needed: what the first waiting jobs need beyond `used`
+        :param useful: what all waiting jobs could use beyond `used`, at least `needed`
+        :param together: one job needs both directions
+        :param seconds: see :class:`~.lease.LeaseRequest`
+        :param began: see :class:`~.lease.LeaseRequest`
+        :return: the request. None: the same as before
         """
         self._used = used
         self._let_go(used, needed, together)
@@ -205,7 +205,10 @@ class LeaseHolder:
         return request
 
     def _let_go(self, used: Amounts, needed: Amounts, together: bool) -> None:
-        """Who needs more than is free waits with nothing: another run may wait for just that, and hold the rest."""
+        """Give back free bandwidth in directions where it is not enough for the waiting job.
+
+        Another run may wait for just this bandwidth, and hold the rest.
+        """
         short = {way for way in WAYS if amount(needed, way) > amount(self.held, way) - amount(used, way)}
         if short and together:
             short = {*WAYS}
@@ -213,5 +216,5 @@ class LeaseHolder:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is held that nobody uses: time changes nothing."""
+        """Whether jobs use all that the run holds, so that passing time changes nothing."""
         return self._unused_since is None

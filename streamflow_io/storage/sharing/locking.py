@@ -1,4 +1,4 @@
-"""Locks of a shared directory: those of flock(2)."""
+"""Locks of a shared directory, made with flock(2)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ _LOCKS = Path("/proc/locks")
 
 
 class SharingError(Exception):
-    """Runs cannot share a storage here; the message says why."""
+    """Runs cannot share a storage here. The message says why."""
 
 
 def try_lock(descriptor: int, how: int) -> bool:
-    """Lock a file if nobody else has it locked.
+    """Lock a file, unless another process has it locked.
 
     :param how: LOCK_SH or LOCK_EX
+    :return: whether this process has the lock
     :raises SharingError: if there are no locks
     """
     try:
@@ -28,7 +29,7 @@ def try_lock(descriptor: int, how: int) -> bool:
 
 
 def lock_holder(lock: Path) -> int | None:
-    """The process that has the lock, if it is on this machine; proc_locks(5)."""
+    """Return the process on this machine that has a lock; see proc_locks(5). None: no such process."""
     try:
         inode = str(lock.stat().st_ino)
         lines = _LOCKS.read_text().splitlines()

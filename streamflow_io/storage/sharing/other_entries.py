@@ -1,4 +1,4 @@
-"""What other runs have written into a shared directory."""
+"""Entries of other runs in a shared directory."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ from .entries import ENTRY_BYTES, Entry
 from .locking import SharingError, try_lock
 
 MOST_ENTRIES = 1000
-#: Of each other user so many are looked at: they count as one anyway, and to read many takes long.
+#: The most entries read of each other user. The runs of a user count as one anyway, and many entries take long to
+#: read.
 MOST_OF_OWNER = 100
-# So many files take long to list, and each look does so.
+# More files take too long to list, which each look does.
 _MOST_FILES = 10 * MOST_ENTRIES
-#: All users without a name: one of them may be another with a subordinate user id.
+#: Stands for all users without a name. One of them may be another one with a subordinate user id.
 NAMELESS = -1
-# A process may not have many more files open than those.
+# A process may not have many more files open than this.
 _MOST_OPEN = 64
 _ENTRY = re.compile(r"[0-9a-f]{32}\.json")
 
 
 @dataclass(frozen=True)
 class Other:
-    """Another run's entry.
+    """The entry of another run.
 
-    :ivar identifier: the name of its file
-    :ivar entry: none: it cannot be read, but its run lives
+    :ivar identifier: the name of the file
+    :ivar entry: None: the entry cannot be read, but its run lives
     :ivar owner: the user
     :ivar written: when the file was written, by the clock of the file system
     """
@@ -49,9 +50,10 @@ class Other:
 
 
 class _Read:
-    """An entry that was read, and is open.
+    """An open entry that has been read.
 
-    :ivar text: as it was read last; :ivar other: what it says
+    :ivar text: the bytes of the last read
+    :ivar other: the parsed entry
     """
 
     def __init__(self, name: str, descriptor: int) -> None:
@@ -60,10 +62,10 @@ class _Read:
         self.other = Other(name, None, 0, 0.0)
 
     def take(self, text: bytes, found: os.stat_result) -> Other:
-        """Another text was read."""
+        """Parse new bytes of the entry."""
         self.text = text
         try:
-            # Without what fills the block.
+            # Leave out the bytes that fill the block.
             entry = Entry.model_validate_json(text[: text.rfind(b"}") + 1])
         except ValidationError:
             entry = None
@@ -72,10 +74,10 @@ class _Read:
 
 
 class OtherEntries:
-    """The entries of other runs, from look to look; open ones are kept open.
+    """The entries of other runs, from look to look. Up to a number of files stays open.
 
-    :param runs: the directory that they are in, open
-    :param is_network: it is on a network file system: that looks for what is new when a file is opened
+    :param runs: descriptor of their directory
+    :param is_network: the directory is on a network file system, which looks for changes only when a file is opened
     """
 
     def __init__(self, runs: int, is_network: bool) -> None:
@@ -83,13 +85,13 @@ class OtherEntries:
         self._me = owner_of(os.geteuid())
         self._is_network = is_network
         self._read: dict[str, _Read] = {}
-        # What was in the directory, and which of that are entries.
+        # The names in the directory at the last look, and those of them that are read.
         self._found: tuple[list[str], list[str]] = [], []
 
     def look(self, own: str) -> list[Other]:
-        """The entries of other runs that live; those of dead ones are removed. Under the lock.
+        """Return the entries of other living runs, and remove the entries of dead ones. The lock must be held.
 
-        :param own: the name of the entry that is not wanted
+        :param own: the name of this run's entry, which is left out
         """
         found = os.listdir(self._runs)
         if found != self._found[0]:
@@ -100,7 +102,7 @@ class OtherEntries:
         return living
 
     def _chosen(self, found: list[str]) -> list[str]:
-        """The entries that are looked at: nobody keeps out those of others by many of his own."""
+        """Choose the entries to read. No user keeps out the entries of others by many of its own."""
         if len(found) > _MOST_FILES:
             users = Counter(owner for name in found[:MOST_ENTRIES] if (owner := self._owner(name)) is not None)
             most = f", most of user {user_name(users.most_common(1)[0][0])}" if users else ""
@@ -118,14 +120,14 @@ class OtherEntries:
         return [name for _, name in sorted(ranked)[:MOST_ENTRIES]]
 
     def _owner(self, name: str) -> int | None:
-        """Whose file it is; none: it is gone."""
+        """Return the owner of a file. None: the file is gone."""
         try:
             return owner_of(os.stat(name, dir_fd=self._runs, follow_symlinks=False).st_uid)
         except OSError:
             return None
 
     def close(self) -> None:
-        """Let go of them."""
+        """Close all entries."""
         for name in [*self._read]:
             self._forget(name)
 
@@ -138,14 +140,14 @@ class OtherEntries:
             descriptor = os.open(name, os.O_RDONLY | NOT_BELIEVED, dir_fd=self._runs)
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ELOOP, errno.EACCES, errno.ENXIO):
-                return None  # it is gone, or nothing that a run of this version makes
+                return None  # the file is gone, or no run of this version has made it
             raise
         self._read[name] = read = _Read(name, descriptor)
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             return None
         if try_lock(descriptor, fcntl.LOCK_SH):
-            with suppress(OSError):  # another user's
+            with suppress(OSError):  # the file belongs to another user
                 os.unlink(name, dir_fd=self._runs)
             return None
         other = read.take(os.pread(descriptor, ENTRY_BYTES, 0), found)
@@ -154,9 +156,9 @@ class OtherEntries:
         return other
 
     def _seen_before(self, read: _Read) -> Other | None:
-        """An entry that is open already: who has written since the last look lives; of others the lock tells.
+        """Return an entry that is open already. A run lives if its entry has changed, or is locked.
 
-        :return: none: it has to be opened anew. A network file system looks for what is new when a file is opened
+        :return: None: the entry has to be opened again, as always on a network file system
         """
         if self._is_network:
             return None
@@ -172,7 +174,7 @@ class OtherEntries:
 
 @cache
 def owner_of(user: int) -> int:
-    """The user among those that share: who has several user ids without a name does not count more than once."""
+    """Return the user that counts for sharing. All users without a name count as one."""
     try:
         pwd.getpwuid(user)
     except KeyError:
@@ -181,7 +183,7 @@ def owner_of(user: int) -> int:
 
 
 def user_name(user: int) -> str:
-    """What a user is called, or the number."""
+    """Return the name of a user, or the number if there is none."""
     try:
         return pwd.getpwuid(user).pw_name
     except KeyError:

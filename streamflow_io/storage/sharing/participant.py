@@ -1,4 +1,4 @@
-"""What a run holds and wants of a storage, from look to look."""
+"""Bandwidth that a run holds and wants of a storage, from look to look."""
 
 from __future__ import annotations
 
@@ -14,37 +14,38 @@ from .turns import BurstDelay, Turns
 
 
 class Participant:
-    """A run among those that use a storage.
+    """A run among the runs that use a storage.
 
-    Guarantee: if each calls :meth:`look` with what all others hold at that moment, and uses no more than it keeps and
-    is given, all use no more than the bandwidth together. See :func:`.allocation.decide` for a want that is above it,
-    and :class:`.allocation.Patience` for owners that keep others from their share.
+    Guarantee: all runs together use no more than the bandwidth, under two conditions. Each run calls :meth:`look` with
+    the bandwidth that all others hold at that moment. Each run uses no more than it keeps and is given. See
+    :func:`.allocation.decide` for a want above the bandwidth, and :class:`.allocation.Patience` for owners that keep
+    others from their share.
 
-    :param run: what tells runs apart
-    :param owner: whose run it is
+    :param run: identifies the run
+    :param owner: the owner of the run
+    :ivar turns: the turns of the bursts of the run. None: each burst asks for bandwidth at once
+    :ivar watches: report each change of the bandwidth that others hold. Otherwise only its first and last change
     """
 
     def __init__(self, run: str, owner: int = 0) -> None:
         self._run = run
         self._owner = owner
         self._patience = Patience()
-        #: The turns of the bursts of the run; None: each burst asks for bandwidth at once.
         self.turns: Turns | None = None
-        #: Whether the run is told whenever others hold more or less: else only when they begin or end to.
         self.watches = False
         self._request = LeaseRequest()
         self._asked: float | None = None
         self._lease: Lease | None = None
-        # By the number of the lease, what it was given since it requested.
+        # The amounts of the leases since the last request, by the number of the lease.
         self._untold: dict[int, Amounts] = {}
         self._ticket = 0
         self._held: dict[Way, int] = {}
         self._wanted: dict[Way, int] = {}
-        # None: something of it has changed.
+        # None: something that the tenant consists of has changed.
         self._tenant: Tenant | None = None
 
     def request(self, request: LeaseRequest) -> None:
-        """The run wants something else from now on."""
+        """Set what the run wants from now on."""
         self._request, self._tenant = request, None
         if request.is_empty:
             self._asked = None
@@ -57,12 +58,12 @@ class Participant:
 
     @property
     def hold(self) -> BurstDelay | None:
-        """The turn of the burst that has begun; None: the burst asks for bandwidth at once."""
+        """The turn of the burst that has begun. None: the burst asks for bandwidth at once."""
         return None if self.turns is None else self.turns.hold
 
     @property
     def tenant(self) -> Tenant:
-        """What it held and wanted after the last look."""
+        """The bandwidth that the run held and wanted after the last look."""
         if self._tenant is None or self._tenant.due != self.due:
             together = self._request.together
             self._tenant = Tenant(
@@ -72,34 +73,34 @@ class Participant:
 
     @property
     def overstayed(self) -> frozenset[int]:
-        """The other owners that count no more beyond their fair share."""
+        """The other owners that do not count beyond their fair share any more."""
         return self._patience.overstayed
 
     @property
     def asked(self) -> float:
-        """When its burst began; 0: there is none."""
+        """When the burst of the run began. 0: there is none."""
         return self._asked or 0.0
 
     @property
     def due(self) -> float:
-        """When its burst should have had its turn; 0: there is none."""
+        """When the burst of the run should have its turn. 0: there is none."""
         if self._asked is None:
             return 0.0
         return due(self._asked, self._request.seconds) if self.hold is None else self.hold.due
 
     @property
     def useful(self) -> Amounts:
-        """What else it could use beyond what it holds."""
+        """The bandwidth that the run could use beyond what it holds."""
         return positive(self._request.useful) if self._wanted else {}
 
     def look(self, others: Sequence[Tenant], bandwidth: Amounts, now: float = inf, passed: float = 0.0) -> Lease | None:
-        """Return what is not kept, and take what there is.
+        """Return held bandwidth that is not kept, and take the bandwidth that is available.
 
         :param others: all other runs
-        :param bandwidth: of the storage
-        :param now: on the wall clock
-        :param passed: seconds, on a clock that never goes back
-        :return: what the run may use from now on; none: nothing has changed for it
+        :param bandwidth: the storage's bandwidth
+        :param now: seconds on the wall clock
+        :param passed: seconds of a clock that never goes back
+        :return: the bandwidth that the run may use from now on. None: nothing has changed for the run
         """
         request, last = self._request, 0 if self._lease is None else self._lease.number
         self._untold = {number: given for number, given in self._untold.items() if number > request.seen}
@@ -125,9 +126,11 @@ class Participant:
         return self._tell(Lease(last + 1, given, total(others), bandwidth, contended(others)))
 
     def leave(self) -> bool:
-        """Return all, if nothing is requested any more: for that nobody needs to know what others hold.
+        """Return all that is held, if the run requests nothing any more. Needs no look at what others hold.
 
-        What the run was given since it requested is still its own; then it has to look.
+        Does nothing if the run was given something since its request, or watches: then the run has to look.
+
+        :return: whether all was returned
         """
         if not self._request.is_empty or self.watches or any(number > self._request.seen for number in self._untold):
             return False
@@ -148,5 +151,5 @@ class Participant:
 
 
 def _situation(lease: Lease) -> tuple[Amounts, frozenset[Way], frozenset[Way]]:
-    """What of others a run is told at once: how much they hold is said with the next lease."""
+    """Return the facts about others that a run is told at once. The amounts that they hold come with the next lease."""
     return lease.bandwidth, lease.contended, frozenset(positive(lease.others))

@@ -1,4 +1,4 @@
-"""What a run does in a shared directory that is open: look by look."""
+"""The work of a run in an open shared directory, look by look."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .participant import Participant
 
 HOLDS_BACK_NOBODY = 10.0
 HOLDS_NOTHING = 60.0
-# Between two looks of the observer no more is counted: it may have been stopped, and everybody with it.
+# At most this time is counted between two looks of an observer, which may have been stopped with all other runs.
 _MOST_BETWEEN_LOOKS = 3.0
 
 
 class Silence:
-    """How long the beat of each run has not changed, on the clock of the observer: those of other hosts differ."""
+    """How long the beat of each run has not changed, by the observer's clock: clocks of other hosts differ."""
 
     def __init__(self) -> None:
         self._beats: dict[str, tuple[int, float]] = {}
@@ -36,9 +36,9 @@ class Silence:
     def look(self, beats: dict[str, int], now: float) -> dict[str, float]:
         """Look at all runs.
 
-        :param beats: of those that there are
-        :param now: of a clock that never goes back
-        :return: for how many seconds each has been silent
+        :param beats: the beats of the runs that are there
+        :param now: seconds of a clock that never goes back
+        :return: for how many seconds each run has been silent
         """
         passed, self._last = min(now - self._last, _MOST_BETWEEN_LOOKS), now
         before, self._beats = self._beats, {}
@@ -52,10 +52,10 @@ class Silence:
 class _Pace:
     """How often a run looks at what others do, in seconds.
 
-    :ivar waiting: whether there are news, while it waits for something
-    :ivar holding: the same, while it holds something
-    :ivar look: looks without news, while it waits
-    :ivar beat: the same, while it holds something
+    :ivar waiting: pause between looks at the counters of changes, while the run waits for something
+    :ivar holding: the same, while the run holds something
+    :ivar look: pause between full looks without a change, while the run waits
+    :ivar beat: the same, while the run holds something
     """
 
     waiting: float
@@ -65,17 +65,17 @@ class _Pace:
 
 
 _LOCAL = _Pace(waiting=0.02, holding=0.1, look=0.5, beat=2.0)
-# There nobody is told news in time: a look instead.
+# Changes of the counters arrive late there, so that runs do full looks instead.
 _NETWORK = _Pace(waiting=0.2, holding=1.0, look=0.2, beat=1.0)
 
 
 @dataclass(frozen=True)
 class _Living:
-    """Another run that lives.
+    """Another living run.
 
     :ivar identifier: the name of its file
-    :ivar owner: of the file
-    :ivar seconds: for how long nothing was heard of it
+    :ivar owner: the owner of the file
+    :ivar seconds: how long the run has been silent
     """
 
     identifier: str
@@ -84,12 +84,12 @@ class _Living:
     seconds: float
 
 
-# A look takes at most this part of the time, whatever others say that they have done.
+# Looks take at most this part of the time, whatever other runs report.
 _LOOKS = 0.2
 
 
 class LeaseSession:
-    """What a run does in a directory that is open."""
+    """The work of a run in an open directory."""
 
     def __init__(self, directory: OpenDirectory, run: str, bandwidth: Amounts, warn: Callable[[str], None]) -> None:
         self.participant = Participant(directory.identifier, owner_of(os.geteuid()))
@@ -104,7 +104,7 @@ class LeaseSession:
         self._last_known: dict[str, Entry] = {}
         self._tenants: dict[str, tuple[tuple[Entry, dict[Way, int], bool], Tenant]] = {}
         self._overstayed: set[int] = set()
-        # How long the last look took.
+        # Seconds that the last look took.
         self._took = 0.0
         self._news = News(b"", b"")
         self._written: tuple[float, Tenant | None] = 0.0, None
@@ -121,12 +121,12 @@ class LeaseSession:
 
     @property
     def name(self) -> str:
-        """Of the run, for turns."""
+        """The name of the run, for turns."""
         return _name(self._directory.identifier)
 
     @property
     def pause(self) -> float | None:
-        """For how long nothing is looked at; None: until the run requests something."""
+        """Seconds until something has to be looked at. None: look only when the run requests something."""
         if self._is_held_back:
             hold = self.participant.hold
             return 0.0 if hold is None else min(self._pace.beat, max(0.0, hold.until - time.time()))
@@ -138,7 +138,7 @@ class LeaseSession:
     def should_look(self, passed: float) -> bool:
         """Whether it is time for a look.
 
-        :param passed: seconds since the last one
+        :param passed: seconds since the last look
         """
         tenant = self.participant.tenant
         if passed < self._took * (1 / _LOOKS - 1):
@@ -156,7 +156,7 @@ class LeaseSession:
         return news.returned != self._news.returned if tenant.wanted else news.asked != self._news.asked
 
     def look(self) -> Lease | None:
-        """See what others hold and want, take what there is, and write it down."""
+        """Read what others hold and want, take what is available, and write this run's entry."""
         turns = self.participant.turns
         now, hold, before = time.time(), self.participant.hold, self.participant.tenant
         with self._directory.locked():
@@ -177,12 +177,12 @@ class LeaseSession:
             entries = {_name(one.identifier): one.entry for one in others}
             megabytes = {way: much / 1e6 for way, much in bandwidth.items()}
             turns.look(entries, megabytes, self._apart(found), time.monotonic(), now)
-        # Also if there are no turns since: what was held back has not been asked for.
+        # Holds even if turns have ended since: a request that was held back has not been made.
         self._is_held_back = hold is not None and now < hold.until
         return lease
 
     def _tell(self, before: Tenant, after: Tenant) -> None:
-        """Tell others what has changed. Under the lock."""
+        """Count the changes that other runs have to know. The lock must be held."""
         self._directory.tell(
             returned=any(amount(after.held, way) < amount(before.held, way) for way in WAYS)
             or bool(before.wanted and after.wanted != before.wanted),
@@ -191,16 +191,19 @@ class LeaseSession:
         self._news = self._directory.news()
 
     def _apart(self, found: Sequence[Other]) -> float:
-        """By how many seconds the clocks of the runs differ: each has written when, and the file system knows when."""
+        """Return by how many seconds the clocks of the runs differ.
+
+        Compares the time in each entry with the time of its file, for this run and the others.
+        """
         own = self._directory.written() - self._entry.now
         return max((abs(one.written - one.entry.now - own) for one in found if one.entry is not None), default=0.0)
 
     def _tenants_of(self, others: list[_Living], bandwidth: dict[Way, int]) -> list[Tenant]:
-        """The tenants of others; of an entry that is the same as at the last look it is made once."""
+        """Return the tenants of other runs. The tenant of an unchanged entry is reused."""
         before, self._tenants = self._tenants, {}
         for one in others:
             if not one.entry.held and not one.entry.wanted:
-                continue  # it is in nobody's way
+                continue  # a run without amounts holds back no other run
             made = one.entry, bandwidth, one.seconds >= HOLDS_BACK_NOBODY
             known = before.get(one.identifier)
             if known is None or known[0][0] is not one.entry or known[0] != made:
@@ -209,7 +212,7 @@ class LeaseSession:
         return [tenant for _, tenant in self._tenants.values()]
 
     def _say_overstayed(self, others: list[_Living]) -> None:
-        """Say once of each owner that it counts no more beyond its share, with the entry that has most."""
+        """Warn once about each owner that does not count beyond its share any more, with its largest entry."""
         for owner in self.participant.overstayed - self._overstayed:
             self._overstayed.add(owner)
             of_owner = [one for one in others if owner_of(one.owner) == owner]
@@ -242,10 +245,10 @@ class LeaseSession:
         self._written, self._fields = (now, tenant), fields
 
     def _living(self, found: list[Other], now: float) -> list[_Living]:
-        """Those of whom something was heard, and for how long nothing was."""
+        """Return the runs that have been heard of lately, each with the time since then."""
         entries = {}
         for other in found:
-            # One that is torn, or of a newer version: its run holds what it last held.
+            # An entry is torn, or of a newer version: its run holds what it last held.
             if (entry := other.entry or self._last_known.get(other.identifier)) is not None:
                 entries[other.identifier] = entry
         self._last_known = entries
@@ -254,7 +257,7 @@ class LeaseSession:
         for other in found:
             if (known := entries.get(other.identifier)) is None:
                 continue
-            # Who uses nothing, and waits for nothing, has nothing to say.
+            # A run that uses nothing and waits for nothing writes no beats.
             seconds = silent[other.identifier] if known.held or known.wanted else 0.0
             if seconds < HOLDS_NOTHING:
                 living.append(_Living(other.identifier, known, other.owner, seconds))
@@ -292,10 +295,10 @@ def _name(identifier: str) -> str:
 
 
 def overstays(one: _Living, entries: int, directory: Path) -> str:
-    """That the runs of an owner keep others from their fair share, for people.
+    """Return a message: the runs of an owner keep others from their fair share.
 
-    :param one: of its entries the one that has most
-    :param entries: how many it has
+    :param one: the owner's entry that holds most
+    :param entries: how many entries the owner has
     """
     more = f", one of {entries} of this user" if entries > 1 else ""
     return coded(
@@ -307,7 +310,7 @@ def overstays(one: _Living, entries: int, directory: Path) -> str:
 
 
 def who(entries: Iterable[Entry], verb: str, of: Callable[[Entry], Amounts]) -> tuple[str, ...]:
-    """Those of which there is something, for people."""
+    """Describe the entries with positive amounts, for people."""
     return tuple(
         f"run {entry.run!r} on {entry.host!r} (process {entry.pid}) {verb} "
         + " and ".join(f"{much / 1e6:g} MB/s ({way})" for way, much in sorted(positive(of(entry)).items()))

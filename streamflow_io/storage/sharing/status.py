@@ -1,4 +1,4 @@
-"""Who shares a storage now: what their entries say, for people."""
+"""The runs that share a storage now, from their entries, for people."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .turns import TurnPolicy, TurnStatus
 
 @dataclass(frozen=True)
 class Sharer:
-    """A run that uses a storage, as it says itself.
+    """A run that uses a storage, by its own entry.
 
-    :ivar user: who owns its entry
-    :ivar held: what it may use, bytes per second
-    :ivar wanted: what it waits for
-    :ivar started: when it came, in seconds since the epoch, on its own host
-    :ivar asked: when its burst began; 0: it has none
-    :ivar due: when it should have had its turn
-    :ivar skew: seconds by which its clock is behind that of the file system
-    :ivar age: seconds since it was heard of, by the clock of the file system
-    :ivar follows: since when it takes turns, by its own clock; none: it does not
+    :ivar user: the owner of the entry
+    :ivar held: what the run may use, in bytes per second
+    :ivar wanted: what the run waits for
+    :ivar started: when the run came, in seconds since the epoch, on its own host
+    :ivar asked: when its burst began. 0: there is none
+    :ivar due: when the burst should have its turn
+    :ivar skew: seconds by which the run's clock is behind the clock of the file system
+    :ivar age: seconds since the run was heard of, by the clock of the file system
+    :ivar follows: since when the run takes turns, by its own clock. None: the run takes no turns
     """
 
     run: str
@@ -47,16 +47,17 @@ class Sharer:
 
 @dataclass(frozen=True)
 class SharedStatus:
-    """What is shared in a directory, and by whom now.
+    """The shared bandwidth of a directory, and the runs that share it now.
 
-    :ivar storage: where the storage is
-    :ivar mine: it is for the runs of this user
-    :ivar bandwidth: bytes per second for all; for runs of one user the least of what they say; empty: nobody says one
-    :ivar sharers: in the order in which they would be served; those that want nothing last
+    :ivar storage: the path of the storage
+    :ivar mine: the directory is for the runs of this user
+    :ivar bandwidth: bytes per second for all runs. For runs of one user, the lowest value that a run states. Empty: no
+        run states one
+    :ivar sharers: in the order in which they would be served; runs that want nothing come last
     :ivar unreadable: the users whose entries cannot be read: of another version, or damaged
-    :ivar schedule: what the runs do about turns; none: there are none in this directory
-    :ivar used: when a run last had to do with it, in seconds since the epoch; none: no run has
-    :ivar problem: why it cannot be looked at
+    :ivar schedule: what the runs do about turns. None: the directory has no turns
+    :ivar used: when a run last changed something there, in seconds since the epoch. None: no run has
+    :ivar problem: why the directory cannot be looked at. None: no problem
     """
 
     directory: Path
@@ -71,7 +72,7 @@ class SharedStatus:
 
 
 def status_of(shared: SharedDirectory, now: float, seconds: float = 1.0) -> SharedStatus:
-    """Look at a directory; nothing is made or waited for longer than so many seconds.
+    """Look at a directory. Makes nothing, and waits for no lock longer than `seconds`.
 
     :param now: seconds since the epoch
     """
@@ -106,7 +107,7 @@ def status_of(shared: SharedDirectory, now: float, seconds: float = 1.0) -> Shar
 
 
 def _used(directory: Path, others: list[Other]) -> float | None:
-    """Each run that comes, or gives something back, counts in the lock; None: no run has been there."""
+    """Return when a run last changed something, which runs count in the lock. None: no run has been there."""
     try:
         lock = directory / "lock"
         is_used, written = any(lock.read_bytes()[: 2 * NEWS_BYTES]), lock.stat().st_mtime
@@ -116,7 +117,7 @@ def _used(directory: Path, others: list[Other]) -> float | None:
 
 
 def _turns(opened: OpenDirectory, others: list[Other]) -> TurnStatus | None:
-    """What the runs do about turns; None: there are none in the directory."""
+    """Return what the runs do about turns. None: the directory has no turns."""
     if opened.ledger.holds == "off":
         return None
     entries = {other.identifier: other.entry for other in others if other.entry is not None}
@@ -153,6 +154,6 @@ def _sharer(other: Other, now: float, turns: TurnStatus | None) -> Sharer:
 
 
 def known_directories(place: Path) -> list[SharedDirectory]:
-    """Those of this user's runs, in a directory that may not exist."""
+    """Return the directories of this user's runs below a directory, which may not exist."""
     found = sorted(each for each in place.iterdir() if each.is_dir()) if place.is_dir() else []
     return [SharedDirectory(each, os.fspath(each.name), True) for each in found]

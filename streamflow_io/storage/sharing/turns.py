@@ -1,4 +1,4 @@
-"""When the bursts of a run begin on a shared storage: at once, unless a feature gives them turns."""
+"""Turns: when the bursts of a run begin on a shared storage. At once, unless a feature gives them turns."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from streamflow_io.records.records import Record
 
 from .entries import Entry, LedgerFile
 
-#: What people are told of a directory whose runs take turns, where no feature gives turns.
+#: Message about a directory whose runs take turns, if no feature gives turns.
 NO_TURNS = "its ledger says `holds: auto`, which needs the feature `schedules` of streamflow-io"
 
 
 @dataclass(frozen=True)
 class BurstDelay:
-    """A burst that begins.
+    """The turn of a burst that begins.
 
     :ivar until: the burst asks for nothing before this time, by the wall clock
     :ivar due: when the burst should have its turn
@@ -34,41 +34,41 @@ class Turns(Protocol):
 
     @property
     def hold(self) -> BurstDelay | None:
-        """The turn of the burst that has begun; None: the burst asks for bandwidth at once."""
+        """The turn of the burst that has begun. None: the burst asks for bandwidth at once."""
 
     def fields(self) -> Mapping[str, object]:
-        """Fields of the entry of the run, for the turns of other runs."""
+        """Return fields for the entry of the run, for the turns of other runs."""
 
     def begin(self, now: float) -> None:
-        """A burst begins."""
+        """Begin a burst."""
 
     def end(self) -> None:
-        """The run uses nothing and waits for nothing."""
+        """Note that the run uses nothing and waits for nothing."""
 
     def look(
         self, others: Mapping[str, Entry], bandwidth: Mapping[Way, float], apart: float, monotonic: float, now: float
     ) -> None:
-        """See which runs are there.
+        """Look at the runs that are there.
 
         :param others: the entries of the other runs, by their names
-        :param bandwidth: of the storage, MB/s
+        :param bandwidth: the storage's bandwidth, in MB/s
         :param apart: by how many seconds the clocks of the runs differ
         :param monotonic: seconds of a clock that never goes back
         :param now: seconds on the wall clock
         """
 
     def over(self) -> None:
-        """A burst with jobs is over. The event loop calls this method."""
+        """End a burst that had jobs. The event loop calls this method."""
 
     def close(self) -> None:
-        """The run ends."""
+        """End the turns of the run."""
 
 
 @dataclass(frozen=True)
 class TurnStatus:
-    """What the runs in a directory do about turns, for people.
+    """The use of turns by the runs in a directory, for people.
 
-    :ivar since: for each run that takes turns, by the name of its entry: when the run began to, on its own clock
+    :ivar since: when each run began to take turns, on its own clock, by the name of its entry
     """
 
     text: str
@@ -79,12 +79,12 @@ class TurnPolicy:
     """Gives turns to the bursts of a run, in directories with `holds: auto`. A feature extends this class."""
 
     def recorded(self, record: Record) -> None:
-        """Telemetry has a record of a step, a job or a lease of this run."""
+        """Receive a record of a step, a job or a lease of this run."""
 
     def join(
         self, storage: StorageConfig, directory: PurePath, mine: bool, ledger: LedgerFile, own: str
     ) -> Turns | None:
-        """The turns of this run in a directory; None: each burst asks for bandwidth at once.
+        """Return the turns of this run in a directory. None: each burst asks for bandwidth at once.
 
         :param mine: only the runs of this user share the directory
         :param own: the name of the entry of this run
@@ -92,5 +92,5 @@ class TurnPolicy:
         return None
 
     def status(self, directory: PurePath, entries: Mapping[str, Entry]) -> TurnStatus:
-        """What the runs in a directory do about turns."""
+        """Describe what the runs in a directory do about turns."""
         return TurnStatus(f"no turns: {NO_TURNS}")

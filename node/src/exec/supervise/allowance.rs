@@ -1,7 +1,7 @@
-//! Whether a job has had all the time that it is given.
+//! Whether a job has had all the time that it was given.
 //!
-//! A job of the lowest priority may get no processor for as long as others want it. Time in which a process of the
-//! job waits for a processor does not count.
+//! A job of the lowest priority may get no processor as long as others want it. Time in which a process of the job
+//! waits for a processor does not count.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use crate::processes::active_time::lived_since;
 use crate::processes::snapshot::{ProcessId, ProcessState};
 
-/// How often its threads are looked at.
+/// Time between two looks at the threads.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Times are durations since any fixed moment.
+/// The time that a job was given, and has had. Times are durations since any fixed moment.
 #[derive(Debug)]
 pub struct Allowance {
     given: Duration,
@@ -26,14 +26,15 @@ impl Allowance {
         Self { given, had: Duration::ZERO, looked: now, threads: BTreeMap::new() }
     }
 
-    /// When to look next.
+    /// Returns when to look next.
     pub fn due(&self) -> Duration {
         self.looked + LOOK
     }
 
-    /// Takes what is seen of the job's threads now; returns whether it has had all of its time.
+    /// Records the states of the job's threads, and returns whether the job has had all of its time.
     ///
-    /// Of a pipeline all wait where one waits for a processor: the one counts that had the least.
+    /// In a pipeline all threads wait when one waits for a processor. Therefore the thread with the least active time
+    /// counts.
     pub fn look(&mut self, now: Duration, threads: BTreeMap<ProcessId, ProcessState>) -> bool {
         let passed = now.saturating_sub(self.looked);
         let had = threads.iter().filter_map(|(id, vitals)| Some(lived_since(self.threads.get(id)?, vitals, passed)));

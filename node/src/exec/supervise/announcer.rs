@@ -1,4 +1,4 @@
-//! From decisions to events: what is told of files, and whether what was committed while the job ran stays so.
+//! Turns decisions into events, and finds files that were changed after their early commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -11,22 +11,22 @@ use crate::protocol::event::Event;
 use crate::protocol::job::{Kind, Output};
 use crate::protocol::json::ByteString;
 
-/// A file that was committed early.
+/// A file that was committed while the job ran.
 #[derive(Debug)]
 struct Early {
-    /// None: it was gone before it could be looked at.
+    /// Attributes at the commit. None: the file counts as removed, because it was gone already.
     stamp: Option<Stamp>,
     closed_again: bool,
-    /// Its change was told.
+    /// The change of the file was reported.
     told: bool,
 }
 
-/// Turns decisions into events, and tells once of each file that is changed after its commit.
+/// Turns decisions into events, and reports once each file that is changed after its commit.
 #[derive(Debug, Default)]
 pub struct Announcer {
-    /// By output and path.
+    /// Files by output and path.
     early: BTreeMap<usize, BTreeMap<OsString, Early>>,
-    /// Outputs of which a file was told to be there.
+    /// Outputs with a reported file.
     opened: BTreeSet<usize>,
     /// Closes may have been missed.
     pub lost: bool,
@@ -70,7 +70,7 @@ impl Announcer {
         }
     }
 
-    /// The job has ended: the changes that were not told yet.
+    /// Returns the changes that were not reported yet, at the end of the job.
     pub fn end<'e>(&'e mut self, outputs: &'e [Output]) -> Vec<Event<'e>> {
         self.ended = true;
         let lost = self.lost;

@@ -1,14 +1,14 @@
-//! How long a job has written nothing.
+//! Finds out when a job begins to write.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::outputs::commit::{Decision, What};
 
-/// So many empty files are looked at; who makes more has written something.
+/// The most empty files that are examined. A job with more files has written something.
 const FILES: usize = 100;
 
-/// The time until one of its outputs has data.
+/// The time until an output has data.
 #[derive(Debug, Default)]
 pub struct Beginning {
     empty: Vec<PathBuf>,
@@ -16,7 +16,7 @@ pub struct Beginning {
 }
 
 impl Beginning {
-    /// Files of outputs may be there.
+    /// Adds the files of outputs that may exist now.
     pub fn note(&mut self, decisions: &[Decision]) {
         let opened = decisions.iter().filter_map(|decision| match &decision.what {
             What::Opened(path) => Some(path.to_owned()),

@@ -1,21 +1,21 @@
-//! The bursts in which something grows.
+//! The bursts in which a file, or a number of bytes, grows.
 //!
-//! A burst ends when nothing has grown for a while. Times are durations since any fixed moment.
+//! A burst ends when there was no growth for a while. Times are durations since any fixed moment.
 
 use std::time::Duration;
 
 use crate::protocol::event::Burst;
 
-/// How often it is looked at: a burst begins so much before it is seen, at most.
+/// Time between two looks. A burst begins at most this time before it is seen.
 pub const LOOK: Duration = Duration::from_millis(100);
-/// After so long without growth a burst has ended.
+/// Time without growth after which a burst has ended.
 const SILENCE: Duration = Duration::from_millis(250);
-/// Less is no burst: nobody would wait for it.
+/// The fewest bytes of a burst: fewer are not worth waiting for.
 const LEAST: u64 = 1_000_000;
-/// After so many bursts the silence that ends one is doubled: neighbours are one burst then.
+/// Number of bursts after which the silence that ends a burst doubles, so that neighbours become one burst.
 const MANY: u64 = 1_000;
 
-/// One that goes on.
+/// A burst that goes on.
 #[derive(Debug)]
 struct Open {
     start: Duration,
@@ -31,11 +31,11 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// Takes the size that it has now; returns the burst that has ended by now, if one has.
+    /// Records the present size, and returns the burst that has ended by now, if any.
     pub fn look(&mut self, size: u64, now: Duration) -> Option<Burst> {
         let before = std::mem::replace(&mut self.size, size);
         if size < before {
-            // It was cut, and begins anew.
+            // The file was cut, and begins again.
             self.open = None;
         }
         if size > before {
@@ -50,7 +50,7 @@ impl Bursts {
         None
     }
 
-    /// It grows no more: returns the burst that was still open.
+    /// Returns the burst that is still open, at the end of the growth.
     pub fn end(&mut self, size: u64, now: Duration) -> Option<Burst> {
         self.look(size, now).or_else(|| self.close())
     }
@@ -75,7 +75,7 @@ mod tests {
         Duration::from_millis(number)
     }
 
-    /// The bursts of what has these sizes at these times, looked at each 100 ms until `end`.
+    /// Returns the bursts for these times and sizes, with a look each 100 ms until `end`.
     fn bursts(sizes: &[(u64, u64)], end: u64) -> Vec<Burst> {
         let (mut bursts, mut found) = (Bursts::default(), Vec::new());
         for now in (0..end).step_by(100) {
@@ -116,7 +116,7 @@ mod tests {
             found.iter().map(|burst| (burst.bytes, burst.end)).collect::<Vec<_>>(),
             [(5 * MB, 5 * MB), (2 * MB, 2 * MB)]
         );
-        // While it grows.
+        // The cut comes while the file grows.
         assert_eq!(bursts(&[(0, 5 * MB), (100, MB), (200, 3 * MB)], 1000)[0].bytes, 2 * MB);
     }
 
@@ -124,7 +124,7 @@ mod tests {
     fn where_there_are_many_neighbours_are_one() {
         let sizes: Vec<(u64, u64)> = (0..3000).map(|n| (n * 500, (n + 1) * MB)).collect();
         let found = bursts(&sizes, 3000 * 500);
-        // After a thousand, silences of 0.4 s end none.
+        // After a thousand bursts, silences of 0.4 s end none.
         assert_eq!((found.len(), found[1000].bytes), (1001, 2000 * MB));
     }
 }

@@ -1,38 +1,39 @@
-//! How many of its cores a job needs, from what the job has used and wanted of them lately.
+//! How many of its cores a job needs, from what the job has recently used and waited for.
 //!
-//! A greater need is told at once, a smaller one only when fewer cores were enough for a while.
+//! A greater need is reported at once, a smaller one only when fewer cores were enough for a while.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How often it is looked at.
+/// Time between two looks.
 pub const LOOK: Duration = Duration::from_millis(500);
-/// For so long less has to be enough.
+/// Time for which fewer cores must be enough.
 const WHILE: Duration = Duration::from_secs(2);
-/// So much of a core is none: who looks at a clock, or writes a block now and then, waits.
+/// Part of a core that counts as none: a job that only looks at a clock or writes a block now and then is waiting.
 const SLACK: f64 = 0.25;
 
-/// Times are durations since any fixed moment.
+/// The need of a job. Times are durations since any fixed moment.
 #[derive(Debug)]
 pub struct Cores {
     most: u32,
     told: u32,
-    /// What was needed in the time before each of these moments.
+    /// The need in the time before each of these moments.
     recent: VecDeque<(Duration, u32)>,
 }
 
 impl Cores {
-    /// A job starts `now` that has `most` cores. It is told that it needs all of them until less was enough.
+    /// Starts with the need of all `most` cores, until fewer were enough.
     pub fn new(most: u32, now: Duration) -> Self {
         Self { most, told: most, recent: VecDeque::from([(now, most)]) }
     }
 
-    /// Takes what was used, and waited for, since the last look; returns what is needed, if that is news.
+    /// Records the need since the last look, and returns the number of cores needed if it has changed.
     ///
     /// # Arguments
-    /// * `wanted` - processors that the job had, or waited for, on average; None: it waits for a device
+    /// * `wanted` - mean number of processors that the job had or waited for; None: all its cores count as needed
     pub fn look(&mut self, now: Duration, wanted: Option<f64>) -> Option<u32> {
-        // Who waits for a device would wait longer beside others who use it. (`as` takes negative numbers for 0.)
+        // A job that waits for a device would wait longer beside other users of the device. (`as` turns negative
+        // numbers into 0.)
         let needed = wanted.map_or(self.most, |wanted| ((wanted - SLACK).ceil() as u32).min(self.most));
         self.recent.push_back((now, needed));
         self.recent.retain(|(at, _)| *at + WHILE > now);
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
     use crate::sys::test_random::Random;
 
-    /// What is told, and after how many looks, of a job that wants so much before each of them.
+    /// Returns the reported needs, and after how many looks, of a job that wants this much before each look.
     fn told(most: u32, wanted: &[f64]) -> Vec<(usize, u32)> {
         let mut cores = Cores::new(most, Duration::ZERO);
         let look = |(index, wanted): (usize, &f64)| {

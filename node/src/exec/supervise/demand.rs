@@ -1,4 +1,4 @@
-//! How many of its cores a job needs, by the accounts of its processes.
+//! How many of its cores a job needs, from the accounts of its processes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use crate::processes::snapshot::ProcessId;
 use crate::processes::tree::{self, Process};
 use crate::processes::usage::{duration, thread_cpu};
 
-/// It is looked at less often where that would take more than one part of so many of the time.
+/// Looks become less frequent if they would take more than one part in this many of the time.
 const THRIFT: u32 = 100;
 
-/// Programs that let a daemon compute for them: nobody sees here what they use.
+/// Programs that let a daemon compute for them, so that their use of processors cannot be seen.
 const CLIENTS: [&str; 4] = ["docker", "nerdctl", "podman", "systemd-run"];
 
-/// Times are durations since any fixed moment.
+/// Measures the need of a job. Times are durations since any fixed moment.
 pub struct Demand {
     cores: Cores,
     looked: Duration,
     due: Duration,
-    /// By all processes that live, those that they have waited for, and the orphans.
+    /// CPU time of all living processes, of children that they have waited for, and of the orphans.
     used: Duration,
-    /// How long each has waited for a processor.
+    /// Time for which each process has waited for a processor.
     waited: BTreeMap<ProcessId, Duration>,
 }
 
@@ -32,15 +32,15 @@ impl Demand {
         Self { cores: Cores::new(most, now), looked: now, due: now + LOOK, used: orphans(), waited: BTreeMap::new() }
     }
 
-    /// When to look next.
+    /// Returns when to look next.
     pub fn due(&self) -> Duration {
         self.due
     }
 
-    /// Looks what the job uses; returns how many cores it needs, if that is news.
+    /// Measures what the job uses, and returns how many cores it needs if that has changed.
     ///
     /// # Arguments
-    /// * `look` - gives all processes as they are now
+    /// * `look` - returns all processes as they are now
     pub fn look(&mut self, now: Duration, look: impl FnOnce() -> Vec<Process>) -> Option<u32> {
         let before = thread_cpu();
         let processes = look();
@@ -52,14 +52,14 @@ impl Demand {
         self.cores.look(now, is_known.then_some(wanted))
     }
 
-    /// The time that they had processors since the last look.
+    /// Returns the CPU time since the last look.
     fn used(&mut self, processes: &[Process]) -> Duration {
         let used = processes.iter().map(|process| process.cpu).sum::<Duration>() + orphans();
-        // It is less where somebody has ended and was waited for by nobody.
+        // The sum decreases when a process has ended that no process of the job has waited for.
         used.saturating_sub(std::mem::replace(&mut self.used, used))
     }
 
-    /// The time that they have waited for processors since the last look: who is starved is not idle.
+    /// Returns the time since the last look for which processes waited for processors. A starved process is not idle.
     fn waited(&mut self, processes: &[Process]) -> Duration {
         let waited: BTreeMap<_, _> = processes.iter().map(|process| (process.id, tree::waited(process))).collect();
         let before = std::mem::replace(&mut self.waited, waited);
@@ -69,7 +69,7 @@ impl Demand {
     }
 }
 
-/// What those had used that this process has waited for.
+/// Returns the CPU time of the processes that this process has waited for.
 fn orphans() -> Duration {
     getrusage(UsageWho::RUSAGE_CHILDREN)
         .map_or(Duration::ZERO, |used| duration(used.user_time()) + duration(used.system_time()))

@@ -1,4 +1,4 @@
-//! In which bursts the files grow that others read while they are written.
+//! Finds the bursts in which files grow that other jobs read meanwhile.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,13 +10,13 @@ use crate::protocol::event::Burst;
 use crate::protocol::event::{now, Event, Phase};
 use crate::protocol::job::Output;
 
-/// To look at more would take time that the job needs.
+/// The most files that are watched. More would take time that the job needs.
 const MOST: usize = 64;
 
-/// Times are those of the job's clock.
+/// Watches files grow. Times are those of the job's clock.
 pub struct Growth<'a> {
     outputs: &'a [Output],
-    /// By output and path, as long as they are not committed.
+    /// Files by output and path, until they are committed.
     files: BTreeMap<(usize, PathBuf), Bursts>,
     looked: Duration,
 }
@@ -34,12 +34,12 @@ impl<'a> Growth<'a> {
         Self { outputs, files: BTreeMap::new(), looked: Duration::ZERO }
     }
 
-    /// When they are to be looked at again.
+    /// Returns when to look next, or None without files.
     pub fn due(&self) -> Option<Duration> {
         (!self.files.is_empty()).then_some(self.looked + LOOK)
     }
 
-    /// A file is there.
+    /// Adds a file that exists now.
     pub fn opened(&mut self, output: usize, path: &Path, now: Duration) {
         if self.outputs[output].phases && self.files.len() < MOST {
             let bursts = self.files.entry((output, path.to_owned())).or_default();
@@ -47,14 +47,14 @@ impl<'a> Growth<'a> {
         }
     }
 
-    /// A file will not grow any more.
+    /// Removes a file that will not grow any more, and returns its last burst.
     pub fn committed(&mut self, output: usize, path: &Path, now: Duration) -> Option<Ended> {
         let mut bursts = self.files.remove(&(output, path.to_owned()))?;
         let burst = bursts.end(size(path)?, now)?;
         Some(Ended::new(output, path.to_owned(), burst, now))
     }
 
-    /// Looks at all of them.
+    /// Looks at all files, and returns the bursts that have ended.
     pub fn look(&mut self, now: Duration) -> Vec<Ended> {
         self.looked = now;
         let mut ended = Vec::new();
@@ -78,12 +78,12 @@ impl Ended {
     }
 }
 
-/// When a clock has begun that shows this now, in seconds since the epoch.
+/// Returns when the clock began that shows `clock` now, in seconds since the epoch.
 pub fn epoch(clock: Duration) -> f64 {
     now() - clock.as_secs_f64()
 }
 
-/// None: it is gone.
+/// Returns the size of a file, or None if the file is gone.
 fn size(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().map(|file| file.len())
 }

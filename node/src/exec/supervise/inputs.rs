@@ -1,4 +1,4 @@
-//! What comes into the command: byte streams, and what it finds behind its gates.
+//! The inputs of the command: byte streams, files, and what lies behind its gates.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,21 +19,22 @@ use crate::protocol::job::Rate;
 use crate::streams::origin::Failure;
 use crate::sys::watch::{Notice, Watcher};
 
-/// Those who share a pipe with one that has got the file are looked at after twice the time each time.
+/// Shortest and longest pause between two looks at processes that share a pipe with one that has the file. The pause
+/// doubles each time.
 const SOONEST: Duration = Duration::from_millis(10);
 const LATEST: Duration = Duration::from_millis(500);
 
-/// Each method that fails gives the fact that the job cannot go on.
+/// All inputs of a job. Each method that fails returns the fact that the job cannot continue.
 pub struct Inputs<'a> {
     pub feeders: &'a mut Vec<Feeder>,
-    /// What is there as a file from the beginning.
+    /// Inputs that are files from the beginning.
     pub placed: &'a mut Vec<Placed>,
     pub gates: &'a mut Gates,
-    /// There until the command has started.
+    /// Present until the command has started.
     pub launcher: Option<Launcher>,
-    /// When to look next who shares a stream, and how long to wait then.
+    /// When to look next for processes that share a stream, and the pause after that.
     sharers: (Instant, Duration),
-    /// Nothing is told of what the command does.
+    /// The calls of the command are not reported.
     unseen: bool,
 }
 
@@ -65,25 +66,25 @@ impl<'a> Inputs<'a> {
         self.feeders.iter_mut().for_each(Feeder::notices_were_lost);
     }
 
-    /// What is readable when the launcher, a call or another machine says something.
+    /// Returns descriptors that are readable when the launcher, a call or another machine has a message.
     pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let launcher = self.launcher.iter().map(AsFd::as_fd);
         let arrivals = self.feeders.iter().flat_map(Feeder::arrivals);
         launcher.chain([self.gates.streams.as_fd()]).chain(arrivals)
     }
 
-    /// What is writable when a reader has taken something.
+    /// Returns descriptors that are writable when a reader has taken something.
     pub fn writable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.feeders.iter().filter(|feeder| feeder.need == Need::Space).filter_map(Feeder::sink)
     }
 
-    /// Whether there may be news of files that nobody tells.
+    /// Whether files may change without a notice.
     pub fn wait_for_files(&self) -> bool {
         let waits = |feeder: &Feeder| feeder.need != Need::Nothing || feeder.is_leaving() || feeder.is_wanted_whole();
         !self.gates.are_open() || self.feeders.iter().any(waits) || self.gates.net().waiting() > 0
     }
 
-    /// How long it is until one may be fed again that waits for that.
+    /// Returns the time until something is due: a rate, a look at sharers, or a look at readers.
     pub fn rest(&self) -> Option<Duration> {
         let sharers = self.feeders.iter().any(Feeder::is_split).then_some(self.sharers.0);
         let looks = self.feeders.iter().filter_map(Feeder::look_due);
@@ -91,7 +92,7 @@ impl<'a> Inputs<'a> {
         due.map(|due| due.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether it is the time of a stream that is waited for, which has come.
+    /// Whether the time has come for which a stream was waiting.
     pub fn are_due(&self) -> bool {
         self.feeders.iter().any(Feeder::is_due)
     }
@@ -100,10 +101,10 @@ impl<'a> Inputs<'a> {
         self.feeders.iter().any(|feeder| feeder.need == Need::Pause)
     }
 
-    /// Hears what the launcher says.
+    /// Reads a message of the launcher, and returns the fact that follows.
     pub fn hear(&mut self, main: Pid) -> Option<Fact> {
         Some(match self.launcher.as_ref()?.hear(main)? {
-            // Its calls have to be answered, even if they are not understood.
+            // The calls have to be answered, even if they are not understood.
             Message::Listening(listener, trouble) => match self.gates.handler.start(listener) {
                 Ok(stuck) => {
                     let trouble = stuck.map(|error| error.to_string()).or(trouble);
@@ -120,19 +121,20 @@ impl<'a> Inputs<'a> {
         })
     }
 
-    /// Nothing is told of what the command does: it might ask for the size of a stream, and find none.
+    /// Prepares for a command whose calls are not reported. Such a command gets whole files, because it could ask for
+    /// the size of a stream.
     pub fn do_without_filter(&mut self) {
         self.unseen = true;
         self.gates.lose_sight();
         self.gates.streams.want_all();
     }
 
-    /// Whether the command can find nothing that is not there as a whole.
+    /// Whether all that the command can find is there as a whole.
     pub fn are_there(&self) -> bool {
         self.gates.are_open() && !self.gates.streams.are_open()
     }
 
-    /// Feeds what can be fed.
+    /// Feeds the streams that can be fed.
     pub fn feed(&mut self, mut watcher: Option<&mut Watcher<Token>>, events: &mut EventLog) -> Result<(), Fact> {
         for (index, feeder) in self.feeders.iter_mut().enumerate() {
             let token = |wait| Token::Input(index, wait);
@@ -145,7 +147,7 @@ impl<'a> Inputs<'a> {
         Ok(())
     }
 
-    /// Opens the gates of what has been committed.
+    /// Opens the gates of inputs that have been committed.
     pub fn advance_gates(&mut self, watcher: Option<&mut Watcher<Token>>, events: &mut EventLog) -> Result<(), Fact> {
         if !self.gates.are_open() {
             watcher.into_iter().for_each(|watcher| self.gates.arm(watcher, &Token::Gate));
@@ -154,10 +156,10 @@ impl<'a> Inputs<'a> {
         events.append(self.gates.news().as_slice()).map_err(Fact::from)
     }
 
-    /// Brings the whole files for which the command waits.
+    /// Provides the whole files for which the command waits.
     ///
     /// # Arguments
-    /// * `warn` - says so: the command has asked for them
+    /// * `warn` - report each of them, because the command has asked for it
     pub fn bring_wholes(&mut self, warn: bool, events: &mut EventLog) -> Result<(), Fact> {
         let streams = Arc::clone(&self.gates.streams);
         let mut changed = false;
@@ -184,12 +186,12 @@ impl<'a> Inputs<'a> {
     /// Lets the command start.
     pub fn let_in(&mut self) {
         let Some(launcher) = &self.launcher else { return };
-        // Nothing is told of it: it gets no stream that it would have to take for a file.
+        // Without reports of its calls the command gets no stream as its standard input, but the file.
         let held = self.unseen.then(|| self.feeders.iter_mut().find_map(Feeder::stdin_file)).flatten();
         launcher.let_in(held);
     }
 
-    /// Answers the calls that are about streams under the net, as far as that is possible now.
+    /// Answers the calls about streams under the net, as far as possible now.
     pub fn answer_calls(&mut self, events: &mut EventLog) -> Result<(), Fact> {
         let handler = Arc::clone(&self.gates.handler);
         let mut placed = false;
@@ -219,12 +221,12 @@ impl<'a> Inputs<'a> {
         Ok(())
     }
 
-    /// Whether it is time to look who shares a stream.
+    /// Whether a look at processes that share a stream is due.
     pub fn sharers_due(&self) -> bool {
         self.feeders.iter().any(Feeder::is_split) && Instant::now() >= self.sharers.0
     }
 
-    /// Looks who has the pipe of a stream that is a file for others.
+    /// Finds the processes that have the pipe of a stream which is a file for others.
     pub fn look_at_sharers(&mut self, processes: &[Process], paused: bool) -> Result<(), Fact> {
         let (_, pause) = self.sharers;
         self.sharers = (Instant::now() + pause, (pause * 2).min(LATEST));
@@ -237,16 +239,16 @@ impl<'a> Inputs<'a> {
         Ok(())
     }
 
-    /// Whether it is time to look what the readers of streams do.
+    /// Whether a look at the readers of streams is due.
     pub fn readers_due(&self) -> bool {
         let now = Instant::now();
         self.feeders.iter().filter_map(Feeder::look_due).any(|due| due <= now)
     }
 
-    /// Looks whether readers that have taken all wait for more.
+    /// Finds out whether readers that have taken all bytes wait for more.
     ///
     /// # Arguments
-    /// * `look` - gives all processes as they are now
+    /// * `look` - returns all processes as they are now
     pub fn look_at_readers(&mut self, look: impl FnOnce() -> Vec<Process>) {
         let (before, now) = (thread_cpu(), Instant::now());
         let processes = look();
@@ -265,17 +267,18 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    /// The command is paused, or goes on.
+    /// Says that the command is paused, or continues.
     pub fn pause(&mut self, paused: bool) {
         self.feeders.iter_mut().for_each(|feeder| feeder.pause(paused));
     }
 
-    /// The command has ended, perhaps before it had read all.
+    /// Says that the command has ended, perhaps before it had read all.
     pub fn leave(&mut self) {
         self.feeders.iter_mut().filter(|feeder| feeder.streamed() > 0).for_each(Feeder::leave);
     }
 
-    /// The command has succeeded: looks whether it can have read its streams, and leaves the files that its outputs may be links to.
+    /// Checks, after a success, that the command can have read its streams. Leaves files to which its outputs may be
+    /// links.
     pub fn leave_files(&mut self) -> Result<(), Fact> {
         for feeder in self.feeders.iter_mut() {
             feeder
@@ -289,7 +292,7 @@ impl<'a> Inputs<'a> {
         Ok(())
     }
 
-    /// Tells how the streams have ended that the command has left; true: of one that is not known yet.
+    /// Reports how the streams have ended that the command has left. Returns true if this is unknown for one of them.
     pub fn report(&mut self, events: &mut EventLog) -> Result<bool, Fact> {
         for feeder in self.feeders.iter_mut() {
             let written = feeder.report().map(|event| events.append(event.as_slice()));
@@ -302,7 +305,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// The stream stays open, so that nothing looks like its end, until the tree is gone.
+/// Keeps the stream open until the tree is gone, so that nothing looks like its end.
 fn failed(input: &str, failure: Failure) -> Fact {
     let (reason, message) = failure.of_input(input);
     Fact::InputFailed { reason, message }

@@ -1,20 +1,23 @@
 //! The time of a job in I/O, estimated from looks at single moments.
 //!
-//! The kernel's own account (delay accounting) is off unless the administrator turns it on, leaves out waits for journals
-//! and for Lustre, and what it says of a process is lost when a parent within the job waits for it.
+//! The kernel has its own account (delay accounting), which is off unless the administrator turns it on. The account
+//! leaves out waits for journals and for Lustre. The time of a process is lost when a parent within the job waits for
+//! it.
 
 use std::time::Duration;
 
 /// The longest mean time between two looks.
 const LONGEST: Duration = Duration::from_millis(50);
-/// The time between two looks is at most this part of the time since the first: short jobs are looked at more often.
+/// The time between two looks is at most this part of the time since the first one, so that short jobs get enough
+/// looks.
 const PART: u32 = 8;
-/// The time between two looks is at least this multiple of what a look costs, so that looking takes 1 percent of a core.
+/// The time between two looks is at least this multiple of the cost of a look. Looking then takes 1 percent of a core.
 const THRIFT: u32 = 100;
-/// Fractions of multiples of the golden ratio are spread evenly and repeat nothing, and so keep step with no job.
+/// Fractions of multiples of the golden ratio are spread evenly and never repeat, so they do not keep step with any
+/// job.
 const GOLDEN: f64 = 0.618_033_988_749_895;
 
-/// The sum of the times between looks, each counted by half for either of its looks that found the job waiting.
+/// The sum of the times between looks. Each time counts by half for either of its two looks that found the job waiting.
 #[derive(Debug)]
 pub struct IoTime {
     first: Duration,
@@ -26,17 +29,17 @@ pub struct IoTime {
 }
 
 impl IoTime {
-    /// The command starts `now`.
+    /// Starts with the command, at `now`.
     pub fn new(now: Duration) -> Self {
         Self { first: now, last: now, waits: false, total: Duration::ZERO, looks: 0, due: now }
     }
 
-    /// When to look next.
+    /// Returns when to look next.
     pub fn due(&self) -> Duration {
         self.due
     }
 
-    /// Takes a look, which cost `cost` of CPU time.
+    /// Records a look, which has taken `cost` of CPU time.
     pub fn look(&mut self, now: Duration, waits: bool, cost: Duration) {
         self.advance(now, waits);
         self.looks += 1;
@@ -44,7 +47,7 @@ impl IoTime {
         self.due = now + pause.mul_f64(0.5 + (f64::from(self.looks) * GOLDEN).fract());
     }
 
-    /// The time until `now`, at which the job has ended; at most the time since it started.
+    /// Returns the time in I/O until `now`, when the job has ended: at most the time since the start.
     pub fn total(mut self, now: Duration) -> Duration {
         self.advance(now, false);
         self.total
@@ -63,7 +66,7 @@ mod tests {
 
     const COST: Duration = Duration::from_micros(20);
 
-    /// What is estimated of a job of length `end`, and the number of looks, when each costs `cost`.
+    /// Returns the estimate for a job of length `end`, and the number of looks at the cost `cost`.
     fn estimate(end: Duration, cost: Duration, waits: impl Fn(Duration) -> bool) -> (Duration, u32) {
         let start = Duration::from_secs(7);
         let mut time = IoTime::new(start);
@@ -99,7 +102,7 @@ mod tests {
         assert!(within(estimate(Duration::from_millis(30), COST, during(25, 30)).0, 0.002, 0.008));
     }
 
-    /// Also one that repeats itself as often as it is looked at.
+    /// Includes jobs with the period of the looks.
     #[test]
     fn a_job_with_a_rhythm() {
         for period in [3_000, 20_000, 25_000, 50_000, 100_000] {

@@ -1,40 +1,42 @@
-//! What the main process leaves behind when it ends with success. Facts in, a fate out; no I/O, no clock.
+//! Decides about processes that the main process leaves behind when it ends with success. Facts in, a fate out; no I/O,
+//! no clock.
 //!
-//! StreamFlow waits until everybody has closed what the command prints to, and whoever goes on after that is none of its
-//! business. So it is here, but for those that are late because of us: who waited for a stream or at a gate, and who is
-//! just about to close an output.
+//! StreamFlow waits until every process has closed the output of the command, and ignores processes that continue after
+//! that. `exec` does the same, but first waits for two kinds of processes that are late because of `exec`. Some have
+//! waited for a stream or at a gate, and some are just about to close an output.
 
 use std::time::Duration;
 
-/// How long those that have read a stream to its end, or have come through a gate, after the main process was gone may go
-/// on; and how long a stream may stand still because nobody takes from it.
+/// How long a process may continue that has read a stream to its end, or has come through a gate, after the main
+/// process ended. Also how long a stream may stand still because no process reads it.
 const LATE: Duration = Duration::from_secs(10);
-/// How long outputs that are still open may be written, as in `tool 2> >(tee log >&2)`, where nobody waits for tee.
+/// How long outputs that are still open may be written, as in `tool 2> >(tee log >&2)`, where the shell does not wait
+/// for tee.
 const MOMENT: Duration = Duration::from_secs(2);
-/// They are looked at after a tenth of the time that they have taken already.
+/// Bounds of the pause between two looks, which is a tenth of the time since the main process ended.
 const SOONEST: Duration = Duration::from_millis(10);
 const LATEST: Duration = Duration::from_millis(250);
 
-/// What those that are left do.
+/// The activity of the processes that are left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// Hold what the command prints to.
+    /// A process holds the output of the command open.
     pub prints: bool,
-    /// Read a stream that has not ended, or wait at a gate.
+    /// A process reads a stream that has not ended, or waits at a gate.
     pub reads: bool,
-    /// Bytes streamed, and whether there are more than anybody takes.
+    /// Bytes streamed, and whether there are more than the readers take.
     pub streamed: u64,
     pub full: bool,
-    /// Have an output open for writing.
+    /// A process has an output open for writing.
     pub writes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Wait,
-    /// They go on without us.
+    /// The processes go on without `exec`.
     Leave,
-    /// They cannot: their stream ends with us.
+    /// The processes are ended, because their stream ends with `exec`.
     End,
 }
 
@@ -45,25 +47,27 @@ pub struct Leftovers {
     streamed: u64,
     /// When bytes were last taken from a stream, or waited for.
     moved: Duration,
-    /// When somebody was last seen to read.
+    /// When a process was last seen to read.
     read: Option<Duration>,
-    /// Since when nobody holds what the command prints to.
+    /// Since when no process holds the output of the command open.
     closed: Option<Duration>,
 }
 
 impl Leftovers {
-    /// The main process has ended.
+    /// Says that the main process has ended.
     pub fn begin(&mut self, now: Duration) {
         (self.began, self.due, self.moved) = (now, now, now);
     }
 
-    /// When to look next.
+    /// Returns when to look next.
     pub fn due(&self) -> Duration {
         self.due
     }
 
+    /// Decides what to do with the processes.
+    ///
     /// # Arguments
-    /// * `activity` - None: nobody is left, and somebody waits to be waited for
+    /// * `activity` - None: no process is left, but one that has ended was not waited for yet
     pub fn decide(&mut self, now: Duration, activity: Option<Activity>) -> Fate {
         let Some(seen) = activity else {
             self.due = now + SOONEST;
@@ -103,7 +107,7 @@ mod tests {
     const READS: Activity = Activity { reads: true, ..DAEMON };
     const STUCK: Activity = Activity { full: true, streamed: 7, ..READS };
 
-    /// When it is decided not to wait any longer, and what.
+    /// Returns when the wait is over, and the fate.
     fn decided(course: &[(u64, Activity)]) -> Option<(u64, Fate)> {
         let mut leftovers = Leftovers::default();
         leftovers.begin(Duration::from_millis(5));

@@ -1,4 +1,4 @@
-//! What happens to the files of the job, and what is announced of it.
+//! The output files of a job: follows their changes, and announces them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ pub struct Outputs<'a> {
     pub watch: OutputWatch<'a>,
     tracker: Tracker,
     pub holder: Holder,
-    /// Not announced yet.
+    /// Decisions that were not announced yet.
     decisions: Vec<Decision>,
     announcer: Announcer,
     growth: Growth<'a>,
-    /// Of a job that is observed.
+    /// Only for an observed job.
     beginning: Option<Beginning>,
 }
 
@@ -44,17 +44,17 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// The command runs.
+    /// Says that the command runs.
     pub fn start(&mut self, first: Snapshot) {
         self.holder = Holder::new(first);
     }
 
-    /// A file is there.
+    /// Says that a file exists.
     pub fn exists(&mut self, path: &Path) {
         self.decisions.extend(self.tracker.handle(path, Fact::Exists));
     }
 
-    /// Notices were lost: what may have happened.
+    /// Returns what may have happened when notices were lost.
     pub fn rescan(&mut self, watcher: &mut Watcher<Token>) -> Vec<Change> {
         self.announcer.lost = true;
         let mut changes = self.watch.rescan(watcher);
@@ -62,8 +62,10 @@ impl<'a> Outputs<'a> {
         changes
     }
 
+    /// Takes changes of files, and counts or holds closes.
+    ///
     /// # Arguments
-    /// * `closes` - closes may count: nothing ends the job
+    /// * `closes` - closes may count, because nothing ends the job
     pub fn take(&mut self, changes: Vec<Change>, closes: bool, now: Duration, processes: &mut Processes) {
         let living = if changes.iter().any(Change::is_close) { processes.look() } else { Vec::new() };
         let unwritten = |path: &PathBuf| !writes_any(&living, &[path]);
@@ -87,7 +89,7 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Looks again at the closes that are held, if it is time to.
+    /// Reviews the held closes, if a review is due.
     pub fn review(&mut self, now: Duration, processes: &mut Processes) {
         if self.holder.next_review().is_none_or(|due| due > now) {
             return;
@@ -98,13 +100,13 @@ impl<'a> Outputs<'a> {
         processes.hold(self.holder.suspects());
     }
 
-    /// Closes that count. One of a file that is gone does not: what takes its place starts anew.
+    /// Counts closes. The close of a file that is gone does not count: what takes its place begins anew.
     fn count(&mut self, closed: Vec<PathBuf>) {
         let there: Vec<PathBuf> = closed.into_iter().filter(|path| path.exists()).collect();
         self.decisions.extend(self.tracker.handle_all(&there, Fact::Closed));
     }
 
-    /// Writes what was decided.
+    /// Writes the events of all decisions.
     pub fn announce(&mut self, events: &mut EventLog, now: Duration) -> io::Result<()> {
         let decisions = std::mem::take(&mut self.decisions);
         self.beginning.iter_mut().for_each(|beginning| beginning.note(&decisions));
@@ -123,12 +125,12 @@ impl<'a> Outputs<'a> {
         events.append(&announced.collect::<Vec<_>>())
     }
 
-    /// When it is to be looked again how files grow.
+    /// Returns when to look next at the growth of files.
     pub fn growth_due(&self) -> Option<Duration> {
         self.growth.due()
     }
 
-    /// Tells how files grow, if it is time to look.
+    /// Reports how files grow, if a look is due.
     pub fn look_at_growth(&mut self, events: &mut EventLog, now: Duration) -> io::Result<()> {
         if self.growth.due().is_none_or(|due| due > now) {
             return Ok(());
@@ -142,7 +144,7 @@ impl<'a> Outputs<'a> {
         self.beginning.as_mut().is_some_and(Beginning::is_over)
     }
 
-    /// The job has succeeded: what was held counts, the rest is committed, and what was committed before is looked at.
+    /// Commits all outputs after the success of the job, and reports early commits that were changed.
     pub fn commit_all(&mut self, events: &mut EventLog, now: Duration) -> io::Result<()> {
         let released = self.holder.release();
         self.count(released);

@@ -20,7 +20,7 @@ use crate::protocol::job::Job;
 use crate::sys::file_id::{file_id, FileId};
 use crate::sys::raw;
 
-/// So many files are open at the same time while processes are sought.
+/// Number of files that are open at the same time while processes are searched for.
 const ROOM: usize = 3;
 
 pub struct Processes {
@@ -29,17 +29,17 @@ pub struct Processes {
     main_ended: bool,
     orphans: u64,
     descendants: Descendants,
-    /// Descriptors that can be done without: who finds nobody can end nobody.
+    /// Spare descriptors, closed before a search: a process that is not found cannot be ended.
     room: Vec<OwnedFd>,
-    /// Descriptors of those that may have closed what is held: they tell how one ended, even when its parent was quicker
-    /// than we.
+    /// Descriptors of processes that may have closed a held file. A descriptor tells how its process ended, even if the
+    /// parent has waited first.
     suspects: BTreeMap<ProcessId, OwnedFd>,
-    /// The pipes or sockets that the command prints to. A file or a terminal is waited for by nobody.
+    /// The pipes or sockets to which the command prints. Nothing waits for the end of a file or a terminal.
     printed: HashSet<FileId>,
 }
 
 impl Processes {
-    /// To be called in the thread that starts the command, before that.
+    /// Must be called in the thread that starts the command, before that.
     pub fn new(job: &Job) -> Self {
         let own = [(&job.stdout, "/proc/self/fd/1"), (&job.stderr, "/proc/self/fd/2")];
         let inherited = own.into_iter().filter(|(file, _)| file.is_none()).map(|(_, own)| Path::new(own));
@@ -57,23 +57,23 @@ impl Processes {
         }
     }
 
-    /// All of them, as they are now.
+    /// Returns all processes as they are now.
     pub fn look(&mut self) -> Vec<Process> {
         self.descendants.look()
     }
 
-    /// The threads of all of them, and of this process: what the command waits for may be what that does.
+    /// Returns the threads of all processes, and of this one: the command may wait for work of this process.
     pub fn threads(&mut self) -> BTreeMap<ProcessId, ProcessState> {
         let mut threads = BTreeMap::new();
         let processes = self.look().into_iter().map(|process| process.id.pid).chain([Pid::this().as_raw()]);
         processes.for_each(|process| tree::add_threads(process, &mut threads));
-        // This one has a processor now, and is told what it waited for before.
+        // This thread has a processor now, and the kernel has counted all its waits.
         let own = gettid().as_raw();
         threads.iter_mut().filter(|(id, _)| id.pid == own).for_each(|(_, vitals)| vitals.runnable = false);
         threads
     }
 
-    /// What is to be known of `processes`, which were just looked at.
+    /// Makes a snapshot of `processes`, which were just read.
     pub fn snapshot(&mut self, mut processes: Vec<Process>) -> Snapshot {
         self.descendants.look_closer(&mut processes);
         let main = processes.iter().find(|process| process.id.pid == self.main.as_raw()).copied();
@@ -82,7 +82,7 @@ impl Processes {
         Snapshot { processes: tree::vitals(&processes), orphans: self.orphans, main_exiting }
     }
 
-    /// The same of the suspects alone, and of those among them that are gone and have ended badly.
+    /// Makes a snapshot of the suspects only. Includes suspects that are gone and have failed.
     pub fn snapshot_of_suspects(&mut self, suspects: &BTreeSet<ProcessId>) -> Snapshot {
         let living = suspects.iter().filter_map(|id| self.descendants.read(id.pid));
         let living = living.filter(|process| suspects.contains(&process.id)).collect();
@@ -96,7 +96,7 @@ impl Processes {
         snapshot
     }
 
-    /// Takes hold of the suspects, and of nobody else.
+    /// Holds descriptors of the suspects, and of no other processes.
     pub fn hold(&mut self, suspects: &BTreeSet<ProcessId>) {
         self.suspects.retain(|id, _| suspects.contains(id));
         for id in suspects {
@@ -106,7 +106,7 @@ impl Processes {
         }
     }
 
-    /// Waits for those that have ended, up to the next fact.
+    /// Waits for processes that have ended, up to the next fact.
     pub fn reap(&mut self) -> Option<Fact> {
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -121,12 +121,12 @@ impl Processes {
         }
     }
 
-    /// Whether one of `processes` holds what the command prints to.
+    /// Whether one of `processes` holds the output of the command open.
     pub fn print(&self, processes: &[Process]) -> bool {
         open_files::holds_any(processes, &self.printed)
     }
 
-    /// All of them, as they are now, also where nothing more can be opened.
+    /// Returns all processes as they are now, even if no more files can be opened.
     pub fn find(&mut self) -> Vec<Process> {
         self.room.clear();
         let processes = tree::descendants();
@@ -134,13 +134,13 @@ impl Processes {
         processes
     }
 
-    /// Signals all of them; `spare_group`: but for those in our own process group.
+    /// Signals all processes; with `spare_group`, except those in our own process group.
     pub fn signal(&mut self, signal: Signal, spare_group: bool) {
         let processes = self.find();
         tree::signal_all(processes.iter().filter(|process| !(spare_group && in_own_group(**process))), signal);
     }
 
-    /// Signals the main process; `spare_group`: unless it is in our own process group.
+    /// Signals the main process; with `spare_group`, unless it is in our own process group.
     pub fn signal_main(&self, signal: Signal, spare_group: bool) {
         if !(spare_group && tree::read(self.main.as_raw()).is_some_and(in_own_group)) {
             let _ = kill(self.main, signal);

@@ -1,7 +1,8 @@
-//! What becomes of a running job. Facts in, actions out; no system calls, no clock. Times are durations since any fixed moment.
+//! Decides about a running job. Facts in, actions out; no system calls, no clock. Times are durations since any fixed
+//! moment.
 //!
-//! A job ends by itself, or is ended: by a signal, by its driver, or because it cannot go on. The first reason stays. Its
-//! tree then gets a signal, and who does not listen is killed.
+//! A job ends by itself, or is ended by a signal, by its driver, or because it cannot continue. The first reason stays.
+//! The processes then get a signal, and those that survive it are killed.
 
 use std::time::Duration;
 
@@ -14,48 +15,48 @@ use crate::protocol::event::Reason;
 use crate::sys::exit::{End, UNFINISHED};
 use crate::sys::signals::{CANCELLING, DRIVER_NOTICE};
 
-/// From the first signal to SIGKILL, and the same when the driver is gone.
+/// Time from the first signal to SIGKILL, and the same when the driver is gone.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PATIENCE_WITHOUT_DRIVER: Duration = Duration::from_millis(500);
-/// After this time a process that SIGKILL did not end is stuck in the kernel, and left alone.
+/// Time after which a process that survived SIGKILL is stuck in the kernel, and left alone.
 const STUCK: Duration = Duration::from_secs(10);
-/// How often a tree that is being ended is looked at.
+/// Time between two looks at processes that are being ended.
 pub const ENDING_TICK: Duration = Duration::from_millis(10);
 
-/// What has happened.
+/// A fact about the job.
 #[derive(Clone, Debug)]
 pub enum Fact {
     /// A signal has come to this process; `to_group`: the terminal has sent it to our whole process group.
     Signal { signal: Signal, to_group: bool },
     /// There is a cancel file.
     CancelRequested,
-    /// Nobody wants the results any more.
+    /// The driver is gone, so that the results are not wanted any more.
     DriverGone,
-    /// An input has failed: the job cannot go on.
+    /// An input has failed. The job cannot continue.
     InputFailed { reason: Reason, message: String },
-    /// Nobody would know of the job: it cannot go on.
+    /// Events cannot be written. The job cannot continue, because its driver would not know of it.
     EventsFailed(String),
-    /// What it says of its parts cannot be believed.
+    /// The parts that the command has announced cannot be trusted.
     PartsFailed(String),
-    /// Calls of the command are held, and nobody lets them go on.
+    /// Calls of the command are held, and cannot be answered.
     Unanswered(String),
-    /// The job has had all that it was given, of time or of space.
+    /// The job has used up its time or its space.
     Exhausted(Reason),
     /// The command could not be run.
     CannotRun(String),
-    /// The calls of the command are told; it may start.
+    /// The calls of the command are reported, so that it may start.
     FilterInstalled,
-    /// They are not, for this reason.
+    /// The calls of the command are not reported, for this reason.
     NoFilter(String),
-    /// All that the command reads is there.
+    /// All inputs of the command are there.
     InputsThere,
-    /// The main process has, and was waited for.
+    /// The main process has ended, and was waited for.
     MainEnded(WaitStatus),
-    /// No process of the tree is left.
+    /// No process of the job is left.
     TreeEnded,
-    /// What those do that the main process has left behind; None: there is none.
+    /// The activity of the processes that the main process has left behind. None if only ended ones are left.
     Leftovers(Option<Activity>),
-    /// The leftovers need us no more; false: they do.
+    /// Whether the processes that are left can go on without `exec`.
     HandedOver(bool),
     /// All signals were taken that came in a moment after the end.
     MomentOver,
@@ -69,37 +70,37 @@ impl From<std::io::Error> for Fact {
     }
 }
 
-/// What is to be done.
+/// An action to take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Looks whether there is a cancel file, and whether limits have changed.
+    /// Look for a cancel file, and for changed limits.
     HearDriver,
-    /// Signals the tree; `spare_group`: but for those in our own process group.
+    /// Signal all processes; with `spare_group`, except those in our own process group.
     SignalTree { signal: Signal, spare_group: bool },
-    /// Signals the main process alone; `spare_group`: as above.
+    /// Signal the main process alone; `spare_group` as above.
     SignalMain { signal: Signal, spare_group: bool },
-    /// Tells the driver.
+    /// Report a warning.
     Warn(String),
-    /// Brings whole files instead of streams, and does not observe.
+    /// Provide whole files instead of streams, and do not observe.
     DoWithoutFilter,
-    /// Lets the command start.
+    /// Let the command start.
     LetIn,
-    /// Looks what those do that the main process has left behind.
+    /// Look at the activity of the processes that the main process has left behind.
     LookAtLeftovers,
-    /// Lets others do for the leftovers what is done here.
+    /// Let another process answer the calls of those that are left.
     HandOver,
-    /// Who cancels a job may signal all of its processes, one after the other, and the command first: takes the signals of
-    /// one moment more.
+    /// Wait a moment, and take the signals that have come. To cancel a job, all of its processes may be signalled one
+    /// after the other, and the command first.
     WaitAMoment,
 }
 
-/// A job that has ended.
+/// The end of a job.
 #[derive(Clone, Debug)]
 pub struct Ended {
     pub status: WaitStatus,
     pub reason: Reason,
     pub message: Option<String>,
-    /// The command's own exit code is one of success; `success` also needs that nothing else ended the job.
+    /// The exit code of the command is one of success. `success` also needs that nothing else ended the job.
     pub successful_code: bool,
     pub success: bool,
 }
@@ -107,15 +108,15 @@ pub struct Ended {
 #[derive(Debug, Default)]
 pub struct State {
     success_codes: Vec<i32>,
-    /// What calls are told for, if they are.
+    /// The calls to report, if any.
     purpose: Option<Purpose>,
-    /// Without a filter, the command starts when all is there.
+    /// The command starts when all inputs are there, because there is no filter.
     held: bool,
     status: Option<WaitStatus>,
     leftovers: Leftovers,
     reason: Option<Reason>,
     message: Option<String>,
-    /// The tree is being ended: when those are killed that are left.
+    /// When the processes that are left are killed. Set while the job is being ended.
     kill_at: Option<Duration>,
     over: bool,
 }
@@ -125,7 +126,7 @@ impl State {
         Self { success_codes: success_codes.to_owned(), purpose, ..Self::default() }
     }
 
-    /// Takes a fact, and says what is to be done now, in order.
+    /// Takes a fact, and returns the actions to take now, in order.
     pub fn handle(&mut self, now: Duration, fact: Fact) -> Vec<Action> {
         match fact {
             Fact::Signal { signal, to_group } => self.signal(now, signal, to_group),
@@ -189,7 +190,7 @@ impl State {
         self.signal_tree(now, signal, PATIENCE, spare_group)
     }
 
-    /// Begins to end the tree; without patience, at once.
+    /// Begins to end the job. Without patience, kills its processes at once.
     fn end(&mut self, now: Duration, reason: Reason, message: Option<String>, patience: Duration) -> Vec<Action> {
         self.spoil(reason, message);
         let signal = if patience.is_zero() { Signal::SIGKILL } else { Signal::SIGTERM };
@@ -208,7 +209,7 @@ impl State {
         vec![Action::SignalTree { signal, spare_group }]
     }
 
-    /// Kills who is left when the time has come. What the main process has left behind is ended when that has failed.
+    /// Kills the processes that are left when the time has come. Ends those that a failed main process has left behind.
     fn tick(&mut self, now: Duration) -> Vec<Action> {
         match self.kill_at {
             Some(kill_at) if now >= kill_at + STUCK => self.over = true,
@@ -225,28 +226,28 @@ impl State {
         Vec::new()
     }
 
-    /// When time has something to be done, unless something happens before.
+    /// Returns when something has to be done, unless something happens before.
     pub fn due(&self, now: Duration) -> Option<Duration> {
         let ending = self.kill_at.map(|_| now + ENDING_TICK);
         ending.or(self.status.map(|_| self.leftovers.due()))
     }
 
-    /// Nothing is to be done for the job any more.
+    /// Whether nothing has to be done for the job any more.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// There is a reason to end the job.
+    /// Whether there is a reason to end the job.
     pub fn is_given_up(&self) -> bool {
         self.reason.is_some()
     }
 
-    /// The tree is being ended, for whatever reason: nothing new is given to it.
+    /// Whether the processes are being ended, for any reason. Nothing new is given to processes that end.
     pub fn is_ending(&self) -> bool {
         self.reason.is_some() || self.kill_at.is_some()
     }
 
-    /// The command waits until all that it reads is there.
+    /// Whether the command waits until all of its inputs are there.
     pub fn is_held(&self) -> bool {
         self.held
     }
@@ -255,12 +256,12 @@ impl State {
         matches!(self.status, Some(WaitStatus::Exited(_, code)) if self.success_codes.contains(&code))
     }
 
-    /// The command has succeeded, and nothing speaks against it so far.
+    /// Whether the command has succeeded, and nothing speaks against it so far.
     pub fn may_succeed(&self) -> bool {
         self.has_successful_code() && self.reason.is_none()
     }
 
-    /// The job must not count, even if nobody is left to end; for this reason, if it is the first.
+    /// Makes the job fail for a reason, if it is the first one. No process need be left.
     pub fn spoil(&mut self, reason: Reason, message: Option<String>) {
         if self.reason.is_none() {
             (self.reason, self.message) = (Some(reason), message);
@@ -279,7 +280,7 @@ impl State {
     }
 }
 
-/// What follows for the command when its calls are not told.
+/// Returns what follows for the command when its calls are not reported.
 fn without_filter(purpose: Option<Purpose>) -> &'static str {
     match purpose {
         Some(Purpose { holds: false, streams: false, net: false, .. }) => "how the command reads is not observed",
@@ -305,11 +306,11 @@ impl Ended {
         }
     }
 
-    /// How `exec` ends.
+    /// Returns how `exec` ends.
     pub fn end(&self) -> End {
         match (&self.reason, self.code(), self.signal()) {
             (Reason::Exited, Some(code), _) => End::Code(code),
-            // A command that is cancelled and ends as if nothing had been must not look like a success.
+            // A cancelled command that ends with success must not look like a success.
             (Reason::Cancelled | Reason::Driver, Some(_), _) if self.successful_code => End::Code(UNFINISHED),
             (Reason::Cancelled | Reason::Driver, Some(code), _) => End::Code(code),
             (Reason::Exited | Reason::Cancelled | Reason::Driver, None, Some(signal)) => End::Signal(signal),
@@ -347,8 +348,8 @@ mod tests {
         }
     }
 
-    /// Tells facts, `TIME FACT, TIME FACT`, in milliseconds, with a tick every 10 ms, and writes what is done, if that is not
-    /// what was done before. Those that are left do `activity`, and may go on.
+    /// Handles facts, `TIME FACT, TIME FACT`, in milliseconds, with a tick every 10 ms. Writes each action that differs
+    /// from the one before. The processes that are left do `activity`, and may go on.
     fn course(facts: &str, activity: Option<Activity>) -> (String, Ended) {
         let facts: Vec<(u64, Fact)> = facts
             .split(", ")

@@ -1,4 +1,4 @@
-//! System calls of Landlock: what a command may change, and whom it may reach.
+//! System calls of Landlock: they restrict which files a command may change and which servers it may reach.
 
 use std::fs::File;
 use std::io;
@@ -13,12 +13,12 @@ use nix::sys::prctl::set_no_new_privs;
 
 const CREATE_RULESET_VERSION: u32 = 1;
 const RULE_PATH_BENEATH: u32 = 1;
-/// To write to files, and to remove and make what is in directories.
+/// The rights to write to files, and to create and remove entries of directories.
 const CHANGES: u64 = 1 << 1 | 0x1FF << 4;
-/// To rename and link from one directory to another. Without it nobody may.
+/// The right to rename or link between directories. A ruleset that does not handle it forbids both.
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
-/// To bind and to connect TCP sockets.
+/// The rights to bind and to connect TCP sockets.
 const NETWORK: u64 = 0b11;
 
 #[repr(C)]
@@ -37,13 +37,14 @@ struct PathBeneath {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confined {
     Not,
-    /// What files it changes.
+    /// Changes to files are confined.
     InFiles,
-    /// That, and whom it reaches by TCP.
+    /// Changes to files and the use of TCP are confined.
     Wholly,
 }
 
-/// Lets a command, and what it starts, change no files but those in some directories, and use no TCP, as far as that can be had.
+/// Confines a command and its children: they may change files only below `directories`, and may not use TCP.
+/// The result says how much of this the kernel supports.
 pub fn confine<'a>(command: &mut Command, directories: impl Iterator<Item = &'a Path>) -> Confined {
     let Ok((ruleset, confined)) = ruleset(directories) else { return Confined::Not };
     let prepare = move || -> io::Result<()> {
@@ -60,7 +61,7 @@ pub fn confine<'a>(command: &mut Command, directories: impl Iterator<Item = &'a 
 }
 
 fn ruleset<'a>(directories: impl Iterator<Item = &'a Path>) -> io::Result<(OwnedFd, Confined)> {
-    // SAFETY: without attributes the version is asked for.
+    // SAFETY: with a null pointer for the attributes the call only returns the version.
     let version = unsafe {
         libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<Ruleset>(), 0, CREATE_RULESET_VERSION)
     };
@@ -72,10 +73,10 @@ fn ruleset<'a>(directories: impl Iterator<Item = &'a Path>) -> io::Result<(Owned
         4.. => (CHANGES | REFER | TRUNCATE, size_of::<Ruleset>()),
     };
     let attributes = Ruleset { files, network: NETWORK };
-    // SAFETY: the attributes live until the call returns, which reads so many bytes of them.
+    // SAFETY: the attributes live until the call returns, which reads `size` bytes of them.
     let made = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attributes, size, 0) };
     let made = i32::try_from(made).ok().filter(|made| *made >= 0).ok_or_else(io::Error::last_os_error)?;
-    // SAFETY: the descriptor has just been made, and is nobody else's.
+    // SAFETY: the descriptor has just been made, and has no other owner.
     let ruleset = unsafe { OwnedFd::from_raw_fd(made) };
     for directory in directories {
         let parent = File::options().read(true).custom_flags(libc::O_PATH).open(directory)?;

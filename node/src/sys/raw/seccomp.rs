@@ -10,16 +10,16 @@ use nix::sys::prctl::{get_no_new_privs, set_no_new_privs};
 
 use super::own;
 
-/// SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP: the one who waits runs where the one who answers did.
+/// SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP: the kernel resumes the waiting thread on the core of the answering thread.
 const SYNC_WAKE_UP: libc::c_ulong = 1;
 
-/// Puts a filter on this process and its children, and returns the descriptor to answer at.
+/// Installs a filter for this process and its children, and returns the descriptor that receives their calls.
 ///
 /// # Arguments
-/// * `patient` - signals other than those that kill wait for the answer, as long as that is known to come (Linux 5.19)
+/// * `patient` - once a call was received, only signals that kill interrupt it (Linux 5.19); ignored by older kernels
 ///
 /// # Errors
-/// The error of seccomp(2); EBUSY where there is such a filter already.
+/// The error of seccomp(2); EBUSY if the process has such a filter already.
 pub fn listen(program: &mut [libc::sock_filter], patient: bool) -> io::Result<OwnedFd> {
     let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
     match install(program, if patient { flags | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV } else { flags }) {
@@ -42,7 +42,7 @@ fn install(program: &mut [libc::sock_filter], flags: u64) -> io::Result<OwnedFd>
     Ok(own(Errno::result(result)? as i32))
 }
 
-/// Asks for answers that wake up the waiting call on the same core, Linux 6.6; it is only faster.
+/// Lets answers resume the waiting thread on the same core (Linux 6.6), which is faster. Older kernels ignore it.
 pub fn wake_in_place(listener: &OwnedFd) {
     // SAFETY: takes a number only.
     let _ = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
@@ -51,10 +51,10 @@ pub fn wake_in_place(listener: &OwnedFd) {
 /// Waits for the next call.
 ///
 /// # Errors
-/// EINTR; ENOENT when the process was gone before it could be told.
+/// EINTR; ENOENT if the calling process ended before its call was received.
 pub fn receive(listener: &impl AsFd) -> nix::Result<libc::seccomp_notif> {
     let mut notice = MaybeUninit::<libc::seccomp_notif>::zeroed();
-    // SAFETY: the kernel wants zeros and writes one `seccomp_notif`, of which every pattern of bits is valid.
+    // SAFETY: the kernel wants zeros and writes one `seccomp_notif`, for which every pattern of bits is valid.
     unsafe {
         let listener = listener.as_fd().as_raw_fd();
         Errno::result(libc::ioctl(listener, libc::SECCOMP_IOCTL_NOTIF_RECV, notice.as_mut_ptr()))?;
@@ -62,18 +62,18 @@ pub fn receive(listener: &impl AsFd) -> nix::Result<libc::seccomp_notif> {
     }
 }
 
-/// What is answered.
+/// An answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The kernel does the call.
+    /// The kernel executes the call.
     Continue,
-    /// The call is not done, and returns this.
+    /// The call is not executed and returns this value.
     Value(i64),
-    /// The call is not done, and fails.
+    /// The call is not executed and fails with this error.
     Error(Errno),
 }
 
-/// Answers a call, and returns whether it was still there: its process may be gone, or was interrupted.
+/// Answers a call. Returns false if the call does not wait any more: it was interrupted, or its process has ended.
 pub fn answer(listener: &impl AsFd, id: u64, answer: Answer) -> bool {
     let (val, error, flags) = match answer {
         Answer::Continue => (0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
@@ -92,10 +92,10 @@ pub fn is_waiting(listener: &impl AsFd, id: u64) -> bool {
     unsafe { libc::ioctl(listener.as_fd().as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) != -1 }
 }
 
-/// Gives the process of a call an open file, at the lowest free descriptor, or in the place of what `place` stands for.
+/// Gives an open file to the process of a call: as descriptor `place`, or as the lowest free one if that is None.
 ///
 /// # Errors
-/// ENOENT: the call is gone; EMFILE: the process may not have more open files.
+/// ENOENT: the call does not wait any more; EMFILE: the process may not have more open files.
 pub fn add_descriptor(
     listener: &impl AsFd,
     id: u64,
@@ -116,7 +116,7 @@ pub fn add_descriptor(
     })
 }
 
-/// Whether the kernel gives open files to those that call, Linux 5.9. To be asked when nobody has called yet.
+/// Whether the kernel can add descriptors to calling processes (Linux 5.9). Use it before the first call arrives.
 pub fn can_add_descriptors(listener: &impl AsFd) -> bool {
     add_descriptor(listener, 0, listener, Some(0), false) == Err(Errno::ENOENT)
 }

@@ -1,4 +1,4 @@
-//! What `fstat` and `statx` say of a file, byte for byte as the kernel writes it.
+//! The answers of `fstat` and `statx`, byte for byte as the kernel writes them.
 
 use std::ffi::CString;
 use std::io;
@@ -10,36 +10,36 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::libc;
 
-/// As `fstat` would answer, if the file was open.
+/// Returns what `fstat` would answer if the file were open.
 pub fn plain(path: &Path) -> io::Result<Vec<u8>> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut answer = vec![0_u8; size_of::<libc::stat>()];
-    // SAFETY: the kernel reads a path that ends with a null, and writes one `struct stat`, of which there is room for.
+    // SAFETY: the kernel reads a path that ends with a null, and writes one `struct stat`, for which there is room.
     let result = unsafe { libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, path.as_ptr(), answer.as_mut_ptr(), 0) };
     Errno::result(result)?;
     Ok(answer)
 }
 
-/// As `statx` would.
+/// Returns what `statx` would answer if the file were open.
 ///
 /// # Arguments
-/// * `flags`, `mask` - of the call that asks
+/// * `flags`, `mask` - arguments of the call that is answered
 pub fn extended(path: &Path, flags: u64, mask: u64) -> io::Result<Vec<u8>> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut answer = vec![0_u8; size_of::<libc::statx>()];
     let flags = flags & !(libc::AT_EMPTY_PATH as u64 | libc::AT_SYMLINK_NOFOLLOW as u64);
-    // SAFETY: the kernel reads a path that ends with a null, and writes one `struct statx`, of which there is room for.
+    // SAFETY: the kernel reads a path that ends with a null, and writes one `struct statx`, for which there is room.
     let result =
         unsafe { libc::syscall(libc::SYS_statx, libc::AT_FDCWD, path.as_ptr(), flags, mask, answer.as_mut_ptr()) };
     Errno::result(result)?;
     Ok(answer)
 }
 
-/// Where the answers say what changes as entries come: size, blocks, times.
+/// The fields of the answers that change with each new entry: size, blocks, times.
 const PLAIN: [Range<usize>; 3] = [
     field(offset_of!(libc::stat, st_size), 8),
     field(offset_of!(libc::stat, st_blocks), 8),
-    // Both times, each with its nanoseconds.
+    // The times of the last modification and the last change, each with its nanoseconds.
     field(offset_of!(libc::stat, st_mtime), 32),
 ];
 const EXTENDED: [Range<usize>; 4] = [
@@ -48,14 +48,15 @@ const EXTENDED: [Range<usize>; 4] = [
     field(offset_of!(libc::statx, stx_mtime), size_of::<libc::statx_timestamp>()),
     field(offset_of!(libc::statx, stx_ctime), size_of::<libc::statx_timestamp>()),
 ];
-/// Some file systems count no links of directories, and say this.
+/// The number of links that some file systems report for a directory because they do not count them.
 const UNCOUNTED: u32 = 1;
 
 const fn field(start: usize, bytes: usize) -> Range<usize> {
     start..start + bytes
 }
 
-/// A directory as it was at a time: later answers repeat what changes as entries come. Its links are not counted.
+/// The attributes of a directory at one time. Later answers repeat the fields that change with each new entry.
+/// The number of links is always `UNCOUNTED`.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     plain: Vec<u8>,
@@ -67,7 +68,7 @@ impl Snapshot {
         Ok(Self { plain: plain(path)?, extended: extended(path, 0, libc::STATX_BASIC_STATS.into())? })
     }
 
-    /// As `fstat` would answer.
+    /// Returns what `fstat` would have answered.
     pub fn plain(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut answer = repeat(plain(path)?, &self.plain, &PLAIN);
         let links = libc::nlink_t::from(UNCOUNTED).to_ne_bytes();
@@ -75,7 +76,7 @@ impl Snapshot {
         Ok(answer)
     }
 
-    /// As `statx` would: see `extended`.
+    /// Returns what `statx` would have answered. See the function `extended` for the arguments.
     pub fn extended(&self, path: &Path, flags: u64, mask: u64) -> io::Result<Vec<u8>> {
         let mut answer = repeat(extended(path, flags, mask)?, &self.extended, &EXTENDED);
         answer[field(offset_of!(libc::statx, stx_nlink), 4)].copy_from_slice(&UNCOUNTED.to_ne_bytes());

@@ -1,5 +1,5 @@
-//! The first bytes of what is compressed by gzip (RFC 1952), or by bgzip, which makes many small members of it
-//! (SAM/BAM format specification, section 4.1).
+//! The first bytes of a file compressed by gzip (RFC 1952), or by bgzip, which makes many small members (SAM/BAM format
+//! specification, section 4.1).
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Seek, Write};
@@ -9,25 +9,26 @@ use flate2::read::{GzDecoder, MultiGzDecoder};
 use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
 
-/// A line ends in so many bytes, if it is one.
+/// The most bytes that are searched for the end of a line.
 pub const LONGEST_LINE: u64 = 1 << 20;
 
 const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
-/// Of the fields of a header: that there are more.
+/// Flag of a header: there is an extra field.
 const EXTRA: u8 = 4;
-/// Where these begin, in a header.
+/// Offset of the extra field in a header.
 const FIXED: usize = 12;
-/// Where bgzip writes how large a block is, but for one byte.
+/// Offset of the size of a block, minus one, in a header of bgzip.
 const SIZE: usize = FIXED + 4;
-/// What bgzip puts at the end of each file.
+/// The block that bgzip puts at the end of each file.
 const LAST_BLOCK: [u8; 28] = *b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x06\0BC\x02\0\x1b\0\x03\0\0\0\0\0\0\0\0\0";
-/// So many times as large it may be when it is not compressed any more.
+/// The most decompressed bytes for each compressed byte.
 const MOST_TIMES: u64 = 64;
 
-/// Copies the first bytes, so that they can be decompressed to their end.
+/// Copies the first bytes of a file, so that they can be decompressed to their end.
 ///
 /// # Returns
-/// False: it is not compressed so, or no part of it can be; something may have been written.
+/// False if the file is not compressed in this way, or its first bytes contain nothing to decompress. Bytes may have
+/// been written even then.
 pub fn copy(from: &File, to: &mut File, bytes: u64) -> io::Result<bool> {
     let mut magic = [0; MAGIC.len()];
     if !is_there(from.read_exact_at(&mut magic, 0))? || magic != MAGIC {
@@ -47,11 +48,11 @@ pub fn copy(from: &File, to: &mut File, bytes: u64) -> io::Result<bool> {
     }
 }
 
-/// What is at a place where a block of bgzip may begin.
+/// Content of a place where a block of bgzip may begin.
 pub enum Block {
     /// Too little for a block, or nothing.
     End,
-    /// A block, up to there.
+    /// A block, up to this place.
     Until(u64),
     /// Something else.
     Other,
@@ -63,13 +64,13 @@ pub fn block_at(from: &File, at: u64) -> io::Result<Block> {
     if !is_there(from.read_exact_at(&mut header, at))? {
         return Ok(Block::End);
     }
-    // It is the first of the further fields in all that is known to make such files.
+    // All known programs that make such files write this field first.
     let is_block = header.starts_with(&MAGIC) && header[3] & EXTRA != 0 && header[FIXED..].starts_with(b"BC\x02\0");
     let end = at + u64::from(u16::from_le_bytes([header[SIZE], header[SIZE + 1]])) + 1;
     Ok(if is_block { Block::Until(end) } else { Block::Other })
 }
 
-/// Where the last whole block of bgzip begins and ends in the first bytes; None: it has not been made by that.
+/// Returns where the last whole block of bgzip in the first bytes begins and ends. None if bgzip has not made the file.
 fn last_block(from: &File, bytes: u64) -> io::Result<Option<(u64, u64)>> {
     let (mut begin, mut end) = (0, 0);
     loop {
@@ -82,7 +83,7 @@ fn last_block(from: &File, bytes: u64) -> io::Result<Option<(u64, u64)>> {
     }
 }
 
-/// A block of text, as far as lines end in it; others, whose records mostly end where a block ends, as they are.
+/// Cuts a block of text at the end of its last line. Other blocks stay: their records mostly end with the block.
 fn to_end_of_line(block: Vec<u8>) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     GzDecoder::new(&*block).read_to_end(&mut text)?;
@@ -93,7 +94,7 @@ fn to_end_of_line(block: Vec<u8>) -> io::Result<Vec<u8>> {
     }
 }
 
-/// A block of bgzip.
+/// Makes a block of bgzip.
 fn compressed(text: &[u8]) -> io::Result<Vec<u8>> {
     let header = GzBuilder::new().extra(*b"BC\x02\0\0\0");
     let mut encoder = header.write(Vec::new(), Compression::default());
@@ -104,7 +105,7 @@ fn compressed(text: &[u8]) -> io::Result<Vec<u8>> {
     Ok(block)
 }
 
-/// Compresses once more what there is in the first bytes, to the end of a line if there is one.
+/// Compresses again what the first bytes contain, up to the end of a line if there is one.
 fn again(mut from: &File, to: &mut File, bytes: u64) -> io::Result<bool> {
     let mut decompressed = |length: u64| -> io::Result<_> {
         from.rewind()?;
@@ -119,7 +120,7 @@ fn again(mut from: &File, to: &mut File, bytes: u64) -> io::Result<bool> {
     Ok(length > 0)
 }
 
-/// How many bytes there are, and where the last line ends in them; 0: no line does.
+/// Returns the number of bytes, and where the last line ends. 0 if no line ends.
 fn last_line(of: &mut impl Read) -> io::Result<(u64, u64)> {
     let (mut length, mut line) = (0, 0);
     let mut buffer = vec![0; 1 << 16];
@@ -135,7 +136,7 @@ fn last_line(of: &mut impl Read) -> io::Result<(u64, u64)> {
     }
 }
 
-/// What is cut off somewhere ends there.
+/// A reader that takes a premature end for the end.
 struct Partial<R>(R);
 
 impl<R: Read> Read for Partial<R> {
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// What there is in the excerpt of a file; None: it is not compressed so.
+    /// Returns the excerpt of a file. None if the file is not compressed in this way.
     fn excerpt(content: &[u8], bytes: u64) -> Option<Vec<u8>> {
         let directory = tempfile::tempdir().unwrap();
         let (of, to) = (directory.path().join("of"), directory.path().join("to"));

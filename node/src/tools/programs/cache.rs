@@ -12,10 +12,10 @@ const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const HEADER: usize = 48;
 const ENTRY: usize = 24;
 
-/// The paths of libraries, by their names, in the order of the cache; nothing of a cache that is not understood.
+/// Returns the paths of each library, by its name, in the order of the cache. Empty if the cache is not understood.
 pub fn read(content: &[u8]) -> HashMap<Vec<u8>, Vec<PathBuf>> {
     let mut found: HashMap<Vec<u8>, Vec<PathBuf>> = HashMap::new();
-    // Older ones have another table before, of the same libraries.
+    // Older caches have another table of the same libraries before this one.
     let Some(begin) = memmem::find(content, MAGIC) else { return found };
     let content = &content[begin..];
     let count = number(content, MAGIC.len()).unwrap_or(0);
@@ -28,7 +28,7 @@ pub fn read(content: &[u8]) -> HashMap<Vec<u8>, Vec<PathBuf>> {
     found
 }
 
-/// It is of this machine, and so in its order of bytes.
+/// Reads a number in the byte order of this machine, which has made the cache.
 fn number(content: &[u8], at: usize) -> Option<usize> {
     let bytes = content.get(at..at.checked_add(4)?)?;
     usize::try_from(u32::from_ne_bytes(bytes.try_into().ok()?)).ok()

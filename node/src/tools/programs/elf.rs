@@ -1,4 +1,4 @@
-//! What an ELF file says of what is to be loaded with it.
+//! The entries of an ELF file that name the files to load with it.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::sys::remote_file;
 
 type Bytes<'a> = &'a ReadCache<File>;
 
-/// Of a program, or a library; one that is linked statically needs nothing.
+/// The dynamic entries of a program or a library. A statically linked one needs nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Object {
     pub kind: Kind,
@@ -19,18 +19,18 @@ pub struct Object {
     /// Directories, separated by colons.
     pub rpath: Vec<u8>,
     pub runpath: Vec<u8>,
-    /// The dynamic loader itself, of a program.
+    /// The dynamic loader. Empty in a library.
     pub interpreter: Vec<u8>,
 }
 
-/// Libraries of another one are passed over.
+/// Class and machine of a file. The loader skips libraries of another kind than the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kind {
     is_64: bool,
     machine: u16,
 }
 
-/// None: it is no ELF file, or is damaged.
+/// Reads a file. Returns None if it is no ELF file, or is damaged.
 pub fn read(file: &Path) -> Option<Object> {
     let bytes = ReadCache::new(remote_file::open(file).ok()?);
     match FileKind::parse(&bytes).ok()? {

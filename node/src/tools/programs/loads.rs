@@ -1,4 +1,4 @@
-//! What is loaded with a program, as far as its files say it before it runs; see ld.so(8).
+//! The files that are loaded with a program, as far as they are known before it runs; see ld.so(8).
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::env;
@@ -15,15 +15,15 @@ use super::cache;
 use super::elf::{self, Kind, Object};
 use super::lookup::{head, mtime_of, which};
 
-/// Interpreters of interpreters, at most, as the kernel has it.
+/// The most interpreters of interpreters, as in the kernel.
 const DEPTH: usize = 4;
-/// No program loads more.
+/// The most libraries of a program.
 const MOST: usize = 10_000;
 
-/// How the dynamic loader of this machine finds libraries.
+/// Finds libraries as the dynamic loader of this machine does.
 pub struct Loader {
     cached: HashMap<Vec<u8>, Vec<PathBuf>>,
-    /// Of the environment.
+    /// Directories of LD_LIBRARY_PATH.
     before: Vec<PathBuf>,
     last: Vec<PathBuf>,
     objects: HashMap<PathBuf, Option<Object>>,
@@ -45,10 +45,10 @@ impl Loader {
         }
     }
 
-    /// A digest of all that is loaded with a program: 16 hex digits, or nothing if nothing is.
+    /// Returns a digest of all files that are loaded with a program: 16 hex digits, or an empty text if none is.
     ///
     /// # Arguments
-    /// * `path` - where an interpreter is looked for that is only named
+    /// * `path` - value of PATH, for interpreters without a directory
     pub fn digest(&mut self, program: &Path, path: &OsString) -> String {
         let mut found = BTreeSet::new();
         let mut program = program.to_owned();
@@ -109,7 +109,7 @@ impl Loader {
             places.extend(self.cached.get(name).into_iter().flatten().cloned());
             places.extend(self.last.iter().map(|at| at.join(path_of(name))));
         }
-        // As the loader does, one of another machine, or that cannot be read, is passed over.
+        // As in the loader, a library of another machine, or one that cannot be read, is skipped.
         places.into_iter().find_map(|place| {
             let object = self.object(&place).filter(|object| object.kind == kind)?;
             Some((place, object))
@@ -121,7 +121,7 @@ impl Loader {
     }
 }
 
-/// The directories of a path in a file, those of it that are known before it is loaded.
+/// Returns the directories of a search path in a file, with `$ORIGIN` replaced.
 fn directories(path: &[u8], of: &Path) -> Vec<PathBuf> {
     let real = fs::canonicalize(of).ok();
     let origin = real.as_deref().and_then(Path::parent).unwrap_or(Path::new("/")).as_os_str().as_bytes();
@@ -144,7 +144,7 @@ fn replaced(text: &[u8], what: &[u8], with: &[u8]) -> Vec<u8> {
     made
 }
 
-/// The program that runs a script: also one that `env` looks for.
+/// Returns the program that runs a script, even if `env` has to find it.
 fn interpreter(script: &Path, path: &OsString) -> Option<PathBuf> {
     let head = head(script, 256).ok()?;
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
@@ -157,7 +157,7 @@ fn interpreter(script: &Path, path: &OsString) -> Option<PathBuf> {
     which(&OsString::from_vec(name.to_vec()), path)
 }
 
-/// What tells a file that is loaded from others of its name; without a place it is not there.
+/// Returns a text that distinguishes a loaded file from others with its name. Without a place the file does not exist.
 fn stamp(name: &[u8], place: Option<&Path>) -> String {
     let found = place.and_then(|place| fs::metadata(place).ok());
     let what = found.map_or("none".into(), |found| format!("{} {}", found.size(), mtime_of(&found)));
