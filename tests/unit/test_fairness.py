@@ -284,7 +284,7 @@ def test_honest_users_end(jobs: list[tuple[int, int, float]], seed: int) -> None
 def test_honest_users_that_are_alike_never_have_more_than_there_is(
     jobs: int, each: int, number: int, seed: int
 ) -> None:
-    """A run that holds all, and gives way as its jobs end, is not overrun: a burst takes the time of four jobs or more."""
+    """A run that gives way as its jobs end is not overrun: bursts take at least the time of four jobs."""
     users = [user(owner, jobs, each, 2.0) for owner in range(1, number + 1)]
     assert together(users, Random(seed), 1000) <= 100
 
