@@ -13,8 +13,6 @@ from lab.runs import Bench
 from tests.integration.test_faults import ATTEMPT, LINES, noted, pipeline, wait_for
 
 NONE: Document = {}
-DUMMY: Document = {"failureManager": {"type": "dummy", "config": {}}}
-DISABLED: Document = {"failureManager": {"enabled": False}}
 
 
 def retrying(name: str, **config: int) -> Document:
