@@ -16,6 +16,8 @@ from tests.random_workflows.unhinted import believed, unhinted
 
 SEED = 60
 STEPS = 5
+#: Of workflows that run several times.
+FEW_STEPS = 3
 QUICK = 2
 
 
@@ -34,7 +36,7 @@ def test_results_are_those_of_plain_streamflow(tmp_path: Path, number: int) -> N
 def test_results_are_the_same_where_all_is_taken_for_proven(tmp_path: Path, number: int, later: str) -> None:
     """From the beginning, or while the run goes on."""
     make = functools.partial(Bench, program=f"streamflow believing{later}")
-    blueprint = believed(unhinted(generate(SEED, number, STEPS)))
+    blueprint = believed(unhinted(generate(SEED, number, FEW_STEPS)))
     trial = run_trial(tmp_path / "trial", blueprint, make=make, larger=LARGER[:1])
     assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
 
