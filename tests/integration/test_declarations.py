@@ -163,18 +163,6 @@ def test_a_right_declaration_is_compared_once(bench: Bench) -> None:
     assert [record for record in bench.telemetry() if record["event"] == "rehearsed"] == []
 
 
-@pytest.mark.parametrize("varies", [pytest.param("date +%s%N", marks=pytest.mark.long), "date +%s"])
-def test_what_differs_from_run_to_run_is_no_wrong_declaration(bench: Bench, varies: str) -> None:
-    document = chain(reader(f"{{ cat $file; {varies}; }} > read.txt"))
-    ours = bench.run(document, config=WAITS)
-    assert ours.ok, ours.errors
-    assert not warned(ours)
-    [(way, reason)] = compared(bench).values()
-    assert way == "pipe"
-    if varies == "date +%s%N":
-        assert reason == "its outputs differ from run to run: read.txt"
-
-
 @pytest.mark.long
 def test_of_several_streams_the_wrong_one_is_found(bench: Bench) -> None:
     script = f"""cat $file > read.txt; {sys.executable} -ISc 'import os, sys; f = open(sys.argv[1], "rb")
@@ -239,33 +227,6 @@ def test_those_that_read_from_a_wrong_reader_start_again(bench: Bench) -> None:
     [warning] = warned(ours)
     assert "/b/file" in warning
     assert [proof.step for proof in known(bench)] == ["/b"]
-
-
-@pytest.mark.long
-def test_a_scatter_is_told_once(bench: Bench) -> None:
-    making = tool(
-        "echo sample $sample > out.txt; sleep 0.3; seq 100 >> out.txt",
-        {"sample": "string"},
-        {"out": streamable(outputBinding={"glob": "out.txt"})},
-    )
-    reading = tool(
-        "note read; cat $file $file > read.txt", {"file": streamable(), "sample": "string"}, {"out": found("read.txt")}
-    )
-    steps: dict[str, Document] = {
-        "a": {"run": making, "in": {"sample": "samples"}, "scatter": "sample"},
-        "b": {
-            "run": reading,
-            "in": {"file": "a/out", "sample": "samples"},
-            "scatter": ["file", "sample"],
-            "scatterMethod": "dotproduct",
-        },
-    }
-    document = workflow({"samples": "string[]"}, steps, {"b": "b/out"})
-    samples = [f"s{number}" for number in range(12)]
-    _, ours = bench.run_both(document, {"samples": samples}, config=ALONE)
-    assert len(warned(ours)) == 1
-    assert len(known(bench)) == 1
-    assert len(ours.times("read")) < 2 * len(samples)
 
 
 @pytest.mark.long

@@ -100,26 +100,6 @@ def test_readers_of_fastq(bench: Bench, tmp_path: Path, reader: Document) -> Non
     assert written(bench) == []
 
 
-ODD = {
-    "no newline at the end": "a\n" * 20 + "g",
-    "CRLF": "a\r\nb\r\n" * 10,
-    "empty lines": "\n" * 20,
-}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "text",
-    [pytest.param(text, id=name, marks=pytest.mark.long if name == "CRLF" else []) for name, text in ODD.items()],
-)
-def test_odd_files(bench: Bench, tmp_path: Path, text: str) -> None:
-    document, values = scattered(split()), {"reads": job(tmp_path, text=text)["reads"]}
-    plain, first = bench.run_both(document, values)
-    assert "is verified" in first.log, first.errors
-    again(bench, document, values, plain)
-    assert written(bench) == []
-
-
 @pytest.mark.long
 def test_another_file(bench: Bench, tmp_path: Path) -> None:
     """The verification of one file holds for others, also for files that any rule would cut in the same way."""
@@ -244,30 +224,6 @@ def test_a_program_that_reads_what_is_compressed(bench: Bench, tmp_path: Path) -
     assert "could not be compared with what the program writes" in second.log
     assert why in second.log
     assert len(written(bench)) == 3
-
-
-@pytest.mark.long
-def test_several_jobs_that_split(bench: Bench, tmp_path: Path) -> None:
-    inner = scattered(split())
-    inner["steps"]["count"]["in"]["trace"] = "trace"
-    files = []
-    for number in (1, 2, 3):
-        (tmp_path / f"reads{number}.txt").write_text("".join(LINES[: 13 * number]))
-        files.append({"class": "File", "path": str(tmp_path / f"reads{number}.txt")})
-    nested = {"type": "array", "items": {"type": "array", "items": "File"}}
-    document = {
-        "class": "Workflow",
-        "requirements": inner["requirements"],
-        "inputs": {"files": "File[]", "trace": "string"},
-        "outputs": {"counted": {"type": nested, "outputSource": "inner/counted"}},
-        "steps": {
-            "inner": {"run": inner, "in": {"reads": "files", "trace": "trace"}, "scatter": "reads", "out": ["counted"]}
-        },
-    }
-    plain, first = bench.run_both(document, {"files": files})
-    assert 1 <= first.log.count("is verified") <= 3, first.errors
-    again(bench, document, {"files": files}, plain)
-    assert written(bench) == []
 
 
 @pytest.mark.long

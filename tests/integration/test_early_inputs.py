@@ -99,31 +99,6 @@ def test_the_first_jobs_do_not_wait_for_the_end_of_the_file(
 
 
 @pytest.mark.long
-def test_a_list_of_files_through_a_subworkflow(bench: Bench, tmp_path: Path, slow: Path, flag: Path) -> None:
-    inner = selecting(tmp_path)
-    outer = workflow(
-        {"files": "File[]", "ranges": "string[]"},
-        {"each": {"run": inner, "in": {"of": "files", "ranges": "ranges"}, "scatter": "of"}},
-        {},
-    )
-    outer["outputs"] = {"all": {"type": "Any", "outputSource": "each/summed"}}
-    (other := tmp_path / "other.bin").write_bytes(b"x" * MIB)
-    files = [{"class": "File", "path": str(path), "basename": name} for path, name in ((slow, "a b"), (other, "c.d"))]
-    job = {"files": files, "ranges": ["1of2", "2of2"]}
-    compare(bench, outer, job, slow, flag)
-
-
-@pytest.mark.long
-def test_a_default(bench: Bench, tmp_path: Path) -> None:
-    (path := tmp_path / "all.bin").write_bytes(b"x" * 1000)
-    document, job = selecting(tmp_path), ranges(path, 2)
-    document["inputs"]["of"] = {"type": "File", "default": job.pop("of")}
-    (plan,) = plan_file(bench.write(document, job, io=True)).plans.values()
-    assert plan.parts.read_early == {("/sum", "of")}
-    bench.run_both(document, job)
-
-
-@pytest.mark.long
 def test_a_symbolic_link_and_an_odd_path(bench: Bench, tmp_path: Path) -> None:
     """StreamFlow links what is at a location, whatever it is called."""
     (tmp_path / "a b").mkdir()

@@ -147,16 +147,6 @@ def test_a_producer_that_writes_again_what_was_said(bench: Bench, tmp_path: Path
     assert bench.leftovers() == []
 
 
-@pytest.mark.parametrize("text", ["", "one line", "a\n" * 14, "a\n" * 15], ids=["empty", "short", "one", "two"])
-@pytest.mark.long
-def test_small_files(bench: Bench, tmp_path: Path, text: str) -> None:
-    document, values = document_of(producer(":")), job(tmp_path)
-    verified(bench, document, values)
-    _, ours = bench.run_both(document, job(tmp_path, text))
-    assert written(bench) == []
-    assert " WARNING " not in ours.log, ours.errors
-
-
 @pytest.mark.long
 def test_headers_and_many_parts(bench: Bench, tmp_path: Path) -> None:
     """The file is much larger than a pipe, and each part has a header."""
@@ -168,24 +158,6 @@ def test_headers_and_many_parts(bench: Bench, tmp_path: Path) -> None:
     plain = verified(bench, document, values)
     again(bench, document, values, plain)
     assert len(plain.outputs["counted"]) == 13
-
-
-@pytest.mark.long
-def test_a_split_for_each_of_several_files(bench: Bench, tmp_path: Path) -> None:
-    """Producers and splits are scattered; an input besides says nothing."""
-    document = document_of(producer("sleep 0.3"))
-    document["inputs"]["reads"] = "File[]"
-    document["steps"]["make"]["scatter"] = document["steps"]["split"]["scatter"] = "reads"
-    files = {"type": "File[]", "inputBinding": {"position": 1}}
-    document["steps"]["count"]["run"] = tool("cat", {"chunk": files}, {"counted": "stdout"}, stdout="all.txt")
-    document["steps"]["count"]["run"]["baseCommand"] = ["cat"]
-    document["outputs"]["counted"]["type"] = {"type": "array", "items": "File"}
-    values: Document = {"reads": []}
-    for number in range(3):
-        (tmp_path / str(number)).mkdir()
-        values["reads"].append(job(tmp_path / str(number), "".join(LINES[number:]))["reads"])
-    plain = verified(bench, document, values)
-    again(bench, document, values, plain)
 
 
 def test_where_it_cannot_be_virtual_the_program_runs(bench: Bench, tmp_path: Path) -> None:

@@ -280,15 +280,6 @@ def test_a_window_that_is_smaller_than_the_file_of_a_split(bench: Bench, tmp_pat
 
 
 @pytest.mark.long
-def test_jobs_that_all_read_the_whole_file(bench: Bench, tmp_path: Path, file: Path) -> None:
-    document = selecting(tmp_path)
-    document["steps"]["sum"]["run"]["hints"][0]["rules"] = [{"of": "of"}]
-    compare(bench, document, ranges(file, 3))
-    end = read_once(bench)
-    assert (end["reason"], end["parts"]) == ("done", 1)
-
-
-@pytest.mark.long
 def test_a_file_that_is_cached_is_left_alone(bench: Bench, tmp_path: Path, file: Path) -> None:
     document = selecting(tmp_path)
     cached = tool("cat $of | wc -c", {"of": "File"}, {"done": "stdout"}, stdout="done.txt", arguments=NEEDS_CHECKSUM)

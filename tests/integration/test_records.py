@@ -79,23 +79,6 @@ def test_a_rule_for_a_record(bench: Bench) -> None:
     assert is_early(ours)
 
 
-@pytest.mark.long
-def test_a_record_with_something_else_is_read_apart_only(bench: Bench) -> None:
-    count = {
-        "type": "int",
-        "outputBinding": {"glob": "n.txt", "loadContents": True, "outputEval": "$(parseInt(self[0].contents))"},
-    }
-    make = maker({**STREAMED, "n": count})
-    kind = {"type": record({**{name: streamable() for name in FILES}, "n": {"type": "int"}})}
-    document = steps(make, APART, TAKEN)
-    document["steps"]["whole"] = {"run": reader(pair=kind), "in": {"pair": "make/pair", "trace": "trace"}}
-    document["steps"]["whole"]["out"] = ["out"]
-    document["steps"]["whole"]["run"]["stdout"] = "whole.txt"
-    document["outputs"]["whole"] = {"type": "File", "outputSource": "whole/out"}
-    _, ours = bench.run_both(document)
-    assert is_early(ours)
-
-
 def test_a_file_of_a_record_may_be_missing(bench: Bench) -> None:
     fields = {"r1": written("r1", streamable=True), "r2": {**written("r2", streamable=True), "type": "File?"}}
     single = reader(r1=streamable())

@@ -197,34 +197,6 @@ def test_a_run_that_is_stopped_while_it_waits_holds_back_nobody(bench: Bench) ->
     assert bench.finish(two, second).ok
 
 
-@pytest.mark.long
-def test_epochs_of_two_runs_do_not_overlap(bench: Bench) -> None:
-    """Both learn on a storage that no other run uses then."""
-    document = tasks([IO_TASK, bandwidth("auto(5,20,2)")], seconds=0.5)
-    paths = [bench.write(document, parts(8), io=True, config={**config(), "ioExecutors": 4}) for _ in range(2)]
-    runs = bench.run_all(paths)
-    for run in runs:
-        assert run.ok, run.errors
-    jobs = [jobs_of(records) for records in telemetry(bench)]
-    epochs = 0
-    for number, records in enumerate(telemetry(bench)):
-        for epoch in records:
-            if epoch["event"] == "epoch" and epoch["jobs"] == epoch["concurrency"] > 1:
-                ended = [job for job in jobs[number] if job[2] == epoch["constraint"] and job[1] <= epoch["time"]]
-                begun = min(job[0] for job in sorted(ended)[-epoch["jobs"] :])
-                assert not [job for job in jobs[1 - number] if job[0] < epoch["time"] and job[1] > begun]
-                epochs += 1
-    assert epochs >= 2
-    assert most_held(bench) <= MOST
-
-
-def jobs_of(records: Sequence[Document]) -> list[tuple[float, float, float]]:
-    """Begin, end and storageBW of each job."""
-    ended = {record["job"]: record["time"] for record in records if record["event"] == "ended"}
-    admitted = [record for record in records if record["event"] == "admitted"]
-    return [(record["time"], ended[record["job"]], record["constraint"]) for record in admitted]
-
-
 def wait_for(path: Path, what: str, seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not noted(path, what):

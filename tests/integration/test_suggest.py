@@ -109,20 +109,6 @@ def test_what_is_proposed_is_right_and_helps(bench: Bench) -> None:
     assert bench.leftovers() == []
 
 
-@pytest.mark.long
-def test_a_reader_that_works_before_it_reads_is_started_with_its_producer(bench: Bench) -> None:
-    write = tool("for i in 1 2 3 4; do echo $i; sleep 0.5; done; note written", {}, {"out": "stdout"}, stdout="w.txt")
-    work = tool("note work; sleep 1.5; sort $file; note worked", {"file": "File"}, {"out": "stdout"}, stdout="r.txt")
-    steps = {"write": {"run": write, "in": {}}, "work": {"run": work, "in": {"file": "write/out"}}}
-    document = workflow({}, steps, {"out": "work/out"})
-    plain, _ = bench.run_both(document, config=OBSERVE)
-    (proposal,) = suggest(bench, "--json", "--output", str(bench.directory / "annotations.yml"))["proposals"]
-    assert (proposal["subject"], proposal["hint"]) == ("/write/out", "start: producer")
-    ours = bench.run(document, config={"annotations": str(bench.directory / "annotations.yml")})
-    assert ours.results == plain.results, ours.errors
-    assert ours.time("work") < ours.time("written") < ours.time("worked")
-
-
 def test_a_split_that_is_proposed_is_verified_and_then_writes_nothing(bench: Bench, tmp_path: Path) -> None:
     # Without the input `trace`, which is another one in each run: a split is trusted for the values of its inputs.
     split: Document = {
@@ -151,52 +137,6 @@ def test_a_split_that_is_proposed_is_verified_and_then_writes_nothing(bench: Ben
     assert first.results == second.results == plain.results, second.errors
     assert written(bench) == []
     assert bench.leftovers() == []
-
-
-@pytest.mark.long
-def test_who_starts_with_its_producer_and_who_would_only_wait(bench: Bench) -> None:
-    """Readers that work before they touch a file, a list, a directory; one that works when it has read all."""
-    write = tool(
-        "mkdir d; echo a > d/a; echo 1 > 1.part; echo 2 > 2.part; seq 5; sleep 0.7; note written",
-        {},
-        {"out": "stdout", "d": found("d", "Directory"), "parts": found("*.part", "File[]")},
-        stdout="out.txt",
-    )
-
-    def reader(name: str, script: str, inputs: Document, **fields: Any) -> Document:
-        return tool(f"note {name}; {script}", inputs, {"out": "stdout"}, stdout=f"{name}.txt", **fields)
-
-    file = reader("file", "sleep 0.7; echo $name; cat $file", {"file": "File", "name": "string"})
-    listed = reader("d", "sleep 0.7; ls $d; cat $d/a", {"d": "Directory"})
-    part = reader("part", "sleep 0.7; cat $part $part", {"part": "File"})
-    gather = reader("gather", "sort > sorted; sleep 1.2; cat sorted", {"file": "File"}, stdin="$(inputs.file.path)")
-    steps = {
-        "write": {"run": write, "in": {}},
-        "file": {"run": file, "in": {"file": "write/out", "name": {"valueFrom": "$(inputs.file.nameroot)"}}},
-        "d": {"run": listed, "in": {"d": "write/d"}},
-        "part": {"run": part, "scatter": "part", "in": {"part": "write/parts"}},
-        "gather": {"run": gather, "in": {"file": "write/out"}},
-    }
-    outputs = {name: f"{name}/out" for name in ("file", "d", "part", "gather")}
-    document = workflow({}, steps, outputs)
-    observed = bench.run(document, config=OBSERVE)
-    assert observed.ok, observed.errors
-    annotations = bench.directory / "annotations.yml"
-    result = suggest(bench, "--json", "--output", str(annotations))
-    assert {(one["subject"], one["hint"]) for one in result["proposals"]} >= {
-        ("/write/out -> /file/file", "streamable"),
-        ("/write/d", "start: producer"),
-        ("/write/parts", "start: producer"),
-    }, result
-    records = {(one["event"], one.get("job")): one for one in bench.telemetry()}
-    used, ended = records["input", "/gather/0"], records["ended", "/gather/0"]
-    assert used["whole"]
-    assert ended["usage"]["ended"] - used["read"] > 0.5
-    ours = bench.run(document, config={"annotations": str(annotations)})
-    assert ours.results == observed.results, ours.errors
-    for reader in ("file", "d", "part"):
-        assert observed.time("written") < observed.time(reader)
-        assert ours.time(reader) < ours.time("written")
 
 
 def test_jobs_that_stream_are_observed_too(bench: Bench) -> None:
