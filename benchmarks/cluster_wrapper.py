@@ -15,6 +15,7 @@ from lab.machines.deployments import slurm_environment
 from streamflow_io.runtime.embedded import find_sfio_node
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec, OutputRule, WatchedOutput
+from streamflow_io.runtime.wire import text_of
 
 from .cluster_sites import ONE, SCRATCH, deliver, hosts, measured, on_host, program_on_host, slurm
 from .model import Sample
@@ -86,5 +87,5 @@ def _write_specification(directory: Path, root: str) -> Path:
     rule = OutputRule(globs=(), committed="on_close")
     output = WatchedOutput(port="output", root=root, globs=("*.txt",), kind="file", rules=(rule,))
     path = directory / _SPECIFICATION
-    path.write_text(JobSpec(name="true", outputs=(output,)).model_dump_json(by_alias=True, exclude_none=True))
+    path.write_text(text_of(JobSpec(name="true", outputs=(output,))))
     return path

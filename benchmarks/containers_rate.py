@@ -112,7 +112,7 @@ def _streamed(directory: Path, shares: bool, verify: Literal["full", "samples"] 
         stream = InputStream(**source, name="a", port="file", target={"fifo": str(there / "fifo")}, verify=verify)
         await asyncio.gather(
             writer.run(producer, JobSpec(name="a", outputs=(_output(here),)), _write("file"), here),
-            reader.run(consumer, JobSpec(name="b", inputs=(stream,)), _READ, there),
+            reader.run(consumer, JobSpec(name="b", streams=(stream,)), _READ, there),
         )
         return _rate(await reader.read(there / "times"))
 

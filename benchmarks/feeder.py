@@ -127,7 +127,7 @@ async def _wrap(runtime: EmbeddedRuntime, into: Path, files: Sequence[Path], eve
         )
         for file in files
     )
-    return await (await runtime.create_job("consumer")).wrap(JobSpec(name="consumer", inputs=inputs))
+    return await (await runtime.create_job("consumer")).wrap(JobSpec(name="consumer", streams=inputs))
 
 
 def _write_files(directory: Path, case: Case) -> list[Path]:

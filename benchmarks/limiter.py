@@ -137,7 +137,7 @@ def _fed(rate: int, file: Path, events: Path) -> Variant:
             limit=StreamLimit(rate=rate * MB),
         )
         job = await runtime.create_job("reader")
-        words = await job.wrap(JobSpec(name="reader", inputs=(stream,)))
+        words = await job.wrap(JobSpec(name="reader", streams=(stream,)))
         command = [*words, sys.executable, "-ISc", _READER, f"{directory}/fifo"]
         finished = await asyncio.to_thread(run, [command], directory)
         usage = last_event(Path(job.events_path))["usage"]

@@ -163,7 +163,7 @@ class _Run:
         into = _make(self._directory, f"consumer.{number}")
         targets = [into / f"{producer}.{output.name}" for producer, output in inputs]
         if self._way.delivery == "stream":
-            spec = JobSpec(name="consumer", inputs=tuple(map(self._stream, inputs, targets)))
+            spec = JobSpec(name="consumer", streams=tuple(map(self._stream, inputs, targets)))
         else:
             spec = JobSpec(name="consumer", gates=tuple(map(self._gate, inputs, targets)))
         return [*await job.wrap(spec), *command, *map(str, targets)]

@@ -211,4 +211,4 @@ def event(job: str, name: str, **fields: object) -> str:
 
 
 def exited(job: str) -> str:
-    return event(job, "exit", success=True, reason="exited", code=0)
+    return event(job, "exit", ended=0.0, success=True, reason="exited", code=0)

@@ -97,7 +97,7 @@ class FakeRuntime(NodeRuntime):
         self.tell(job, "started", pid=1)
 
     def exit(self, job: NodeJob, **fields: Any) -> None:
-        self.tell(job, "exit", **{"success": False, "reason": "exited", **fields})
+        self.tell(job, "exit", **{"ended": 0.0, "success": False, "reason": "exited", **fields})
 
 
 class FakeConnector(Connector):  # type: ignore[misc]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from lab.processes import find_processes, of_processes
 from streamflow_io.runtime.certificate import Certificate
@@ -57,6 +57,13 @@ def output(
     patterns = [globs] if isinstance(globs, str) else globs
     rules = [{"globs": [], "committed": committed, **rule}]
     return {"port": port, "root": str(root), "kind": kind, "globs": patterns, "rules": rules}
+
+
+def job_text(name: str, inputs: Sequence[Event] = (), **fields: object) -> str:
+    """Returns a job.json; ``inputs`` are streams and parts."""
+    streams = [each for each in inputs if "part" not in each]
+    parts = [each for each in inputs if "part" in each]
+    return json.dumps({"name": name, "streams": streams, "parts": parts, **fields})
 
 
 class Owner(Protocol):
@@ -184,6 +191,7 @@ class Node:
         self,
         name: str,
         command: Sequence[str | bytes | Path],
+        /,
         *,
         job: object = None,
         stdin: int | None = subprocess.DEVNULL,
@@ -194,9 +202,13 @@ class Node:
         words: Sequence[str] = ("exec",),
         **fields: object,
     ) -> Job:
-        """Starts a job; ``fields`` are those of job.json, or ``job`` is its whole text; exec runs under ``wrapper``."""
+        """Starts a job; ``fields`` are those of job.json, or ``job`` is its whole text; exec runs under ``wrapper``.
+
+        ``inputs`` are streams and parts, in any order.
+        """
         directory = self.run / "jobs" / name
-        self.place(name, job if isinstance(job, str) else json.dumps({"name": name, **fields}))
+        inputs = cast("Sequence[Event]", fields.pop("inputs", ()))
+        self.place(name, job if isinstance(job, str) else job_text(name, inputs, **fields))
         process = subprocess.Popen(
             [*wrapper, self.binary, *words, "--job", directory, "--", *command],
             stdin=stdin,

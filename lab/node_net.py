@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.node import Job, Node, output
+from lab.node import Job, Node, job_text, output
 
 #: Writes standard input to a file, the second half when it is told to: by a file.
 _GROW = """
@@ -87,7 +86,7 @@ def start(
     place = runtime.base / "in"
     streams = [growing.input(None if stdin else place / "f", pipe=pipe)]
     printed, said = str(runtime.base / "printed"), str(runtime.base / "said")
-    spec = json.dumps({"name": "c", "inputs": streams, "stdout": printed, "stderr": said})
+    spec = job_text("c", streams, command={"stdout": printed, "stderr": said})
     return runtime.start("c", ["env", f"--chdir={place}", *command], job=spec, **options)  # type: ignore[arg-type]
 
 

@@ -21,7 +21,15 @@ from streamflow_io.commands.doctor_location import deployed
 from streamflow_io.runtime.deployments import Deployments
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
-from streamflow_io.runtime.protocol import JobSpec, MovedEvent, OutputRule, RateLimit, StartedEvent, WatchedOutput
+from streamflow_io.runtime.protocol import (
+    CommandSpec,
+    JobSpec,
+    MovedEvent,
+    OutputRule,
+    RateLimit,
+    StartedEvent,
+    WatchedOutput,
+)
 
 
 async def main(file: str, deployment: str, killed: bool) -> list[dict[str, Any]]:
@@ -114,7 +122,7 @@ async def small(
     rule = OutputRule(globs=(), committed="on_close")
     output = WatchedOutput(port="out", root=directory, globs=(f"{job.identifier}.out",), kind="file", rules=(rule,))
     script = f"echo text > {job.identifier}.out; sleep 0.3; rm {job.identifier}.out; echo said; exit 3"
-    spec = JobSpec(name="small", success_codes=(3,), outputs=(output,))
+    spec = JobSpec(name="small", command=CommandSpec(success_codes=(3,)), outputs=(output,))
     result = await run(connector, location, job, spec, script, directory)
     assert await job.has_started()
     return [event.event async for event in job.events()], result

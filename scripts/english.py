@@ -1,8 +1,8 @@
-"""Checks the English of docstrings and comments, in Python and in Rust.
+"""Checks the English of docstrings and comments, in Python and in Rust, and of pages in Markdown.
 
 The rules: how a text begins, and how long a sentence may be. They also say which pronouns are not used, how None is
 explained, and what the head of a file does not repeat. `python -m scripts.english [PATH ...]` prints each place that
-breaks one of them.
+breaks one of them. Of a page, code blocks and tables are left out, and each sentence begins with a noun or a verb.
 """
 
 from __future__ import annotations
@@ -19,10 +19,45 @@ from pathlib import Path
 #: Words of one sentence, at most.
 LONGEST = 25
 
+#: Columns of one line of a page, at most.
+WIDEST = 120
+
+#: The pages that are in plain English. The list grows until all pages are in it.
+PAGES = (
+    "README.md",
+    "docs/benchmarks.md",
+    "docs/capio-runtime.md",
+    "docs/containers.md",
+    "docs/coordination-check.md",
+    "docs/coordination.md",
+    "docs/guide.md",
+    "docs/hints.md",
+    "docs/how-it-works.md",
+    "docs/index.md",
+    "docs/operating-on-a-cluster.md",
+    "docs/required-bandwidth.md",
+    "docs/schedules.md",
+    "docs/sharing.md",
+    "docs/split-steps.md",
+    "docs/storage.md",
+    "docs/streaming-without-hints.md",
+    "docs/suggest.md",
+    "docs/telemetry-records.md",
+    "docs/telemetry.md",
+    "docs/tools.md",
+    "docs/tutorial.md",
+    "docs/watch.md",
+    "docs/why-it-does-not-stream.md",
+)
+
 _ROOTS = ("streamflow_io", "node/src", "scripts", "benchmarks", "lab", "tests")
 _FIRST = re.compile(
     r"(It|Its|They|Them|Their|This|That|That's|Those|These|Such|So|Who|Whose|What|Which|Whom|Of|As|None|Nobody|Somebody|"
     r"Well|Then|Else|And|Or|But)\b"
+)
+_FIRST_OF_PAGE = re.compile(
+    r"(It|Its|They|Them|Their|That|Those|Who|Whose|Whom|Which|None|Nobody|Somebody|Well|Else|And|Or|But|So|"
+    r"This (?:is|was|has|can|may|does|holds|needs|costs|happens|works|takes|means))\b"
 )
 _PRONOUN = re.compile(
     r"\b(who|whom|somebody|someone|nobody|anybody|everybody|so many|so much|that which|those which|of which|of whom|"
@@ -34,14 +69,16 @@ _NONE = re.compile(r"\bNone: (it|that|they|there|this|not|none|nobody|somebody|a
 _FIELD = re.compile(r"^\s*:(?:param|ivar|return|returns|raises|cvar|type)\b[^:]*: ?", re.MULTILINE)
 _CODE = re.compile(r"`[^`]*`")
 _ITEM = re.compile(r"^\s*(?:[-*+]|\d+\.) +", re.MULTILINE)
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^()\s]+\)")
+_EMPHASIS = re.compile(r"\*+(?=\S)|(?<=\S)\*+")
 
 
 @dataclass(frozen=True)
 class Text:
-    """A docstring, or the lines of one comment.
+    """A docstring, the lines of one comment, or a paragraph of a page.
 
     :ivar line: where the text begins in its file, from 1
-    :ivar kind: `head` of a file, `docstring` or `comment`
+    :ivar kind: `head` of a file, `docstring`, `comment` or `page`
     """
 
     path: Path
@@ -65,9 +102,13 @@ class Finding:
 def findings(text: Text) -> Iterator[Finding]:
     """Yield each rule that a text breaks."""
     plain = _CODE.sub("X", text.text)
+    if text.kind == "page":
+        plain = _EMPHASIS.sub("", _LINK.sub(r"\1", plain))
     if text.kind == "head" and (match := _HEAD.search(plain)):
         yield Finding(text, f'the head of a file does not say "{match[1]}": its folder does')
-    if text.kind != "comment" and (match := _FIRST.match(plain)):
+    if text.kind == "page":
+        yield from _findings_of_page(text, plain)
+    elif text.kind != "comment" and (match := _FIRST.match(plain)):
         yield Finding(text, f'begin with a verb or a noun of the domain, not with "{match[1]}"')
     for match in _PRONOUN.finditer(plain):
         yield Finding(text, f'"{match[1]}": name the thing or the person')
@@ -78,6 +119,17 @@ def findings(text: Text) -> Iterator[Finding]:
             yield Finding(
                 text, f"{count} words in one sentence, at most {LONGEST}: {' '.join(sentence.split()[:6])} ..."
             )
+
+
+def _findings_of_page(text: Text, plain: str) -> Iterator[Finding]:
+    """Yield the rules of pages alone that a paragraph breaks."""
+    for sentence in sentences(plain):
+        if match := _FIRST_OF_PAGE.match(sentence):
+            yield Finding(text, f'a sentence begins with "{match[1]}": name the thing')
+    # A full address cannot be broken.
+    for line in re.sub(r"\(https://[^()\s]+\)", "()", text.text).splitlines():
+        if len(line) > WIDEST:
+            yield Finding(text, f"{len(line)} columns in one line, at most {WIDEST}: {line[:40]} ...")
 
 
 def sentences(text: str) -> list[str]:
@@ -113,6 +165,24 @@ def rust_texts(path: Path, source: str) -> Iterator[Text]:
         yield from _blocks(path, found, kind)
 
 
+def markdown_texts(path: Path, source: str) -> Iterator[Text]:
+    """Yield the paragraphs and items of a page, without headings, tables, blocks of code and targets of links."""
+    start, lines, fence = 0, list[str](), ""
+    for number, line in enumerate([*source.splitlines(), ""], 1):
+        mark = re.match(r"\s*(`{3,})", line)
+        if fence:
+            fence = "" if mark and mark[1] == fence else fence
+            continue
+        if lines and (mark or not line.strip() or re.match(r"\s*\||#{1,6} ", line) or _ITEM.match(line)):
+            yield Text(path, start, "page", "\n".join(lines))
+            lines = []
+        if mark:
+            fence = mark[1]
+        elif line.strip() and not re.match(r"\s*\||#{1,6} ", line):
+            start = start if lines else number
+            lines.append(line)
+
+
 def _blocks(path: Path, lines: list[tuple[int, int, str]], kind: str) -> Iterator[Text]:
     """Join lines that follow each other in the same column."""
     start, last, column, texts = 0, -1, -1, list[str]()
@@ -128,8 +198,11 @@ def _blocks(path: Path, lines: list[tuple[int, int, str]], kind: str) -> Iterato
         yield Text(path, start, kind, "\n".join(texts))
 
 
+_TEXTS = {".py": python_texts, ".rs": rust_texts, ".md": markdown_texts}
+
+
 def check(paths: list[Path]) -> list[Finding]:
-    """Check all Python and Rust files below some paths.
+    """Check all Python and Rust files below some paths, and pages.
 
     :raises OSError: if a file cannot be read
     :raises SyntaxError: if a Python file cannot be parsed
@@ -138,13 +211,12 @@ def check(paths: list[Path]) -> list[Finding]:
     for root in paths:
         files = sorted((*root.rglob("*.py"), *root.rglob("*.rs"))) if root.is_dir() else [root]
         for path in files:
-            texts = python_texts if path.suffix == ".py" else rust_texts
-            found += (finding for text in texts(path, path.read_text()) for finding in findings(text))
+            found += (finding for text in _TEXTS[path.suffix](path, path.read_text()) for finding in findings(text))
     return found
 
 
 if __name__ == "__main__":
-    broken = check([Path(argument) for argument in sys.argv[1:] or _ROOTS])
+    broken = check([Path(argument) for argument in sys.argv[1:] or (*_ROOTS, *PAGES)])
     for finding in broken:
         print(finding)
     raise SystemExit(1 if broken else 0)

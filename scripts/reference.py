@@ -1,4 +1,5 @@
-"""The pages that follow from the code: message codes, the command line, the scheduler's config, the fields of hints.
+"""The pages that follow from the code: message codes, the command line, the scheduler's config, the fields of hints,
+the telemetry records, the commands that were tried.
 
 `python -m scripts.reference` writes them into `docs/`.
 """
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from scripts import records, tools
 from streamflow_io.cli import GROUPS
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.models import HINT_CLASSES, AnnotationsFile, StreamingRule
@@ -138,6 +140,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "command-line.md": command_line,
     "scheduler-config.md": scheduler_config,
     "hint-fields.md": hint_fields,
+    "telemetry-records.md": records.page,
+    "tools.md": tools.page,
 }
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from asyncio.subprocess import STDOUT
 from collections.abc import Callable, Iterator, MutableMapping, MutableSequence, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
 from typing import Any
 
 import cwl_utils.parser.utils
@@ -32,6 +31,7 @@ import streamflow.workflow.step
 from aiohttp import WSMsgType
 from cwl_utils.types import CWLParameterContext
 from kubernetes_asyncio.stream import ws_client
+from msgspec import Struct
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.data import DataLocation, DataType, StreamWrapper
@@ -188,8 +188,7 @@ def cwl_files(workflow: WorkflowConfig, context: StreamFlowContext) -> tuple[str
     return file, settings[0] if settings else None
 
 
-@dataclass
-class RetryPolicy:
+class RetryPolicy(Struct):
     """How often a job may be tried again, under the failure manager that the user configured.
 
     :ivar delay: seconds to wait before a job is tried again
@@ -478,8 +477,7 @@ class _PodInput(BaseStreamWrapper):  # type: ignore[misc]
         await self.stream.send_bytes(STREAM_CLOSE + bytes((ws_client.STDIN_CHANNEL,)))
 
 
-@dataclass(frozen=True)
-class PodLocation:
+class PodLocation(Struct, frozen=True):
     """The container of a pod that a location is.
 
     :ivar server: the API of its cluster

@@ -6,13 +6,13 @@ Runs without hints need it, too: of this package nothing is imported here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _SHOWN = 3
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(Struct, frozen=True):
     """What a job asks for, or what a location has.
 
     :ivar cores: none: known at run time only

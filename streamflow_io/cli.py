@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, cast
 
+from msgspec.structs import asdict
 from rich.console import Console
 
 from streamflow_io.commands.console import Command, CommandResult, SafeConsole, show_errors
@@ -92,7 +93,7 @@ class Mistakes:
         self.errors = errors
 
     def to_json(self) -> dict[str, Any]:
-        return {"errors": [vars(error) for error in self.errors]}
+        return {"errors": [asdict(error) for error in self.errors]}
 
     def show(self, console: Console) -> None:
         show_errors(console, self.errors)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Set
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from streamflow.core.workflow import Token
@@ -32,8 +33,7 @@ class ProducerFailedError(Exception):
     """A job that other jobs read from has failed for good, or is not in this run."""
 
 
-@dataclass(eq=False)
-class Attempt:
+class Attempt(Struct, eq=False):
     """One run of a job.
 
     :ivar number: counts from 1

@@ -10,10 +10,10 @@ import asyncio
 import hashlib
 import posixpath
 from collections.abc import Iterable, Mapping, MutableMapping
-from dataclasses import asdict, dataclass
 from threading import Event
 from typing import Any, cast
 
+from msgspec import Struct, to_builtins
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
@@ -39,8 +39,7 @@ _BLOCK = 1 << 20
 _MORE = frozenset({"contents", "secondaryFiles", "listing"})
 
 
-@dataclass(frozen=True)
-class Complete:
+class Complete(Struct, frozen=True):
     """The port where the token of the same file, with its checksum, will be.
 
     :ivar port: the name of the port
@@ -72,7 +71,7 @@ class EarlyInputToken(CWLFileToken):  # type: ignore[misc]
         return cls(value, complete, tag=row["tag"], recoverable=row["recoverable"])
 
     async def _save_value(self, database: Database) -> dict[str, Any]:
-        return {"file": self.value, "complete": asdict(self.complete)}
+        return {"file": self.value, "complete": to_builtins(self.complete)}
 
     def retag(self, tag: str) -> EarlyInputToken:
         return EarlyInputToken(self.value, self.complete, tag=tag, recoverable=self.recoverable)

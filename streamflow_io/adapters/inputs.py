@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 
+from msgspec.structs import asdict
 from streamflow.core.workflow import Token
 
 from streamflow_io.hints.bandwidth import StaticConstraint, StreamBW, parse_stream_bw
@@ -75,7 +76,7 @@ def input_stream(
     shared = attempt.node_job.shared_with(reader, path)
     link = attempt.node_job.link_to(reader)
     return InputStream(
-        **({"path": str(path)} if shared is None else vars(shared)),
+        **({"path": str(path)} if shared is None else asdict(shared)),
         name=token.source.job,
         port=token.source.port,
         link=link,
@@ -84,8 +85,8 @@ def input_stream(
         limit=limit,
         id=stream,
         phases=True,
-        net=None if net is None else True,
-        pipe=net or None,
+        net=net is not None,
+        pipe=net or 0,
         closes=None if link is not None else closes,
         most=most,
     )
@@ -182,10 +183,10 @@ def gated_input(token: StreamToken, attempt: Attempt, reader: NodeRuntime) -> Ga
     shared = attempt.node_job.shared_with(reader, written_to(token, attempt))
     assert shared is not None, "files at the gate do not leave their host"
     return GatedInput(
-        **vars(shared),
+        **asdict(shared),
         name=token.source.job,
         port=token.source.port,
         target=token.value["path"],
         kind=token.source.gate,
-        mode=token.source.listing if token.source.gate == "directory" else None,
+        mode=token.source.listing if token.source.gate == "directory" else "update",
     )

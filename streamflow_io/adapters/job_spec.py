@@ -13,7 +13,8 @@ from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.graph.io_graph import OutputKind
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.runtime.protocol import JobSpec, ObservedInput, WatchedOutput
+from streamflow_io.runtime.protocol import CommandSpec, JobSpec, ObservedInput, WatchedOutput
+from streamflow_io.runtime.wire import with_observation
 
 from .output_globs import file_processor, kind_of, output_globs
 from .outputs import EarlyOutput
@@ -24,7 +25,7 @@ def job_spec(step: CWLExecuteStep, job: Job) -> JobSpec:
     """The spec of a job without any watched file."""
     command = cast(CWLCommand, step.command)
     codes = {0, *(command.success_codes or ())} - set(command.failure_codes or ())
-    return JobSpec(name=job.name, success_codes=tuple(sorted(codes)))
+    return JobSpec(name=job.name, command=CommandSpec(success_codes=tuple(sorted(codes))))
 
 
 def to_partition(outputs: Iterable[EarlyOutput], inputs: Mapping[str, Token]) -> tuple[str, str] | None:
@@ -54,7 +55,8 @@ def observed(spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
         for path in paths_of([token])
         if path not in streamed
     }
-    return spec.model_copy(update={"outputs": (*spec.outputs, *outputs), "observed": tuple(inputs), "measure": True})
+    watching = spec.model_copy(update={"outputs": (*spec.outputs, *outputs)})
+    return with_observation(watching, reads=tuple(inputs), io=True)
 
 
 def _watched(step: CWLExecuteStep, job: Job, port: str) -> Iterator[WatchedOutput]:

@@ -143,7 +143,7 @@ class EarlyOutput(BaseModel):
                 )
                 for rule in rules
             ),
-            phases=True if Delivery.STREAM in (*self.deliveries, *self.elements) and not self.when_proven else None,
+            phases=Delivery.STREAM in (*self.deliveries, *self.elements) and not self.when_proven,
         )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os.path
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote
 
+from msgspec import Struct, to_builtins
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.workflow import Token
 from streamflow.workflow.token import ListToken, ObjectToken
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Token)
 
 
-@dataclass(frozen=True)
-class StreamSource:
+class StreamSource(Struct, frozen=True):
     """The origin of a file or Directory that is read before its producer has ended.
 
     :ivar job: the name of the job that writes the file
@@ -82,7 +81,7 @@ class StreamToken(Token):  # type: ignore[misc]
         return cls(row["value"]["file"], StreamSource(**row["value"]["source"]), tag=row["tag"])
 
     async def _save_value(self, database: Database) -> dict[str, Any]:
-        return {"file": self.value, "source": asdict(self.source)}
+        return {"file": self.value, "source": to_builtins(self.source)}
 
     def retag(self, tag: str) -> StreamToken:
         return StreamToken(self.value, self.source, tag=tag)
@@ -91,8 +90,7 @@ class StreamToken(Token):  # type: ignore[misc]
         return StreamToken(value, self.source, tag=self.tag)
 
 
-@dataclass(frozen=True)
-class SaidBy:
+class SaidBy(Struct, frozen=True):
     """The attempt that has reported a part.
 
     :ivar job: the job of the workflow
@@ -133,7 +131,7 @@ class PartToken(Token):  # type: ignore[misc]
         return cls(saved["file"], part, saved["port"], said_by, tag=row["tag"])
 
     async def _save_value(self, database: Database) -> dict[str, Any]:
-        part, said_by = self.part.model_dump(mode="json"), asdict(self.said_by)
+        part, said_by = self.part.model_dump(mode="json"), to_builtins(self.said_by)
         return {"file": self.value, "part": part, "port": self.port, "said_by": said_by}
 
     def retag(self, tag: str) -> PartToken:

@@ -9,9 +9,10 @@ request.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from math import inf
 from statistics import median
+
+from msgspec import Struct, field
 
 from streamflow_io.hints.bandwidth import RequiredConstraint
 
@@ -24,8 +25,7 @@ _OVERHEAD = 0.25
 _COMMANDS = 8
 
 
-@dataclass(frozen=True)
-class Learned:
+class Learned(Struct, frozen=True):
     """Properties of the phases of a step, or of the bursts of an output.
 
     :ivar window: seconds: the median of the first phases of its channels
@@ -40,8 +40,7 @@ class Learned:
     bytes: float | None = None
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """The expectations for a request.
 
     :ivar bytes: expected size. None: the size is unknown
@@ -54,8 +53,7 @@ class Expected:
     required: float = inf
 
 
-@dataclass
-class _Channel:
+class _Channel(Struct):
     """The last request and the limits of a channel.
 
     :ivar before: the limits up to the previous phase
@@ -72,8 +70,7 @@ class _Channel:
     bytes: float | None = None
 
 
-@dataclass
-class Expectations:
+class Expectations(Struct):
     """The known facts about the requests of a step.
 
     :ivar within: seconds after which a job waits, as the user has said. None: learned from phases

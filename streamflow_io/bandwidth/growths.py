@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from .expectations import Learned
 from .phases import is_exposed
@@ -26,8 +27,7 @@ class StreamName(NamedTuple):
     stream: str
 
 
-@dataclass(frozen=True, slots=True)
-class StreamBurst:
+class StreamBurst(Struct, frozen=True):
     """A burst of a growing file.
 
     :ivar start: when its first byte was there
@@ -39,8 +39,7 @@ class StreamBurst:
     end: int
 
 
-@dataclass(eq=False, slots=True)
-class Growth:
+class Growth(Struct, eq=False):
     """The growth of a file.
 
     :ivar committed: when the file was complete. None: the file still grows

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,8 +14,7 @@ from streamflow_io.records.learned.sizes import SizeKey, size_class_of
 from .expectations import Learned
 
 
-@dataclass(frozen=True)
-class LearnedWindow(LearnedEntry):
+class LearnedWindow(LearnedEntry, frozen=True):
     """The window of a step, or of an output.
 
     :ivar key: its `storage` names the storages that the jobs may use, or the output of the window

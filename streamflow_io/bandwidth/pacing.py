@@ -10,8 +10,9 @@ required end has passed, a job waits already.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import inf, isinf
+
+from msgspec import Struct
 
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import WAYS, Direction, Way
@@ -23,8 +24,7 @@ from .expectations import Expectations, Expected
 from .windows import Windows
 
 
-@dataclass(frozen=True)
-class OpenRequest:
+class OpenRequest(Struct, frozen=True):
     """A request that moves, or waits for an I/O executor.
 
     :ivar remaining: bytes that are still to be moved
@@ -78,8 +78,7 @@ _LEAST_RATE = 1_000_000
 _LEAST_LEFT = 0.05
 
 
-@dataclass(frozen=True)
-class Rate:
+class Rate(Struct, frozen=True):
     """The rate of a request from now on, in bytes per second. None: no limit."""
 
     job: str
@@ -88,8 +87,7 @@ class Rate:
     reason: RateReason
 
 
-@dataclass(eq=False)
-class _Open:
+class _Open(Struct, eq=False):
     """A request that has not ended.
 
     :ivar opened: when the request was reported

@@ -8,8 +8,9 @@ of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Direction, Way
@@ -20,8 +21,7 @@ SHORTEST_WINDOW = 0.05
 LEAST_BYTES = 1_000_000
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Struct, frozen=True):
     """Bytes that a job moves in one go.
 
     :ivar channel: the channel that issues the request
@@ -68,8 +68,7 @@ def direction_of(request: Request) -> Way:
     return "read" if request.direction == "read" else "write"
 
 
-@dataclass(frozen=True)
-class Phase:
+class Phase(Struct, frozen=True, dict=True):
     """Requests of a channel that were ready at the same time, none of them exposed; at least one."""
 
     requests: Sequence[Request]

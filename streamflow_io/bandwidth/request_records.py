@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import asdict
+
 from streamflow_io.records.records import RequestRecord
 
 from .phases import Request
@@ -11,6 +13,6 @@ _MB = 10**6
 
 def request_record(request: Request, now: float) -> RequestRecord:
     """Return the record of a finished request."""
-    facts = {name: value for name, value in vars(request).items() if name != "is_estimate"}
+    facts = {name: value for name, value in asdict(request).items() if name != "is_estimate"}
     facts |= {"limit": None if request.limit is None else request.limit / _MB}
     return RequestRecord(time=now, estimate=request.is_estimate, **facts)

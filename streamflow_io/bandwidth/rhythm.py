@@ -8,9 +8,10 @@ channels are known.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
+
+from msgspec import Struct
 
 from .phases import Phase
 
@@ -22,8 +23,7 @@ MOST_DEVIATION = 0.15
 _NORMAL = 1.48
 
 
-@dataclass(frozen=True)
-class Rhythm:
+class Rhythm(Struct, frozen=True):
     """The rhythm of some times.
 
     :ivar period: seconds
@@ -38,8 +38,7 @@ class Rhythm:
         return self.period > 0 and self.deviation <= MOST_DEVIATION * self.period
 
 
-@dataclass(frozen=True)
-class ForetoldPhase:
+class ForetoldPhase(Struct, frozen=True):
     """A prediction of the next phase of a channel.
 
     :ivar time: when the phase is ready, +- `tolerance`

@@ -6,7 +6,8 @@ the rate, because phases differ in size.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from streamflow_io.hints.bandwidth import Strategy
 
@@ -14,8 +15,7 @@ from streamflow_io.hints.bandwidth import Strategy
 SHORTEST = 0.05
 
 
-@dataclass(frozen=True)
-class Limited:
+class Limited(Struct, frozen=True):
     """A channel whose phases are limited.
 
     :ivar tolerance: factor on the required bandwidth; at least 1

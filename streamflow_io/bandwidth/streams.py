@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from streamflow_io.hints.bandwidth import RequiredConstraint
 from streamflow_io.hints.reasons import StreamReason
@@ -31,8 +32,7 @@ _KEPT = 100
 _SAME = 0.05
 
 
-@dataclass(frozen=True)
-class StreamRate:
+class StreamRate(Struct, frozen=True):
     """The rate of a stream from now on, in bytes per second. None: no limit."""
 
     name: StreamName
@@ -42,8 +42,7 @@ class StreamRate:
     reason: StreamReason
 
 
-@dataclass(eq=False)
-class _Stream:
+class _Stream(Struct, eq=False):
     """A byte stream of a reading job.
 
     :ivar limited: None: no limit

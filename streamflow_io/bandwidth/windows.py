@@ -15,7 +15,8 @@ is divided in proportion to their bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from streamflow_io.hints.models import Direction
 from streamflow_io.hints.reasons import EndRule
@@ -27,8 +28,7 @@ from .phases import SHORTEST_WINDOW, Request, is_exposed
 SETTLED_AFTER = 2.0
 
 
-@dataclass(frozen=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """Bytes and times of the job of a request; times as in :class:`Request`."""
 
     bytes: int
@@ -38,15 +38,13 @@ class Moved:
     limit: float | None = None
 
 
-@dataclass(frozen=True)
-class _End:
+class _End(Struct, frozen=True):
     time: float
     rule: EndRule
     is_estimate: bool = False
 
 
-@dataclass
-class _Phase:
+class _Phase(Struct):
     """A phase of a channel.
 
     :ivar before: the window of the previous phase, in seconds. None: the phase is the first
@@ -63,8 +61,7 @@ class _Phase:
     changed: float = float("-inf")
 
 
-@dataclass(eq=False)
-class _Open:
+class _Open(Struct, eq=False):
     """A request that is not reported yet.
 
     :ivar end: the earliest known end, except the one by `next`

@@ -7,15 +7,15 @@ rhythm is expected to go on, and its mean bandwidth is not left for others.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from statistics import median
+
+from msgspec import Struct, field
 
 from .phases import Request
 from .rhythm import rhythm
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(Struct, frozen=True):
     """A burst that a job has written.
 
     :ivar start: when the first byte was written, as far as could be seen
@@ -27,8 +27,7 @@ class Written:
     bytes: int
 
 
-@dataclass(frozen=True)
-class Writer:
+class Writer(Struct, frozen=True):
     """A job that writes.
 
     :ivar storage: the storage of its output directory. None: unknown
@@ -42,8 +41,7 @@ class Writer:
     holds: bool
 
 
-@dataclass
-class _Channel:
+class _Channel(Struct):
     writer: Writer
     bursts: list[Written] = field(default_factory=list)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from argcomplete import autocomplete
 from argcomplete.shell_integration import shellcode
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.messages import Code
@@ -21,8 +21,7 @@ _SHELLS = {
 }
 
 
-@dataclass(frozen=True)
-class Completion:
+class Completion(Struct, frozen=True):
     """The result of the command.
 
     :ivar code: code for the shell

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, JustifyMethod, OverflowMethod, RenderableType
 from rich.markup import escape
@@ -36,8 +36,7 @@ class CommandResult(Protocol):
         """Print the result for people."""
 
 
-@dataclass(frozen=True)
-class PlainResult:
+class PlainResult(Struct, frozen=True):
     """A result that is data for programs, and texts and tables for people.
 
     :ivar shown: printed one after the other; nothing in a string is markup

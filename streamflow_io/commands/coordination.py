@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from msgspec import Struct, to_builtins
 from pydantic.alias_generators import to_camel
 from rich.console import Console
 
@@ -27,8 +27,7 @@ _CAPIO_CL = "capio-cl-"
 FORMATS = (*(f"{_CAPIO_CL}{version}" for version in reversed(get_args(Version))), "dot", "json")
 
 
-@dataclass(frozen=True)
-class Coordination:
+class Coordination(Struct, frozen=True):
     """The coordination configuration of a workflow, in one of the formats.
 
     :ivar text: the document
@@ -114,7 +113,7 @@ def configuration_to_json(configuration: Configuration) -> dict[str, Any]:
         "name": configuration.name,
         "applications": list(configuration.applications),
         "files": [
-            {to_camel(field): value for field, value in asdict(file).items()} | {"committed": str(file.committed)}
+            {to_camel(field): value for field, value in to_builtins(file).items()} | {"committed": str(file.committed)}
             for file in configuration.files
         ],
     }

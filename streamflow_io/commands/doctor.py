@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from msgspec.structs import asdict
 from rich.text import Text
 from streamflow.persistence.sqlite import DEFAULT_SQLITE_CONNECTION
 
@@ -45,7 +46,7 @@ def answer(subject: str, findings: Sequence[LocationFinding]) -> PlainResult:
         rows.append((finding.name, words[finding.works], f"{finding.detail}{without}"))
     made = table(subject, ("", "works", "what was found"), rows)
     ok = all(finding.works is not False for finding in findings)
-    return PlainResult({"findings": [vars(finding) for finding in findings]}, [made], ok)
+    return PlainResult({"findings": [asdict(finding) for finding in findings]}, [made], ok)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,10 +7,10 @@ import contextlib
 import os
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from msgspec.structs import replace
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector, DeploymentConfig, ExecutionLocation
 from streamflow.core.scheduling import AvailableLocation

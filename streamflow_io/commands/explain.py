@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
 
+from msgspec import to_builtins
 from rich.console import RenderableType
 from rich.markdown import Markdown
 
@@ -22,7 +22,7 @@ def answer(codes: Sequence[Code]) -> PlainResult:
 
     :param codes: empty: all codes are listed
     """
-    facts = {"codes": {code.value: asdict(EXPLANATIONS[code]) for code in codes or Code}}
+    facts = {"codes": {code.value: to_builtins(EXPLANATIONS[code]) for code in codes or Code}}
     if codes:
         shown: list[RenderableType] = []
         for code in codes:

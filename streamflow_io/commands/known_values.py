@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from streamflow_io.hints.cwl import CWLObject, name_of, read_steps
 from streamflow_io.hints.errors import HintError, HintErrors, Loc, Source, field_name
@@ -13,8 +14,7 @@ from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.yaml_files import plain, read_yaml, source_of
 
 
-@dataclass(frozen=True)
-class KnownValue:
+class KnownValue(Struct, frozen=True):
     """A value, with its position.
 
     :ivar source: the source of the piece of a file that holds the value, at `loc`

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.hints.errors import HintError, HintErrors
@@ -30,8 +30,7 @@ _SHORT_KEY = 7
 _KINDS: tuple[EntryKind[Any], ...] = (LIMITS, WINDOWS, VERDICTS, PROOFS)
 
 
-@dataclass(frozen=True)
-class LearnedList:
+class LearnedList(Struct, frozen=True):
     """The result of `list`."""
 
     path: Path
@@ -53,8 +52,7 @@ class LearnedList:
             say(console, f"Nothing is learned yet: {self.path}")
 
 
-@dataclass(frozen=True)
-class LearnedDetails:
+class LearnedDetails(Struct, frozen=True):
     """The result of `show`."""
 
     entry: LearnedEntry
@@ -67,8 +65,7 @@ class LearnedDetails:
         _kind(self.entry).show(console, self.entry)
 
 
-@dataclass(frozen=True)
-class Forgotten:
+class Forgotten(Struct, frozen=True):
     """The result of `forget`."""
 
     entries: Sequence[LearnedEntry]

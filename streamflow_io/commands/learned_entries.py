@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic
 
+from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 
@@ -23,8 +23,7 @@ from streamflow_io.wording import counted, size_text
 from .console import say, table
 
 
-@dataclass(frozen=True)
-class EntryKind(Generic[E]):
+class EntryKind(Struct, Generic[E], frozen=True):
     """The presentation of entries of one kind.
 
     :ivar name: the field in the JSON of a list

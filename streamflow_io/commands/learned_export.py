@@ -6,10 +6,10 @@ import argparse
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.engine.plan import Plan
@@ -26,8 +26,7 @@ from .output import add_output_arguments, output_of, write_output
 from .plan import plan_workflow
 
 
-@dataclass(frozen=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """An annotations file with proofs.
 
     :ivar text: the content of the file

@@ -6,10 +6,10 @@ import argparse
 import difflib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
 from rich.console import Console
 
 from streamflow_io.hints.errors import HintErrors
@@ -26,8 +26,7 @@ from .console import say, table
 _SHOWN = 10
 
 
-@dataclass
-class JobLog:
+class JobLog(Struct):
     """The facts of a job.
 
     :ivar status: how the job ended. None: no end was recorded
@@ -52,8 +51,7 @@ class JobLog:
         return self.commands[-1].code if self.commands else None
 
 
-@dataclass(frozen=True)
-class Logs:
+class Logs(Struct, frozen=True):
     """The result of the command.
 
     :ivar directory: the directory of the run

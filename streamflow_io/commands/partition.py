@@ -9,10 +9,11 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
@@ -49,8 +50,7 @@ class _UnknownError(Exception):
     """No cuts can be shown for a split. The message says why."""
 
 
-@dataclass(frozen=True)
-class ShownSplit:
+class ShownSplit(Struct, frozen=True):
     """The findings about one job that splits.
 
     :ivar job: the name of the job
@@ -103,8 +103,7 @@ class ShownSplit:
             say(console, text, "green" if different is None else "red")
 
 
-@dataclass(frozen=True)
-class ShownSplits:
+class ShownSplits(Struct, frozen=True):
     """The result of the command."""
 
     splits: Sequence[ShownSplit]

@@ -9,13 +9,14 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import cwl_utils.parser
 import cwl_utils.parser.utils
 from cwl_utils.errors import GraphTargetMissingException
+from msgspec import Struct, field
+from msgspec.structs import asdict
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
@@ -58,8 +59,7 @@ from .storage_status import sharers, status_to_json
 from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
 
 
-@dataclass(frozen=True)
-class WorkflowPlans:
+class WorkflowPlans(Struct, frozen=True):
     """The plans of all CWL workflows of a StreamFlow file, by name.
 
     :ivar inactive: why no plan will be followed. None: the plans will be
@@ -91,15 +91,15 @@ class WorkflowPlans:
                     },
                     "edges": [{**_edge_to_json(edge), "declared": declared(plan, edge)} for edge in plan.graph.edges],
                     "possible": [one.model_dump(mode="json") for one in plan.graph.possible],
-                    "proofs": [vars(one) for one in prospects(plan)],
-                    "partitions": [vars(partition) for partition in plan.parts.partitions],
+                    "proofs": [asdict(one) for one in prospects(plan)],
+                    "partitions": [asdict(partition) for partition in plan.parts.partitions],
                     "early_inputs": [port_path(*read) for read in sorted(plan.parts.read_early)],
                     "gangs": [
-                        {**vars(gang), "apart": plan.graph.apart.get(number)}
+                        {**asdict(gang), "apart": plan.graph.apart.get(number)}
                         for number, gang in enumerate(plan.graph.gangs)
                     ],
                     "impossible": dict(plan.impossible),
-                    "storages": [vars(step) for step in plan.storages.steps] if plan.storages else [],
+                    "storages": [asdict(step) for step in plan.storages.steps] if plan.storages else [],
                     **{
                         runtime: _forecast_to_json(found[name]) if name in found else None
                         for runtime, found in self.forecasts.items()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.table import Table
 from rich.text import Text
 
@@ -33,8 +34,7 @@ _SAID = {
 }
 
 
-@dataclass(frozen=True)
-class Prospect:
+class Prospect(Struct, frozen=True):
     """Whether a file streams from an output to an input without a hint.
 
     :ivar state: `hinted`: hints decide. `by element`: each element goes on when its job has ended. `streams`: proven

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.records.history import read_history
@@ -40,8 +40,7 @@ FORMATS = {
 _NUMBERS = ("jobs", "failed", "mean\ntime (s)", "mean\nwait (s)")
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True):
     """The results of runs.
 
     :ivar advice: the next steps for each run

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
+
+from msgspec import to_builtins
 
 from streamflow_io.records.learned.database import date_of
 from streamflow_io.records.reader import RunSummary, list_runs
@@ -26,7 +27,7 @@ def answer(runs: Sequence[RunSummary], more: bool) -> PlainResult:
 
     :param more: whether there are older runs, which are not shown
     """
-    facts = {"runs": [asdict(run) for run in runs], "more": more}
+    facts = {"runs": [to_builtins(run) for run in runs], "more": more}
     if not runs:
         return PlainResult(facts, [f"There is no run in {runs_directory()}"])
     longest = max(len(run.name) for run in runs)

@@ -7,10 +7,10 @@ import grp
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.features import subclass_of
@@ -29,8 +29,7 @@ from .storage_status import megabytes, printable
 _SHARE = "make a directory by which the runs of several users share the bandwidth of a storage"
 
 
-@dataclass(frozen=True)
-class Shared:
+class Shared(Struct, frozen=True):
     """A shared directory that the command has made."""
 
     path: Path

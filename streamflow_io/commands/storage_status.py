@@ -6,11 +6,11 @@ import argparse
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, to_builtins
 from rich.console import Console
 from rich.table import Table
 
@@ -30,8 +30,7 @@ _QUIET_SECONDS = 10.0
 _RECENT_SECONDS = 3_600.0
 
 
-@dataclass(frozen=True)
-class Statuses:
+class Statuses(Struct, frozen=True):
     """The shared storages of some directories.
 
     :ivar left_out: how many directories are not shown, because no run uses them
@@ -145,7 +144,7 @@ def status_to_json(status: SharedStatus) -> dict[str, Any]:
         "mine": status.mine,
         "bandwidth": megabytes(status.bandwidth),
         "runs": [
-            {**asdict(run), "held": megabytes(run.held), "wanted": megabytes(run.wanted)} for run in status.sharers
+            {**to_builtins(run), "held": megabytes(run.held), "wanted": megabytes(run.wanted)} for run in status.sharers
         ],
         "unreadable": list(status.unreadable),
         "schedule": status.schedule,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
 from rich.table import Table
 from rich.text import Text
 
@@ -37,7 +38,7 @@ def answer(run: str, found: Suggestions, file: Path | None) -> PlainResult:
             {"subject": one.subject, "change": one.text, "evidence": one.evidence, "saved": one.saved}
             for one in found.changes
         ],
-        "notProposed": [vars(refusal) for refusal in found.refusals],
+        "notProposed": [asdict(refusal) for refusal in found.refusals],
         "annotations": annotations_content(found.proposals),
         "file": None if file is None else str(file),
     }

@@ -6,9 +6,10 @@ import argparse
 import gc
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import asdict
 from rich.console import Console
 from rich.table import Table
 
@@ -31,8 +32,7 @@ from .selected_ranges import wrong_ranges
 Port = tuple[str, str, str]
 
 
-@dataclass(frozen=True)
-class Validation:
+class Validation(Struct, frozen=True):
     """The mistakes and hints of a workflow.
 
     :ivar cwl_valid: whether cwltool accepts the workflow, and the job if there is one
@@ -57,8 +57,8 @@ class Validation:
         return {
             "workflow": self.workflow,
             "cwl": {"valid": self.cwl_valid, "messages": list(self.messages)},
-            "errors": [vars(error) for error in self.errors],
-            "warnings": [vars(warning) for warning in self.warnings],
+            "errors": [asdict(error) for error in self.errors],
+            "warnings": [asdict(warning) for warning in self.warnings],
             "steps": {path: step_to_json(step) for path, step in self.steps.items()},
         }
 

@@ -8,10 +8,10 @@ import contextlib
 import re
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, to_builtins
 from rich.console import Console
 from rich.live import Live
 
@@ -27,8 +27,7 @@ from .console import PlainResult, SafeConsole, say
 _SHOWN_EACH, _SAID_EACH = 1.0, 30.0
 
 
-@dataclass(frozen=True)
-class Watched:
+class Watched(Struct, frozen=True):
     """The state of a run at the last look.
 
     :ivar interrupted: whether Ctrl-C ended the command while the run went on
@@ -43,7 +42,8 @@ class Watched:
         return self.view.state not in ("failed", "killed", "cancelled")
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self.view)
+        view: dict[str, Any] = to_builtins(self.view)
+        return view
 
     def show(self, console: Console) -> None:
         if not self.interrupted:

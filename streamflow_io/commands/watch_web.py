@@ -10,11 +10,11 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
 from aiohttp import web
+from msgspec import Struct, field
 
 from streamflow_io.report.following import FollowedRun
 from streamflow_io.report.live_view import page_facts
@@ -26,8 +26,7 @@ _SILENCE = 15.0
 _PAGE = "watch_page.html"
 
 
-@dataclass
-class Shown:
+class Shown(Struct):
     """The state that the page shows.
 
     :ivar facts: the facts of the run, as JSON

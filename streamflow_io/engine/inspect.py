@@ -5,10 +5,10 @@ from __future__ import annotations
 import posixpath
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from msgspec.structs import replace
 from streamflow.core.config import BindingConfig
 from streamflow.core.processor import CommandOutputProcessor
 from streamflow.core.workflow import Port, Step, Workflow

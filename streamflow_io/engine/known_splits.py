@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from streamflow.core.workflow import Step
 
 from streamflow_io.adapters.outputs import Declaration
@@ -21,8 +21,7 @@ from .plan import Plan
 _AT_RUN_TIME = "known at run time only"
 
 
-@dataclass(frozen=True)
-class KnownSplit:
+class KnownSplit(Struct, frozen=True):
     """A job that splits; or a step that splits, if nothing is known of its jobs.
 
     :ivar tag: of the job; None: the jobs are known at run time only

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 
+from msgspec import Struct, field
 from streamflow.core.workflow import Workflow
 
 from streamflow_io.adapters.outputs import Declaration
@@ -30,8 +30,7 @@ from streamflow_io.storage.admission.storages import StepStorages
 NOT_VERIFIED = "not verified yet: the first run compares what its program writes"
 
 
-@dataclass(frozen=True)
-class GraphPlan:
+class GraphPlan(Struct, frozen=True):
     """The ways of the files of a workflow from step to step.
 
     :ivar steps: all tools, by step path
@@ -83,8 +82,7 @@ class GraphPlan:
         return [route.consumer for route in found if route.consumer is not None]
 
 
-@dataclass(frozen=True)
-class PartsPlan:
+class PartsPlan(Struct, frozen=True):
     """The plan for splits, and for files that many jobs read.
 
     :ivar partitions: the rules of read sessions, each with its outcome
@@ -112,8 +110,7 @@ class PartsPlan:
         return frozenset(partition.name for partition in self.partitions if partition.is_virtual)
 
 
-@dataclass(frozen=True)
-class ProofsPlan:
+class ProofsPlan(Struct, frozen=True):
     """The streams that no hint asks for.
 
     :ivar candidates: by path: steps that may stream without a hint, and steps with inputs that are declared
@@ -131,8 +128,7 @@ class ProofsPlan:
     is_auto: bool = False
 
 
-@dataclass(frozen=True)
-class Service:
+class Service(Struct, frozen=True):
     """The way in which files are delivered in a run.
 
     :ivar streams: whether files are delivered early
@@ -145,8 +141,7 @@ class Service:
     runtime_edges: Mapping[StreamEdge, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True, dict=True):
     """The plan of a workflow.
 
     :ivar workflow: as StreamFlow translates it; rewired when the plan is applied

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.workflow import Workflow
 from streamflow.cwl.step import CWLExecuteStep

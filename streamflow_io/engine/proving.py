@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
 from streamflow.core.workflow import Workflow
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
@@ -143,8 +144,7 @@ def with_declared(
     return found
 
 
-@dataclass(frozen=True)
-class Proving:
+class Proving(Struct, frozen=True, dict=True):
     """A graph, and the proofs about its steps.
 
     :ivar graph: with all obstacles

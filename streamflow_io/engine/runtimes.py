@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Protocol, cast
 
+from msgspec import Struct, field
 from streamflow.core.workflow import Workflow
 
 from streamflow_io.features import runtimes
@@ -14,8 +14,7 @@ from streamflow_io.graph.io_graph import StreamEdge
 from streamflow_io.runtime.node_runtimes import StartRuntime
 
 
-@dataclass(frozen=True)
-class RuntimeChoice:
+class RuntimeChoice(Struct, frozen=True):
     """The work of a feature's node runtime in a run.
 
     :ivar start: starts the node runtime of the driver's node; `None` starts the embedded one
@@ -26,8 +25,7 @@ class RuntimeChoice:
     edges: Mapping[StreamEdge, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class RuntimeForecast:
+class RuntimeForecast(Struct, frozen=True):
     """The edges that a node runtime would serve, for `streamflow-io plan`.
 
     :ivar name: of the runtime, for people

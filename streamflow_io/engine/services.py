@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.scheduling import Hardware
 from streamflow.core.workflow import Port
@@ -34,8 +34,7 @@ class Scheduling(Protocol):
     def wake(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class Services:
+class Services(Struct, frozen=True):
     """The services with which all parts of a run are made.
 
     :ivar scheduler: StreamFlow's

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from streamflow.core.workflow import Workflow
 from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep

@@ -6,8 +6,9 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from streamflow_io.graph.candidates import Stamp
 from streamflow_io.hints.cwl import Walk, file_of, name_of, tool_digest
@@ -29,8 +30,7 @@ _RELEVANT = {
 _PROGRAM = re.compile(r"/[^\s$]+|[\w+.][\w+.-]*")
 
 
-@dataclass(frozen=True)
-class ToolContent:
+class ToolContent(Struct, frozen=True):
     """The content of a tool, as far as known before it runs.
 
     :ivar digest: a hex digest of the command line, the image, and inherited requirements and hints; also of the files

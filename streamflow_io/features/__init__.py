@@ -8,17 +8,17 @@ methods do nothing, a feature can have a subclass of that class; the core asks f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import TypeVar
 
+from msgspec import Struct
+
 _Class = TypeVar("_Class")
 
 
-@dataclass(frozen=True)
-class Subcommand:
+class Subcommand(Struct, frozen=True):
     """A subcommand of `streamflow-io`, as `--help` shows it.
 
     :ivar text: what the subcommand does, in one line of a narrow terminal

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.globs import is_pattern
@@ -28,8 +30,7 @@ _READ: Mapping[str, object] = {"mode": "no_update"}
 Stamp = tuple[int, int, str] | None
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A step with inputs that may be read as streams.
 
     :ivar tool: a hex digest of all that is known of its tool before it runs
@@ -105,8 +106,7 @@ def _renamed(graph: IOGraph) -> set[str]:
     }
 
 
-@dataclass(frozen=True)
-class Proved:
+class Proved(Struct, frozen=True):
     """A graph in which outputs are streamed to the readers that can read streams.
 
     :ivar hinted: the graph without such streams

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from graphlib import TopologicalSorter
+
+from msgspec import Struct
 
 from .io_graph import Step, StreamEdge
 
 
-@dataclass(frozen=True)
-class Gang:
+class Gang(Struct, frozen=True):
     """Steps joined by streams and gates.
 
     :ivar steps: paths, producers before consumers

@@ -8,8 +8,9 @@ is not delivered as asked.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.models import StreamingRule
@@ -73,8 +74,7 @@ class Delivery(str, Enum):
         return self in (Delivery.STREAM, Delivery.GATE)
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """A tool that is run.
 
     :ivar path: the StreamFlow step path
@@ -89,8 +89,7 @@ class Step:
     memory: float | None = None
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(Struct, frozen=True):
     """An output of a step, or a field of a record output: `record.field`.
 
     :ivar rules: the Streaming rules that hold for it
@@ -129,8 +128,7 @@ class Output:
         return self.step, self.record or self.port
 
 
-@dataclass(frozen=True)
-class Input:
+class Input(Struct, frozen=True):
     """An input of a step.
 
     :ivar streamable: read once, front to back
@@ -154,8 +152,7 @@ class Input:
         return port_path(self.step, self.port)
 
 
-@dataclass(frozen=True)
-class Hop:
+class Hop(Struct, frozen=True):
     """A thing between an output and an input.
 
     :ivar step: its name in the translated workflow
@@ -184,8 +181,7 @@ class Hop:
         return _OWN.sub("", self.step)
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(Struct, frozen=True):
     """A way that a file takes.
 
     :ivar consumer: the input that it reaches; None: a workflow output
@@ -211,8 +207,7 @@ class Route:
         return any(hop.by_name or hop.decides for hop in self.hops)
 
 
-@dataclass(frozen=True)
-class InputRoute:
+class InputRoute(Struct, frozen=True):
     """A way that an input of the workflow takes.
 
     :ivar input: the step of StreamFlow that hands it on
@@ -226,8 +221,7 @@ class InputRoute:
     site: Site = DRIVERS_NODE
 
 
-@dataclass(frozen=True)
-class StreamEdge:
+class StreamEdge(Struct, frozen=True):
     """A route, and how it is served.
 
     :ivar rule: the Streaming rule that it follows
@@ -272,8 +266,7 @@ class StreamEdge:
         return self.delivery is Delivery.TERMINATION and not self.by_element
 
 
-@dataclass(frozen=True)
-class IOGraph:
+class IOGraph(Struct, frozen=True):
     """The I/O graph of a workflow.
 
     :ivar steps: the tools, by step path

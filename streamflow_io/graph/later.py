@@ -7,7 +7,8 @@ its file comes when its job has ended.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from .candidates import Candidate, Proved
 from .edges import name_edges
@@ -17,8 +18,7 @@ from .io_graph import Delivery, Hop, Route, StreamEdge
 Reader = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class Wiring:
+class Wiring(Struct, frozen=True):
     """How the files of a workflow are delivered, as it is wired.
 
     :ivar delivered: the edges of files and of names; streams that may be proven later are among them

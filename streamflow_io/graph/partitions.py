@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.globs import matches
@@ -20,8 +22,7 @@ _ONE_HOST = "its deployment is one host, which has the file"
 _WHERE_WRITTEN = "its job runs on the host where the file is written"
 
 
-@dataclass(frozen=True)
-class Partition:
+class Partition(Struct, frozen=True):
     """A rule of a read session, and what follows from it.
 
     :ivar port: the output whose files are parts; None: the jobs of the step read parts themselves

@@ -6,7 +6,8 @@ The data is as in the JSON of the API of Kubernetes, and in YAML manifests.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from .volumes import VOLUME, Bind
 
@@ -14,8 +15,7 @@ _WITH_A_TEMPLATE = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Rep
 _DEFAULT_NAMESPACE = "default"
 
 
-@dataclass(frozen=True)
-class PodContainer:
+class PodContainer(Struct, frozen=True):
     """A container of pods that a manifest describes.
 
     :ivar pod: the one pod that it is in; None: several pods are possible
@@ -30,8 +30,7 @@ class PodContainer:
     image: str | None = None
 
 
-@dataclass(frozen=True)
-class _Pods:
+class _Pods(Struct, frozen=True):
     """Pods that are alike.
 
     :ivar owner: the object that describes the pods, unique in its namespace

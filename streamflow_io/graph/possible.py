@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from streamflow_io.grouping import grouped
@@ -25,13 +25,13 @@ class PossibleRoute(BaseModel):
     input: str = Field(description="as /step/port")
     kind: OutputKind
     standard_output: bool = Field(False, description="the output is what the command writes to its standard output")
-    through: tuple[HopKind, ...] = Field((), description="what lies between")
+    through: tuple[HopKind, ...] = Field((), description="what lies between output and input")
     delivery: Delivery = Field(description="how it is delivered in this run")
     by_element: bool = Field(False, description="with a commit rule a list goes to a scatter element by element")
-    not_at_commit: str | None = Field(None, description="why it cannot be delivered before its job ends, if so")
-    not_at_gate: str | None = Field(None, description="why its reader cannot start with its producer, if so")
-    not_streamed: str | None = Field(None, description="why it cannot be read before its commit, if so")
-    not_parts: str | None = Field(None, description="why its files, if they are parts of an input, have to be written")
+    not_at_commit: str | None = Field(None, description="why it cannot be delivered before its job ends")
+    not_at_gate: str | None = Field(None, description="why its reader cannot start with its producer")
+    not_streamed: str | None = Field(None, description="why it cannot be read before its commit")
+    not_parts: str | None = Field(None, description="why its files have to be written, if they are parts of an input")
 
 
 def possible_routes(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from itertools import product
+
+from msgspec import Struct
 
 from streamflow_io.messages import Code, coded
 
@@ -29,8 +30,7 @@ class SiteKind(str, Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True)
-class Deployment:
+class Deployment(Struct, frozen=True):
     """A deployment of the StreamFlow file, or one that StreamFlow makes for a DockerRequirement.
 
     :ivar name: two deployments of one name are the same; not for people, if `image` is given
@@ -145,8 +145,7 @@ LOCAL = Deployment("local", "local", SiteKind.LOCAL)
 _WATCHED = "only jobs of the driver's node, SSH hosts, queue managers, pods, and containers on the first two stream yet"
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(Struct, frozen=True):
     """The deployments where the jobs of a step run.
 
     :ivar deployments: those that the step is bound to, at least one; each job runs on one of them

@@ -8,7 +8,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 VOLUME = "volume:"  # before the name of a volume of the engine, which has no path
 
@@ -40,8 +42,7 @@ def _resolved(path: str) -> str:
     return posixpath.normpath("/" + path.lstrip("/"))
 
 
-@dataclass(frozen=True)
-class Bind:
+class Bind(Struct, frozen=True):
     """A directory or file in a container that is one outside of it.
 
     Trailing slashes, `.` and `..` in both paths are resolved by their text, as by the engines.
@@ -58,11 +59,11 @@ class Bind:
     read_only: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "inside", _resolved(self.inside))
+        force_setattr(self, "inside", _resolved(self.inside))
         if self.outside is not None:
             is_volume = self.outside.startswith(VOLUME)
             name, _, rest = self.outside.partition("/") if is_volume else ("", "", self.outside)
-            object.__setattr__(self, "outside", _join(name or "/", _resolved(f"/{rest}" if is_volume else rest)[1:]))
+            force_setattr(self, "outside", _join(name or "/", _resolved(f"/{rest}" if is_volume else rest)[1:]))
 
 
 HOST = (Bind("/", "/"),)  # the host itself

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 Scalar = str | int | float | bool
 # Plain for every reader of YAML, also in a list on one line.
@@ -12,8 +13,7 @@ _PLAIN = re.compile(r"[A-Za-z_/](?:[A-Za-z0-9_./:-]*[A-Za-z0-9_./-])?")
 _WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y", "n"))
 
 
-@dataclass(frozen=True)
-class Commented:
+class Commented(Struct, frozen=True):
     """The fields of a rule, and the comments before it."""
 
     comments: Sequence[str]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Literal, get_args
+
+from msgspec import Struct
 
 #: How the limit of the next phase follows from the phases before. `direct`: as the last phase required. `up-only`:
 #: never less than before. `adaptive`: an increase at once, a decrease by half of the difference.
@@ -38,8 +39,7 @@ _SMALLEST_STEP = 1.001
 _LONGEST = 1e9
 
 
-@dataclass(frozen=True)
-class StaticConstraint:
+class StaticConstraint(Struct, frozen=True):
     """A constraint by which every job needs `value` MB/s (10^6 bytes per second)."""
 
     value: float
@@ -48,8 +48,7 @@ class StaticConstraint:
         return _text(self.value)
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """The range of an auto constraint: from `minimum` to `maximum` MB/s, growing by the factor `delta`."""
 
     minimum: float
@@ -57,8 +56,7 @@ class Bounds:
     delta: float
 
 
-@dataclass(frozen=True)
-class AutoConstraint:
+class AutoConstraint(Struct, frozen=True):
     """A constraint that is learned while the workflow runs, within `bounds` if there are any."""
 
     bounds: Bounds | None = None
@@ -70,8 +68,7 @@ class AutoConstraint:
         return f"auto({_text(bounds.minimum)},{_text(bounds.maximum)},{_text(bounds.delta)})"
 
 
-@dataclass(frozen=True)
-class RequiredConstraint:
+class RequiredConstraint(Struct, frozen=True):
     """A constraint by which every job moves its data as fast as needed, so that no job waits for the data.
 
     :ivar tolerance: factor on the required bandwidth; at least 1
@@ -152,8 +149,8 @@ def parse_within(value: object) -> float:
 
 def _required(text: str, what: str) -> RequiredConstraint:
     given = [word.strip() for word in text[len("required") :].strip("()").split(",") if word]
-    strategy = next((one for one in get_args(Strategy) if one in given), RequiredConstraint.strategy)
-    tolerance = RequiredConstraint.tolerance if not given or given[-1] == strategy else float(given[-1])
+    strategy = next((one for one in get_args(Strategy) if one in given), RequiredConstraint().strategy)
+    tolerance = RequiredConstraint().tolerance if not given or given[-1] == strategy else float(given[-1])
     if not 1 <= tolerance <= HIGHEST:
         raise ValueError(f"{text!r} is no {what}")
     return RequiredConstraint(strategy, tolerance)

@@ -7,8 +7,9 @@ workflows.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal, get_args
+
+from msgspec import Struct
 
 CommitKind = Literal["on_termination", "on_close", "on_file", "on_n_files"]
 KINDS: tuple[CommitKind, ...] = get_args(CommitKind)
@@ -18,8 +19,7 @@ MOST = 999_999_999
 ALLOWED = "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file, on_n_files"
 
 
-@dataclass(frozen=True)
-class CommitRule:
+class CommitRule(Struct, frozen=True):
     """When a file is complete.
 
     :param kind: `on_termination` of the job, `on_close` of the file, `on_file`: when other files are

@@ -6,13 +6,13 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_plus, unquote_to_bytes, urldefrag, urlparse
 
 import cwl_utils.parser
 import requests
+from msgspec import Struct, field
 from schema_salad.exceptions import ValidationException
 from schema_salad.fetcher import DefaultFetcher
 from schema_salad.utils import CacheType
@@ -35,8 +35,7 @@ _PLACE = "under `hints` of a tool, a step or a workflow"
 _FILES = {"File": "File", "stdin": "File", "stdout": "File", "stderr": "File", "Directory": "Directory"}
 
 
-@dataclass
-class Walk:
+class Walk(Struct):
     """The steps, tools and workflows of a document.
 
     :ivar steps: the tools, by step path

@@ -8,6 +8,8 @@ from enum import Enum
 from functools import cached_property
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 Loc = tuple[str | int, ...]
 T_co = TypeVar("T_co", covariant=True)
 
@@ -21,8 +23,7 @@ class Level(str, Enum):
     WORKFLOW = "workflow"
 
 
-@dataclass(frozen=True)
-class HintError:
+class HintError(Struct, frozen=True):
     """A mistake.
 
     :param line: from 1. None: no line is shown
@@ -91,8 +92,7 @@ class Source:
         return Source(self.file, lambda: lines)
 
 
-@dataclass(frozen=True)
-class Located(Generic[T_co]):
+class Located(Struct, Generic[T_co], frozen=True):
     """A value that a user wrote, with its position.
 
     :param value: the value

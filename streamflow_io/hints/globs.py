@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
+
+from msgspec import Struct
 
 # The first character in the brackets may be a bracket.
 _CLASS = re.compile(r"\[(?:(!)(.[^\]]*)|([^!][^\]]*))\]", re.DOTALL)
 _RANGE = re.compile(r"(.)-(.)|(.)", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class _Chars:
+class _Chars(Struct, frozen=True):
     """A set of characters: those in the ranges, or all others. `star` stands for any number of them."""
 
     ranges: tuple[tuple[str, str], ...]
@@ -37,8 +37,7 @@ class _Chars:
         return any(char in self and char in other for char in starts)
 
 
-@dataclass(frozen=True)
-class _Name:
+class _Name(Struct, frozen=True, dict=True):
     """A glob for one name, without slashes. A number with a bit for each position stands for a set of positions."""
 
     items: tuple[_Chars, ...]

@@ -14,8 +14,9 @@ input where a rule has no port.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from .bandwidth import AutoConstraint, RequiredConstraint, StorageBW
 from .errors import Level, Located
@@ -28,8 +29,7 @@ STREAMABLE_TYPES = frozenset({"File", "File[]", "Directory", "record", "Any"})
 SEVERAL_FILES = frozenset({"File[]", "Directory", "Any"})
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """An input or output parameter of a tool.
 
     :param types: some of `File`, `Directory`, `File[]`, `Directory[]`, `record` (with files), `Any` (cannot be known)
@@ -52,8 +52,7 @@ class Parameter:
             yield f"{self.name}.{name}", position
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """An element with hints.
 
     :param path: the path of the step that has the hints, or of the workflow whose steps inherit them
@@ -76,8 +75,7 @@ class Scope:
                 yield from _located(hint, hint.value.rules)
 
 
-@dataclass(frozen=True)
-class HintedStep:
+class HintedStep(Struct, frozen=True):
     """A tool that runs in a workflow, with the elements whose hints it inherits, the farthest first."""
 
     path: str
@@ -86,8 +84,7 @@ class HintedStep:
     outputs: Mapping[str, Parameter]
 
 
-@dataclass(frozen=True)
-class Annotations:
+class Annotations(Struct, frozen=True):
     """The annotations file: the step paths it names, their hints, and its `streamable` and `proven` lists."""
 
     steps: tuple[Located[str], ...] = ()
@@ -96,8 +93,7 @@ class Annotations:
     proven: tuple[Located[ProvenInput], ...] = ()
 
 
-@dataclass(frozen=True)
-class StepAnnotations:
+class StepAnnotations(Struct, frozen=True):
     """All hints that hold for a step, with their positions.
 
     :ivar path: the StreamFlow step path; `/` if the process is a single tool

@@ -7,9 +7,10 @@ import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from streamflow_io.adapters.outputs import EarlyOutput
 from streamflow_io.graph.io_graph import Delivery, OutputKind
@@ -22,8 +23,7 @@ _NOT_COMPARED = frozenset({"path", "location", "dirname", "size", "checksum", "c
 _CHECKSUM = re.compile(r"sha1\$[0-9a-f]{40}")
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(Struct, frozen=True):
     """A File or Directory.
 
     :ivar path: relative to the output directory of its job; absolute if the file is elsewhere
@@ -40,8 +40,7 @@ class Item:
             yield Item(posixpath.normpath(posixpath.join(posixpath.dirname(self.path), beside)), secondary)
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(Struct, frozen=True, dict=True):
     """The value of a token.
 
     :ivar items: its Files and Directories, in order; empty for a value of another type
@@ -60,15 +59,13 @@ class Value:
         return {part.path: part.value for item in self.items for part in item.with_secondary_files()}
 
 
-@dataclass(frozen=True)
-class Warn:
+class Warn(Struct, frozen=True):
     """Log a warning about the job."""
 
     message: str
 
 
-@dataclass(frozen=True)
-class Fail:
+class Fail(Struct, frozen=True):
     """End the run: an output that was delivered early is another one in the end."""
 
     message: str

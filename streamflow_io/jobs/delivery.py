@@ -21,8 +21,9 @@ Invariants, in whatever order events come, and however many attempts there are:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from streamflow_io.adapters.outputs import EarlyOutput, directory_of, relative
 from streamflow_io.graph.io_graph import Delivery, OutputKind
@@ -46,8 +47,7 @@ CommitEvent = ChangedEvent | ClosedEvent | CommittedEvent | CompleteEvent
 Moment = Literal["submitted", "barrier lifted", "failed", "published"]
 
 
-@dataclass(frozen=True)
-class Begun:
+class Begun(Struct, frozen=True):
     """An attempt begins.
 
     :ivar directory: the output directory of the job; all paths but those of the node runtime are relative to it
@@ -60,22 +60,19 @@ class Begun:
     certain: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Permitted:
+class Permitted(Struct, frozen=True):
     """A proof allows an output to be streamed that needs one (:attr:`EarlyOutput.when_proven`)."""
 
     port: str
 
 
-@dataclass(frozen=True)
-class Succeeded:
+class Succeeded(Struct, frozen=True):
     """The job has succeeded with these outputs; those in :attr:`JobDelivery.summed` have checksums."""
 
     values: Mapping[str, Value]
 
 
-@dataclass(frozen=True)
-class DeliverySource:
+class DeliverySource(Struct, frozen=True):
     """A file of an output, or, without a path, the output as a whole.
 
     :ivar stage: `early`: before its commit; `committed`; `failed`: committed by an attempt that has failed; `final`: at
@@ -87,8 +84,7 @@ class DeliverySource:
     stage: Literal["early", "committed", "failed", "final", "said"] = "committed"
 
 
-@dataclass(frozen=True)
-class Collect:
+class Collect(Struct, frozen=True):
     """Make the token of a source, as StreamFlow makes it at the end of the job, and answer with its value.
 
     The value of a Directory has checksums. An early file or a reported part has no token of StreamFlow's. Of a file of
@@ -101,8 +97,7 @@ class Collect:
     deliveries: tuple[Delivery, ...] = ()
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The value that :class:`Collect` has asked for.
 
     :ivar value: None: nothing follows; the file is missing, or its format cannot be evaluated
@@ -112,8 +107,7 @@ class Answer:
     value: Value | None
 
 
-@dataclass(frozen=True)
-class Put:
+class Put(Struct, frozen=True):
     """Deliver a token.
 
     :ivar number: of an element of a list; None: the output as a whole is delivered
@@ -126,16 +120,14 @@ class Put:
     only: frozenset[str] | None = None
 
 
-@dataclass(frozen=True)
-class PutOrder:
+class PutOrder(Struct, frozen=True):
     """Deliver the order of a list: the number of each of its elements."""
 
     port: str
     order: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Settle:
+class Settle(Struct, frozen=True):
     """Wake the readers that wait for a file; without a path, for the output as a whole."""
 
     port: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec import Struct, field
 from streamflow.core.utils import get_job_step_name
 from streamflow.log_handler import logger
 
@@ -33,8 +33,7 @@ from .progress import Progress
 _EARLY = 0.1
 
 
-@dataclass
-class _Commits:
+class _Commits(Struct):
     """The commits of one output of a job; times by the clock of its node."""
 
     path: str
@@ -44,8 +43,7 @@ class _Commits:
     size: int = 0
 
 
-@dataclass
-class _Stream:
+class _Stream(Struct):
     """A stream that a job reads, or a file in CAPIO.
 
     :ivar output: as /step/port
@@ -57,8 +55,7 @@ class _Stream:
     source: str
 
 
-@dataclass
-class _Early:
+class _Early(Struct):
     """The early inputs and the early commits of a job.
 
     :ivar streams: by the names that the node runtime has for them
@@ -92,8 +89,7 @@ class EarlyRecords:
         inputs = {token.value["path"]: name for name, token in read}
         streams = {
             stream.id or stream.name: _Stream(inputs.get(str(stream.target.get("fifo"))), _output(stream), stream.name)
-            for stream in spec.inputs
-            if isinstance(stream, InputStream)
+            for stream in spec.streams
         }
         held = {token.value["path"]: _Stream(name, _edge(token)[0], token.source.job) for name, token in read}
         job.keep(_Early(str(job.job.output_directory), streams, held))

@@ -15,6 +15,7 @@ from streamflow_io.adapters.tokens import parts_of
 from streamflow_io.messages import Code, coded, is_about
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import ExitEvent
+from streamflow_io.runtime.wire import has_opened_again, is_from_outside
 
 from .barrier import OutgrownError, Producers, RewrittenError
 from .replacing import check_replaced
@@ -127,12 +128,12 @@ async def check_exit(
         # A program that has replaced its stream could also replace the file that another attempt would read.
         raise UnrecoverableWorkflowException(f"FAILED Job {job.name}: {exit_event.message}")
     if exit_event.message is not None:
-        is_from_outside = exit_event.is_from_outside and not exit_event.has_opened_again
-        raise JobFailedError(f"FAILED Job {job.name}: {exit_event.message}", is_from_outside)
+        is_foreign = is_from_outside(exit_event) and not has_opened_again(exit_event)
+        raise JobFailedError(f"FAILED Job {job.name}: {exit_event.message}", is_foreign)
     if output.status is not Status.COMPLETED or not exit_event.success:
         hint = _of_streams(streams) if exit_event.reason == "exited" else ""
         said = f"{_why(exit_event, output)}{hint}"
-        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{said}", exit_event.is_from_outside)
+        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{said}", is_from_outside(exit_event))
 
 
 def _check_producers(producers: Producers) -> None:

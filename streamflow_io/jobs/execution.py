@@ -40,7 +40,8 @@ from streamflow_io.parts.part_ways import PartWays
 from streamflow_io.parts.splitting import Split, Splitting
 from streamflow_io.records.learned.verdicts import RememberedVerdicts
 from streamflow_io.runtime.node_runtime import AttemptLostError, NodeJob, NodeRuntime, NodeRuntimeError
-from streamflow_io.runtime.protocol import ExitEvent, JobSpec, readable
+from streamflow_io.runtime.protocol import ExitEvent, JobSpec
+from streamflow_io.runtime.values import readable
 
 from .awaited_streams import AwaitedStreams
 from .barrier import OutgrownError, Producers, RewrittenError, check_read, settled
@@ -411,15 +412,18 @@ class Execution:
             )
             for name, (token, attempt) in read.items()
         )
-        spec = job_spec(self._step, self._job).model_copy(
+        spec = job_spec(self._step, self._job)
+        command = spec.command.model_copy(update={"directories": self._run.reach.made_for(self._state)})
+        spec = spec.model_copy(
             update={
+                "command": command,
                 "outputs": tuple(
                     self._writes.watched(output.watched(self._job.output_directory, globs[output.port]))
                     for output in watched
                 ),
-                "inputs": (*streams, *part_inputs(self._job.inputs, self._learned.parts(), link)),
+                "streams": tuple(streams),
+                "parts": part_inputs(self._job.inputs, self._learned.parts(), link),
                 "gates": tuple(gated_input(*read, runtime) for read in producers if read[0].source.gate is not None),
-                "directories": self._run.reach.made_for(self._state),
             }
         )
         return split.asked(spec)

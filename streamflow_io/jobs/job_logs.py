@@ -14,10 +14,10 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.core.utils import get_job_step_name
@@ -54,8 +54,7 @@ fi; fi
 test -z "$2" || rm -f "$1" """
 
 
-@dataclass(frozen=True)
-class LastWords:
+class LastWords(Struct, frozen=True):
     """How the last command of a job has ended.
 
     :ivar code: its exit code; None: unknown
@@ -271,8 +270,7 @@ def _parsed(said: str) -> KeptOutput:
     return KeptOutput(base64.b64decode("".join(text.split())), int(size)) if size else KeptOutput()
 
 
-@dataclass(frozen=True)
-class KeptOutput:
+class KeptOutput(Struct, frozen=True):
     """The output of a command.
 
     :ivar kept: all of it, or its first :data:`HEAD` and its last :data:`TAIL` bytes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from msgspec import Struct
 from streamflow.core.deployment import Connector
 from streamflow.log_handler import logger
 
@@ -17,14 +17,13 @@ from streamflow_io.adapters.jobs import Jobs, JobState, usage_of
 from streamflow_io.messages import Code, coded
 from streamflow_io.parts.seen_splits import look_for_splits
 from streamflow_io.runtime.node_runtime import NodeJob, NodeRuntimeError
-from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec
+from streamflow_io.runtime.protocol import Event, ExitEvent, JobSpec, ObservationSpec
 
 from .reach import Reach
 from .recorder import JobRecorder
 
 
-@dataclass
-class _Running:
+class _Running(Struct):
     """A command that is about to run, or runs, under a node runtime.
 
     :ivar command: runs in place of the command of the step, without redirections; None: the command of the step
@@ -64,7 +63,7 @@ class JobRunner:
         told = running.told
         if running.following is None:
             queued = self._recorder.queued(job)
-            if told.limit or told.phases or told.cores or queued:
+            if told.limit or told.observation.writes or told.observation.cores or queued:
                 # The events tell the bursts of the job, its need of cores, and the end of its wait in a queue.
                 running.following = asyncio.create_task(self._follow(job, running.node_job))
         return JobConnector(inner, job.name, running.node_job, told, is_optional=True)
@@ -114,7 +113,7 @@ class JobRunner:
         """
         if (node_job := await self._reach.measured_job(job, otherwise)) is not None:
             job.begin(node_job)
-            job.keep(_Running(node_job, JobSpec(name=job.name, measure=True), streams=False))
+            job.keep(_Running(node_job, JobSpec(name=job.name, observation=ObservationSpec(io=True)), streams=False))
 
     def observe(self, job: JobState) -> None:
         """Record how a measured job uses its files, too."""

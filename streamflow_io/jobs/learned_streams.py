@@ -6,8 +6,8 @@ import os
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from streamflow.core.exception import ProcessorTypeError, WorkflowException
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Token
@@ -40,8 +40,7 @@ from .wants import is_want
 _REASON = 200
 
 
-@dataclass(frozen=True)
-class LearnedStreams:
+class LearnedStreams(Struct, frozen=True):
     """The proofs about the steps of a run, and the streams that follow from them.
 
     :ivar candidates: the steps that may read streams without a hint

@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.hints.reasons import StreamWait
@@ -19,8 +20,7 @@ _BETWEEN = 0.5
 _MOST = 200
 
 
-@dataclass
-class _Stream:
+class _Stream(Struct):
     """A byte stream that a job reads.
 
     :ivar output: as /step/port, as is `input`

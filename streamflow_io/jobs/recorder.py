@@ -6,11 +6,11 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
 from typing import cast
 
+from msgspec import Struct, field
 from streamflow.core.data import DataManager
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.workflow import Status
@@ -26,6 +26,7 @@ from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import Event, GateEvent, JobSpec, StartedEvent
 from streamflow_io.runtime.usage import JobUsage
+from streamflow_io.runtime.wire import with_observation
 
 from .early_records import EarlyRecords
 from .progress import Progress
@@ -34,8 +35,7 @@ from .progress import Progress
 _LEAST = 0.001
 
 
-@dataclass
-class Waits:
+class Waits(Struct):
     """Adds up what a job waits for. What the job lacks at one look is the cause of its wait until the next look.
 
     Times are seconds of any clock that does not go back.
@@ -153,7 +153,7 @@ class JobRecorder(Listener):
         self.queued(job)
         step = job.executed_by
         if not self._observes or step is None or job.hints is None:
-            return spec.model_copy(update={"measure": self.is_measured(job)})
+            return with_observation(spec, io=self.is_measured(job))
         if runtime.place is not None:
             self._places[location_node(job.location)] = runtime.place
         self._origins[self._path_on(job.location, job.job.output_directory)] = job.name

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 #: A command that takes fewer seconds is short.
 SHORT = 0.1
@@ -23,8 +24,7 @@ _LONG = 1.0
 _MORE, _FEW_BYTES = 2, 2**16
 
 
-@dataclass
-class _Seen:
+class _Seen(Struct):
     """The measured jobs of a step.
 
     :ivar seconds: the times of the last measured commands

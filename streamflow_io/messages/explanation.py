@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """One wording of a message, and what to do about it.
 
     :ivar message: the message as printed; words in capitals and `...` stand for the parts that differ
@@ -17,8 +16,7 @@ class Case:
     to_do: str
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """The meaning of a code.
 
     :ivar title: what has happened

@@ -258,7 +258,7 @@ RUNS = {
                 "The program does not know SFIO_PARTS: take the hint off, or teach it.",
             ),
         ),
-        "guide.md#split-steps-that-write-nothing",
+        "split-steps.md",
     ),
     Code.REFUTED: Explanation(
         "The declared cuts are not those of the program",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from streamflow.core.workflow import Job, Token
 from streamflow.log_handler import logger
 from streamflow.workflow.utils import get_token_value
@@ -34,8 +34,7 @@ from .split_key import (
 )
 
 
-@dataclass(frozen=True)
-class DeclaredSplit:
+class DeclaredSplit(Struct, frozen=True):
     """A job whose cuts are declared.
 
     :ivar output: of which the elements are parts

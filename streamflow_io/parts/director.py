@@ -18,8 +18,9 @@ Guarantees, in whatever order events come:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from streamflow_io.hints.reasons import SessionReason
 from streamflow_io.runtime.extents import Extents, Span, length
@@ -98,8 +99,7 @@ _ENOUGH_KEPT = 0.5
 _ENOUGH_GONE = 0.02
 
 
-@dataclass(frozen=True)
-class Began:
+class Began(Struct, frozen=True):
     """The reader has the file.
 
     :ivar cached: bytes of it that were in the page cache; None: that cannot be told
@@ -108,22 +108,19 @@ class Began:
     cached: int | None = None
 
 
-@dataclass(frozen=True)
-class Announced:
+class Announced(Struct, frozen=True):
     """A part is known; parts are numbered from 0, in this order."""
 
     spans: tuple[Span, ...]
 
 
-@dataclass(frozen=True)
-class Granted:
+class Granted(Struct, frozen=True):
     """A chunk that was submitted may be read now."""
 
     chunk: int
 
 
-@dataclass(frozen=True)
-class ChunkRead:
+class ChunkRead(Struct, frozen=True):
     """A chunk is in the page cache.
 
     :ivar resident: bytes of it that are there after it was read; None: that cannot be told
@@ -133,15 +130,13 @@ class ChunkRead:
     resident: int | None = None
 
 
-@dataclass(frozen=True)
-class Consumed:
+class Consumed(Struct, frozen=True):
     """A job has ended that needed a part."""
 
     part: int
 
 
-@dataclass(frozen=True)
-class Evicted:
+class Evicted(Struct, frozen=True):
     """The kernel has not kept so many bytes of what is watched."""
 
     bytes: int
@@ -152,51 +147,44 @@ class Evicted:
 Moment = Literal["all announced", "stalled", "lost"]
 
 
-@dataclass(frozen=True)
-class Submit:
+class Submit(Struct, frozen=True):
     """Let a chunk be read as soon as it may; chunks are submitted in the order in which they are needed."""
 
     chunk: int
 
 
-@dataclass(frozen=True)
-class Withdraw:
+class Withdraw(Struct, frozen=True):
     """Nobody needs a chunk any more that was submitted and not granted."""
 
     chunk: int
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(Struct, frozen=True):
     """Read a chunk."""
 
     chunk: int
     spans: tuple[Span, ...]
 
 
-@dataclass(frozen=True)
-class Arrived:
+class Arrived(Struct, frozen=True):
     """Who needs a part may start."""
 
     part: int
 
 
-@dataclass(frozen=True)
-class Drop:
+class Drop(Struct, frozen=True):
     """Nobody needs these pages any more."""
 
     spans: tuple[Span, ...]
 
 
-@dataclass(frozen=True)
-class Watch:
+class Watch(Struct, frozen=True):
     """Say if these do not stay."""
 
     spans: tuple[Span, ...]
 
 
-@dataclass(frozen=True)
-class End:
+class End(Struct, frozen=True):
     """Nothing more is to be read."""
 
     reason: SessionReason

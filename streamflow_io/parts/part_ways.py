@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Target
 from streamflow.core.scheduling import AvailableLocation
@@ -31,8 +31,7 @@ from streamflow_io.storage.storages import Storages
 PartReaders = Callable[[str, str], Sequence[Input]]
 
 
-@dataclass(frozen=True)
-class CutFile:
+class CutFile(Struct, frozen=True):
     """A file whose parts are read.
 
     :ivar path: by which their readers find it, if they see it

@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import asdict
 from streamflow.log_handler import logger
 
 from streamflow_io.hints.reasons import SessionReason
@@ -218,6 +219,6 @@ class ReadAheadSession:
                 seconds=event.seconds,
                 requests=event.requests,
                 held=self._director.window.held.bytes,
-                **({} if admitted is None else vars(admitted)),
+                **({} if admitted is None else asdict(admitted)),
             )
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation, Target
 from streamflow.core.scheduling import AvailableLocation
@@ -29,6 +29,7 @@ from streamflow_io.runtime.node_runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import Event, FilePart, PartEvent
 from streamflow_io.runtime.remote import RemoteRuntime
+from streamflow_io.runtime.wire import part_of
 from streamflow_io.storage.storages import Storages
 
 from .part_ways import PartReaders, PartWays
@@ -39,8 +40,7 @@ from .session_starter import SessionStarter, WorthReading
 from .splitting import Split
 
 
-@dataclass(frozen=True)
-class _Reads:
+class _Reads(Struct, frozen=True):
     """The parts of virtual splits that a job reads, each with its session."""
 
     parts: Sequence[tuple[ReadAheadSession, int]]
@@ -103,7 +103,7 @@ class ReadSessions(Listener):
             return
         step = job.step
         # What was just written is in the page cache.
-        for partition in (each for each in split.partitions if not each.grows):
+        if (partition := split.partition) is not None and not partition.grows:
             readers = self._part_readers(step, partition.port)
             if isinstance(runtime, EmbeddedRuntime):
                 is_of_use = all(share_cache(reader.site) for reader in readers)
@@ -126,7 +126,7 @@ class ReadSessions(Listener):
     def event(self, job: JobState, event: Event) -> None:
         """Announce a part that the job has said."""
         session = self._of_splits.get(job.name)
-        if isinstance(event, PartEvent) and session is not None and (part := event.part) not in self._parts:
+        if isinstance(event, PartEvent) and session is not None and (part := part_of(event)) not in self._parts:
             self._parts[part] = session, session.announce(_spans(part))
 
     def split_ended(self, job: JobState) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from msgspec import Struct
 from streamflow.core.deployment import Target
 
 from streamflow_io.hints.bandwidth import StaticConstraint
@@ -47,8 +47,7 @@ async def end(*tasks: asyncio.Task[None]) -> None:
 _USUAL = 4
 
 
-@dataclass(frozen=True)
-class ReaderLimit:
+class ReaderLimit(Struct, frozen=True):
     """
     :ivar most: how many chunks may be read at the same time
     :ivar constraint: the storageBW of each; None: a chunk takes nothing of a bandwidth
@@ -82,8 +81,7 @@ class LocatingAdmission(ReaderAdmission, Protocol):
     def share(self, storage: StorageConfig | None) -> None: ...
 
 
-@dataclass(frozen=True)
-class Admitted:
+class Admitted(Struct, frozen=True):
     """How a chunk was admitted.
 
     :ivar waited: seconds, until it was
@@ -96,8 +94,7 @@ class Admitted:
     constraint: float | None
 
 
-@dataclass
-class _Task:
+class _Task(Struct):
     """
     :ivar admitted: None: the chunk waits
     """

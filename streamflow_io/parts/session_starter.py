@@ -6,9 +6,9 @@ import os
 import stat
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from msgspec import Struct
 from streamflow.core.deployment import Target
 from streamflow.log_handler import logger
 
@@ -18,8 +18,10 @@ from streamflow_io.records.files import SessionForm, SessionRecord
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.embedded import EmbeddedRuntime
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
-from streamflow_io.runtime.protocol import FileIdentity, FoundFile, Memory, SessionSpec, readable
+from streamflow_io.runtime.protocol import FileIdentity, FoundFile, Memory, SessionSpec
 from streamflow_io.runtime.remote import RemoteRuntime
+from streamflow_io.runtime.values import readable
+from streamflow_io.runtime.wire import identity_of
 from streamflow_io.storage.storages import Storages
 
 from .chunks import chunk_size
@@ -39,8 +41,7 @@ def default_window(memory: Memory) -> int:
 _MB = 1_000_000
 
 
-@dataclass(frozen=True)
-class WorthReading:
+class WorthReading(Struct, frozen=True):
     """A file that a session may read ahead.
 
     :ivar storage: that holds it
@@ -97,7 +98,7 @@ class SessionStarter:
             return None
         if not stat.S_ISREG(found.st_mode):
             return None
-        file = FoundFile(path=os.path.realpath(path), identity=FileIdentity.of(found))
+        file = FoundFile(path=os.path.realpath(path), identity=identity_of(found))
         return self.look_at(file, os.path.dirname(path), target)
 
     def look_at(self, file: FoundFile, directory: str, target: Target, node: str | None = None) -> WorthReading | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol
 
+from msgspec import Struct
+from msgspec.structs import replace
 from streamflow.core.workflow import CommandOutput, Job, Token
 from streamflow.log_handler import logger
 
@@ -31,18 +32,17 @@ class SplittingRun(Protocol):
     def part_ways(self) -> PartWays: ...
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(Struct, frozen=True):
     """What an attempt is asked.
 
     :ivar declared: where its cuts are declared
     :ivar cut: the file of which it says the parts; None: it writes files
-    :ivar partitions: what the node runtime is told of it
+    :ivar partition: the file and the way of the announcements. None: the program announces no parts
     """
 
     declared: DeclaredSplit | None = None
     cut: CutFile | None = None
-    partitions: tuple[PartitionedInput, ...] = ()
+    partition: PartitionedInput | None = None
 
     @property
     def virtual(self) -> DeclaredSplit | None:
@@ -55,8 +55,8 @@ class Split:
 
     def asked(self, spec: JobSpec) -> JobSpec:
         """A job that says where it cuts."""
-        codes = spec.success_codes if self.virtual is None else (0,)
-        return spec.model_copy(update={"partitions": self.partitions or None, "success_codes": codes})
+        command = spec.command if self.virtual is None else spec.command.model_copy(update={"success_codes": (0,)})
+        return spec.model_copy(update={"split": self.partition, "command": command})
 
     def told(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
         """What the job tells, as the readers of its parts have to know it."""
@@ -101,8 +101,8 @@ class Splitting:
             cut = replace(cut, path=asked[1])
         if asked is not None and cut is not None:
             file = node_job.directory / "parts.jsonl"
-            partition = PartitionedInput(port=asked[0], of=cut.path, file=str(file), grows=grows or None)
-            split = Split(declared, cut, (partition,))
+            partition = PartitionedInput(port=asked[0], of=cut.path, file=str(file), grows=grows)
+            split = Split(declared, cut, partition)
         elif declared is not None:
             split = Split(replace(declared, is_virtual=False))
         if split.virtual is not None:
@@ -112,7 +112,8 @@ class Splitting:
 
     def ended(self, split: Split, tokens: Mapping[str, Token]) -> None:
         """An attempt has succeeded: say it if a program that was asked where it cuts has written all files itself."""
-        for port in (partition.port for partition in split.partitions):
+        if split.partition is not None:
+            port = split.partition.port
             token = tokens.get(port)
             if any(True for _ in file_tokens(token)) and not any(True for _ in part_tokens(token)):
                 written = (

@@ -19,7 +19,8 @@ from __future__ import annotations
 import re
 from calendar import timegm
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 #: Seconds. A moment is written to the second, and so may seem to be before the start.
 _RESOLUTION = 1.0
@@ -46,8 +47,7 @@ Line = tuple[str, str, str]
 Span = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Unlike:
+class Unlike(Struct, frozen=True):
     """The differences of another run from the job: lines of some files, and nothing else.
 
     :ivar lines: by the path of the file in the job itself

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import Excerpt
@@ -14,8 +15,7 @@ from streamflow_io.runtime.protocol import Excerpt
 _SECONDS = 600.0
 
 
-@dataclass(frozen=True)
-class Excerpts:
+class Excerpts(Struct, frozen=True):
     """The first bytes of some files, as files in one directory.
 
     :ivar of: the paths of those files

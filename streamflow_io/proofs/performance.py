@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from streamflow.core.deployment import Connector
 from streamflow.core.scheduling import Hardware
 from streamflow.core.workflow import Job, Token
@@ -23,8 +23,7 @@ from .clocks import Span
 from .same_outputs import Places
 
 
-@dataclass(frozen=True)
-class JobResult:
+class JobResult(Struct, frozen=True):
     """The result of a job that has succeeded.
 
     :ivar outputs: as StreamFlow has made them
@@ -44,8 +43,7 @@ def span_of(exit_event: ExitEvent) -> Span:
     return exit_event.started or 0.0, exit_event.ended or 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class Performance:
+class Performance(Struct, frozen=True, eq=False):
     """The original job, which runs, or has succeeded.
 
     :ivar inputs: before an InitialWorkDirRequirement has changed them

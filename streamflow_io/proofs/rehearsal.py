@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from streamflow_io.adapters.paths import NoChecksumsError
 from streamflow_io.hints.inheritance import port_path
@@ -92,8 +93,7 @@ _Decide = Callable[[Sequence[tuple[Manner, Ran]], int], Manner | Finding | None]
 rehearsing: ContextVar[bool] = ContextVar("rehearsing", default=False)
 
 
-@dataclass(eq=False)
-class Rehearsal:
+class Rehearsal(Struct, eq=False, dict=True):
     """The rehearsal of one input of a job as a stream.
 
     :ivar verify: as of the streams of the run

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from streamflow_io.runtime.node_runtime import NodeJob
 from streamflow_io.runtime.protocol import AskedEvent, Event, ExitEvent, HeldEvent, StreamEvent, WarningEvent
+from streamflow_io.runtime.wire import cpu_of, is_from_outside, is_without_gate, is_without_mounts
 
 from .rehearsal_rules import GIVEN_UP, Ran, is_worthless
 
 
-@dataclass
-class Seen:
+class Seen(Struct):
     """The events of a job with streams, by the names of the streams.
 
     :ivar size: bytes of the only file that is read as a stream; None: no file is, or several are
@@ -45,9 +46,9 @@ class Seen:
             self._held[event.name] = event
         elif isinstance(event, AskedEvent) or (isinstance(event, WarningEvent) and event.input is not None):
             self._asked = True
-        elif isinstance(event, WarningEvent) and event.is_without_gate:
+        elif isinstance(event, WarningEvent) and is_without_gate(event):
             self.no_gate = event.message
-        elif isinstance(event, WarningEvent) and event.is_without_mounts:
+        elif isinstance(event, WarningEvent) and is_without_mounts(event):
             self.is_elsewhere = True
 
     @property
@@ -72,8 +73,8 @@ class Seen:
             self._call,
             self._asked,
             difference,
-            exit_event.is_from_outside,
-            exit_event.usage.cpu,
+            is_from_outside(exit_event),
+            cpu_of(exit_event.usage),
         )
 
     def given_up(self) -> Ran:

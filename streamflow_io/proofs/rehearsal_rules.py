@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from streamflow_io.records.learned.proofs import Way
 
 from .clocks import Span, Unlike, differ_only_in_times
@@ -54,8 +56,7 @@ _CALLS = {
 }
 
 
-@dataclass(frozen=True)
-class FreeRoom:
+class FreeRoom(Struct, frozen=True):
     """The free cores and the free memory of a location, or of a host below it.
 
     :ivar memory: in MiB

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
+from msgspec import Struct
+from msgspec.structs import replace
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.exception import WorkflowException
 from streamflow.core.scheduling import AvailableLocation, Hardware
@@ -47,6 +49,7 @@ from streamflow_io.records.learned.proofs import Proof, ProofKey, RememberedProo
 from streamflow_io.records.records import Record
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import ExitEvent
+from streamflow_io.runtime.wire import cpu_of
 from streamflow_io.wording import counted, size_text
 
 from .comparison import Comparison
@@ -65,8 +68,7 @@ _MOST_TRIES = 3
 _MOST_WAITING = 64
 
 
-@dataclass
-class _Running:
+class _Running(Struct):
     """A rehearsal that runs.
 
     :ivar is_beside: the rehearsal has begun before its job has ended
@@ -288,7 +290,7 @@ class Rehearsals(Listener):
         self._places.pop(job.name, None)
         if (performance := self._performances.pop(job.name, None)) is not None:
             span = span_of(exit_event)
-            performance.result.set_result(JobResult(outputs, span[1] - span[0], exit_event.usage.cpu, span))
+            performance.result.set_result(JobResult(outputs, span[1] - span[0], cpu_of(exit_event.usage), span))
             if (reading := self._reading.pop(job.name, None)) is not None:
                 self._start_adding(reading())
 
@@ -497,7 +499,7 @@ class Rehearsals(Listener):
         if finding.is_known and finding.way is None and known is not None and known.is_proven:
             tried, bound = size_text(rehearsal.size), bound_of(known.extents)
             before = "before" if bound is None else f"up to {size_text(bound)}"
-            finding = replace(finding, reason=f"{finding.reason} (with {tried}; it was proven {before})")
+            finding = dataclasses.replace(finding, reason=f"{finding.reason} (with {tried}; it was proven {before})")
         self._tell(rehearsal, finding)
         if finding.is_of_place:
             runtime = rehearsal.performance.runtime

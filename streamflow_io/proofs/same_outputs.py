@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
+
+from msgspec import Struct
 
 # Stands for a path of the job in each of its runs; no path can have this character.
 _MARK = "\0"
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(Struct, frozen=True):
     """The paths of one run of a job.
 
     :ivar directories: absolute, in the same order for each run: of its outputs, its inputs, and its temporary files

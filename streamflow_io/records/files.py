@@ -33,9 +33,9 @@ class EdgeRecord(BaseRecord):
     output: str = Field(description="as /step/port")
     input: str | None = Field(None, description="as /step/port; none: an output of the workflow")
     delivery: Delivery
-    fallback: str | None = Field(None, description="why it is not delivered as the rule asks, if so")
+    fallback: str | None = Field(None, description="why the delivery is not as the rule asks")
     capio: str | None = Field(
-        None, description="with `runtime: capio`: `served`, or why the embedded node runtime serves it"
+        None, description="with `runtime: capio`: `served`, or why the embedded runtime serves the edge"
     )
 
 
@@ -43,9 +43,11 @@ class FallbackRecord(JobRecord):
     """A delivery that a job could not get early; recorded once for each reason and output."""
 
     event: Literal["fallback"] = "fallback"
-    output: str | None = Field(None, description="as /step/port: what it has got when it was complete; none: all")
+    output: str | None = Field(None, description="as /step/port: delivered when it was complete; none: all outputs")
     reason: str
-    without: str | None = Field(None, description="it started again without this, `CAPIO`; none: it fell back at once")
+    without: str | None = Field(
+        None, description="`CAPIO`: the job started again without CAPIO; none: the job fell back at once"
+    )
 
 
 class ReadingRecord(JobRecord):
@@ -53,9 +55,9 @@ class ReadingRecord(JobRecord):
 
     event: Literal["reading"] = "reading"
     input: str = Field(description="as /step/port")
-    output: str = Field(description="as /step/port: what it reads")
+    output: str = Field(description="as /step/port: the output that is read")
     delivery: Literal["stream", "gate"]
-    sources: tuple[str, ...] = Field(description="the jobs that write it")
+    sources: tuple[str, ...] = Field(description="the jobs that write the output")
 
 
 class StreamedRecord(JobRecord):
@@ -64,17 +66,17 @@ class StreamedRecord(JobRecord):
     event: Literal["streamed"] = "streamed"
     input: str | None = Field(None, description="as /step/port; none: not known")
     outputs: tuple[str, ...] = Field(
-        description="as /step/port: what it has read; several, if it reads several of one job: then it is one of these"
+        description="as /step/port: the output that was read; several: one of these, not known which"
     )
-    source: str | None = Field(None, description="the job that has written it")
-    bytes: int
-    first: float | None = Field(None, description="when its first byte was given to the job")
-    last: float | None = Field(None, description="when its last byte was")
+    source: str | None = Field(None, description="the job that has written the output")
+    bytes: int = Field(description="the bytes that the job was given")
+    first: float | None = Field(None, description="when the first byte was given to the job")
+    last: float | None = Field(None, description="when the last byte was given to the job")
     waited: float | None = Field(None, description="seconds in which the job had taken all bytes, and waited for more")
     behind: float | None = Field(None, description="seconds in which the job had not taken the bytes that it was given")
     lag: int | None = Field(None, description="the most bytes that were there and not yet given to the job")
     capio: bool | None = Field(
-        None, description="CAPIO carried it: what it was given is what it read, and it is not known how it waited"
+        None, description="CAPIO carried the stream; its waits are not known, and its times are known to 0.2 s"
     )
 
 
@@ -90,7 +92,7 @@ class CommittedRecord(JobRecord):
     files: int
     bytes: int
     first: float = Field(description="when the first file was committed")
-    last: float = Field(description="when the last one was")
+    last: float = Field(description="when the last file was committed")
     ended: float = Field(description="when the command ended")
 
 
@@ -100,9 +102,9 @@ class OutputRecord(JobRecord):
     event: Literal["output"] = "output"
     port: str
     path: str = Field(description="relative to the output directory; of several files: a directory above all of them")
-    files: int = Field(1, description="of how many files this is")
-    opened: float | None = Field(None, description="the first time")
-    closes: int = Field(description="how often it was closed after writing; of several files: the least")
+    files: int = Field(1, description="the number of files in this record")
+    opened: float | None = Field(None, description="when a file was first opened")
+    closes: int = Field(description="closes after writing; of several files: the least")
     most_closes: int = Field(description="of several files: the most")
     first_close: float | None = None
     last_close: float | None = None
@@ -117,17 +119,15 @@ class InputRecord(JobRecord):
     input: str
     path: str = Field(description="absolute, or relative to the output directory of `source`")
     source: str | None = Field(None, description="the job that wrote the file")
-    files: int = Field(1, description="of how many files this is")
-    opens: int = Field(description="how often it was opened; 0: never; of several files: the most")
-    sequential: bool = Field(description="it was only read, front to back, in each opening")
-    reasons: tuple[str, ...] = Field((), description="why not, if so")
-    first: float | None = Field(None, description="when it was opened first")
-    last: float | None = Field(None, description="when it was opened last")
-    touched: float | None = Field(
-        None, description="when it was first opened, listed, or asked for its size or kind by its path"
-    )
-    read: float | None = Field(None, description="it was not read later; none: not known")
-    whole: bool = Field(False, description="by `read` the job had written to none of its outputs")
+    files: int = Field(1, description="the number of files in this record")
+    opens: int = Field(description="openings; of several files: the most")
+    sequential: bool = Field(description="each opening only read, front to back")
+    reasons: tuple[str, ...] = Field((), description="why the reading was not sequential")
+    first: float | None = Field(None, description="the first opening")
+    last: float | None = Field(None, description="the last opening")
+    touched: float | None = Field(None, description="the first opening, listing, or question for size or kind by path")
+    read: float | None = Field(None, description="after this time the job read nothing of it; none: not known")
+    whole: bool = Field(False, description="at the time `read` the job had written to none of its outputs")
 
 
 class SplitRecord(JobRecord):
@@ -136,9 +136,9 @@ class SplitRecord(JobRecord):
     event: Literal["split"] = "split"
     port: str
     of: str = Field(description="the input")
-    count: int = Field(description="how many parts")
+    count: int = Field(description="the number of parts")
     names: str = Field(description="the name of a part, with one %d for its number")
-    first: int = Field(description="the number of the first")
+    first: int = Field(description="the number of the first part")
     records: str
     every: int | None = Field(None, description="this many records in each part")
     parts: int | None = Field(None, description="this many parts of equal bytes")
@@ -158,11 +158,13 @@ class SessionRecord(BaseRecord):
     session: int = Field(description="its number in the run, from 1")
     step: str
     file: str
-    size: int = Field(description="of the file")
-    form: SessionForm
-    readers: int = Field(description="how many chunks may be read at the same time")
+    size: int = Field(description="bytes of the file")
+    form: SessionForm = Field(
+        description="how parts are selected: by a program that says them, or by each job; `whole`: all is read ahead"
+    )
+    readers: int = Field(description="the most chunks that may be read at the same time")
     constraint: str | None = Field(
-        None, description="storageBW of a chunk: a number, or auto(min,max,2) where it is learned; none: it has none"
+        None, description="storageBW of a chunk: a number, or auto(min,max,2) where it is learned"
     )
     chunk: int = Field(description="bytes of a chunk, at most")
     window: int = Field(description="bytes that may have arrived and not be consumed")
@@ -175,12 +177,12 @@ class ChunkRecord(BaseRecord):
     session: int
     bytes: int
     cached: int | None = Field(None, description="bytes that were in the page cache before; none: not known")
-    seconds: float
-    requests: int
-    held: int = Field(description="bytes that had arrived before, and were not consumed")
-    waited: float | None = Field(None, description="seconds, until it was admitted")
+    seconds: float = Field(description="the time in which the chunk was read")
+    requests: int = Field(description="the requests to the storage")
+    held: int = Field(description="bytes of the session that had arrived before and were not consumed")
+    waited: float | None = Field(None, description="seconds until the chunk was admitted")
     readers: int | None = Field(None, description="chunks of the session that were read then, with this one")
-    constraint: float | None = Field(None, description="its storageBW; none: it took nothing of a bandwidth")
+    constraint: float | None = Field(None, description="storageBW of the chunk")
 
 
 class ArrivedRecord(BaseRecord):
@@ -205,9 +207,9 @@ class SessionEndRecord(BaseRecord):
 
     event: Literal["sessionEnd"] = "sessionEnd"
     session: int
-    reason: SessionReason
-    parts: int = Field(description="how many are known")
-    storage_bytes: int = Field(description="read that were not in the page cache before, as far as is known")
-    cached_bytes: int = Field(description="asked for that were there before")
+    reason: SessionReason = Field(description="why nothing more is read")
+    parts: int = Field(description="the number of known parts")
+    storage_bytes: int = Field(description="bytes read that were not in the page cache before, as far as is known")
+    cached_bytes: int = Field(description="bytes that were in the page cache before")
     peak_window: int = Field(description="most bytes that had arrived and were not consumed")
     read_seconds: float = Field(description="from the beginning of the session to its last chunk")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.models import Direction
@@ -57,8 +58,7 @@ Interval = tuple[float, float]
 _QUEUED = 0.5
 
 
-@dataclass(slots=True)
-class Job:
+class Job(Struct):
     """One attempt of a job. Times are seconds since the start of the run. None: the job did not get there.
 
     :ivar waited: seconds until the job had a place, by cause
@@ -91,8 +91,7 @@ class Job:
     splits: list[SplitRecord] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Session:
+class Session(Struct):
     """A read session.
 
     :ivar arrived: the numbers of the parts that have arrived
@@ -106,8 +105,7 @@ class Session:
     end: SessionEndRecord | None = None
 
 
-@dataclass
-class History:
+class History(Struct):
     """A run. Times are seconds since its start; times inside records are as recorded.
 
     :ivar label: the name under which the run is shown

@@ -6,10 +6,12 @@ import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from streamflow_io.grouping import grouped
-from streamflow_io.runtime.protocol import ClosedEvent, CommittedEvent, Event, JobSpec, OpenedEvent, UsedEvent, readable
+from streamflow_io.runtime.protocol import ClosedEvent, CommittedEvent, Event, JobSpec, OpenedEvent, UsedEvent
+from streamflow_io.runtime.values import readable
 
 from .files import InputRecord, OutputRecord
 
@@ -19,8 +21,7 @@ MOST_RECORDS = 100
 Origin = Callable[[str], tuple[str | None, str]]
 
 
-@dataclass(slots=True)
-class _Written:
+class _Written(Struct):
     """The writes of a file.
 
     :ivar number: how often the file was closed
@@ -33,16 +34,14 @@ class _Written:
     size: int | None = None
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """The job, and its step, of some records."""
 
     job: str
     step: str
 
 
-@dataclass(frozen=True)
-class PossibleSplit:
+class PossibleSplit(Struct, frozen=True):
     """Numbered files in an output of type File[] that may be parts of an input. Paths are those at the job's location.
 
     :ivar of: the name of the input
@@ -69,7 +68,7 @@ class JobFiles:
 
     def __init__(self, spec: JobSpec) -> None:
         self._outputs = {output.port: output for output in spec.outputs}
-        self._observed = spec.observed or ()
+        self._observed = spec.observation.reads or ()
         self._written: dict[str, dict[str, _Written]] = defaultdict(dict)
         self._used: dict[str, list[UsedEvent]] = defaultdict(list)
 
@@ -189,8 +188,7 @@ _DIGITS = re.compile(r"[0-9]+")
 _WIDEST = 18
 
 
-@dataclass(frozen=True)
-class PartNames:
+class PartNames(Struct, frozen=True):
     """The pattern of the names of parts.
 
     :ivar names: the pattern, with one `%d`, or `%0Nd`, for the number

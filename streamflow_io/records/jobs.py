@@ -42,7 +42,7 @@ class AdmittedRecord(JobRecord):
     event: Literal["admitted"] = "admitted"
     location: str
     storage: str | None = None
-    constraint: float | None = Field(None, description="its storageBW; none: it needs no bandwidth")
+    constraint: float | None = Field(None, description="storageBW of the job; none: the job needs no bandwidth")
     allocated: float | None = Field(None, description="admitted storageBW of all jobs on the storage, with this one")
     running: int = Field(description="admitted I/O tasks on the location, with this one")
 
@@ -79,11 +79,13 @@ class StartedRecord(JobRecord):
     event: Literal["started"] = "started"
     location: str
     waited: dict[WaitCause, float] = Field(
-        default_factory=dict, description="since it was submitted: seconds, by what it has waited for"
+        default_factory=dict, description="seconds since the job was submitted, by the cause of the wait"
     )
-    cores: float | None = Field(None, description="that it uses, whether it had to have them free or not")
-    location_cores: float | None = Field(None, description="that its location has")
-    queue: bool = Field(False, description="it is given to a queue manager: its command may start later")
+    cores: float | None = Field(
+        None, description="the cores that the job uses, also where they did not have to be free"
+    )
+    location_cores: float | None = Field(None, description="the cores of the location")
+    queue: bool = Field(False, description="a queue manager has the job; the command may start later")
 
 
 class LentRecord(JobRecord):
@@ -91,8 +93,8 @@ class LentRecord(JobRecord):
 
     event: Literal["lent"] = "lent"
     location: str
-    cores: int = Field(description="how many it has borrowed")
-    lenders: tuple[str, ...] = Field(description="the jobs that hold them")
+    cores: int = Field(description="the number of borrowed cores")
+    lenders: tuple[str, ...] = Field(description="the jobs that hold these cores")
 
 
 class RehearsedRecord(JobRecord):
@@ -100,11 +102,13 @@ class RehearsedRecord(JobRecord):
 
     event: Literal["rehearsed"] = "rehearsed"
     input: str = Field(description="as /step/port")
-    way: Literal["net", "pipe"] | None = Field(None, description="how it reads a stream; none: it does not")
-    reason: str | None = Field(None, description="why not, or why that is not known")
-    known: bool = Field(description="false: it has shown nothing")
-    seconds: float = Field(description="that it took")
-    bytes: int = Field(description="of the file")
+    way: Literal["net", "pipe"] | None = Field(
+        None, description="the way in which the job reads a stream; none: the job cannot"
+    )
+    reason: str | None = Field(None, description="why the job cannot read a stream, or why that is not known")
+    known: bool = Field(description="false: the rehearsal has shown nothing")
+    seconds: float = Field(description="the time of all that was tried")
+    bytes: int = Field(description="the size of the file")
     excerpt: int | None = Field(
         None, description="the number of first bytes that were enough; none: the whole file was tried"
     )
@@ -115,7 +119,7 @@ class EndedRecord(JobRecord):
 
     event: Literal["ended"] = "ended"
     status: EndStatus
-    usage: JobUsage | None = Field(None, description="where the node runtime ran it")
+    usage: JobUsage | None = Field(None, description="measured where the node runtime ran the job")
 
 
 class CommandRecord(JobRecord):
@@ -123,16 +127,16 @@ class CommandRecord(JobRecord):
 
     event: Literal["command"] = "command"
     attempt: int = Field(description="from 1")
-    command: str = Field(description="as it was run, with its redirections; of a long one the first 16 kB")
+    command: str = Field(description="the command line with its redirections; of a long one the first 16 kB")
     location: str
-    directory: str | None = Field(None, description="where it ran")
-    started: float
-    code: int | None = Field(None, description="its exit code; none: not known")
+    directory: str | None = Field(None, description="the directory of the job")
+    started: float = Field(description="when the command started")
+    code: int | None = Field(None, description="the exit code; none: not known")
     stream: Literal["stderr", "both"] = Field(
-        "stderr", description="what is kept; `both`: standard output and standard error, which have gone to one place"
+        "stderr", description="the output that is kept; `both`: standard output and standard error went to one place"
     )
     file: str | None = Field(
-        None, description="where that is kept, relative to the directory of the run; none: it is not"
+        None, description="the file with this output, relative to the directory of the run; none: it is not kept"
     )
     bytes: int = Field(0, description="the size of that output")
     cut: int | None = Field(

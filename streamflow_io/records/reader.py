@@ -7,10 +7,10 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from streamflow_io.hints.errors import HintErrors
@@ -62,8 +62,7 @@ def parse_record(path: Path, number: int, line: bytes) -> Record:
 ListedState = Literal["ended", "failed", "cancelled", "running", "killed"]
 
 
-@dataclass(frozen=True)
-class RunSummary:
+class RunSummary(Struct, frozen=True):
     """A line of the list of runs.
 
     :ivar workflow: the CWL file

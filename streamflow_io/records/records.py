@@ -67,11 +67,11 @@ class RunRecord(BaseRecord):
     workflow: str = Field(description="the CWL file")
     storages: tuple[RunStorage, ...] = ()
     io_executors: int | None = Field(None, description="as configured")
-    streaming: str | None = Field(None, description="as configured; none: not recorded")
-    oversubscribe: str | None = Field(None, description="as configured; none: not recorded")
+    streaming: str | None = Field(None, description="as configured")
+    oversubscribe: str | None = Field(None, description="as configured")
     steps: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
-        description="each step that runs jobs, with the steps before that give it results",
+        description="each step that runs jobs, with the steps whose results it gets",
     )
 
 
@@ -91,10 +91,10 @@ class LeaseRecord(BaseRecord):
     event: Literal["lease"] = "lease"
     storage: str
     direction: Way
-    held: float = Field(description="by this run")
-    used: float = Field(description="by its jobs")
-    others: float = Field(description="what other runs hold, as far as this one knows")
-    wanted: float = Field(description="what its first waiting job needs beyond what is used")
+    held: float = Field(description="MB/s that this run holds")
+    used: float = Field(description="MB/s that the jobs of this run use")
+    others: float = Field(description="MB/s that other runs hold, as far as this run knows")
+    wanted: float = Field(description="MB/s that the first waiting job needs in addition")
 
 
 class HeldRecord(BaseRecord):
@@ -102,8 +102,8 @@ class HeldRecord(BaseRecord):
 
     event: Literal["held"] = "held"
     storage: str
-    slot: float = Field(description="when it is due by the schedule, in seconds since the epoch")
-    until: float = Field(description="until when it is held back, at the latest")
+    slot: float = Field(description="when the burst is due by the schedule")
+    until: float = Field(description="the latest time until which the burst is held back")
 
 
 class StreamProgress(BaseModel):
@@ -142,30 +142,30 @@ class RequestRecord(JobRecord):
     """
 
     event: Literal["request"] = "request"
-    channel: str = Field(description="what issues such requests one after the other")
-    phase: int = Field(description="of the channel, from 0")
+    channel: str = Field(description="the source of such requests, one after the other")
+    phase: int = Field(description="the number of the request in its channel, from 0")
     kind: RequestKind = Field(
-        "task", description="what an I/O task has moved; a burst of a byte stream; one that a compute job has written"
+        "task", description="data of an I/O task, a burst of a byte stream, or a burst that a compute job has written"
     )
     storage: str | None = None
     direction: Direction
     bytes: int
-    ready: float = Field(description="when what the job reads was there; of a burst, when its first byte was")
-    started: float = Field(description="when its command began; of a burst, when it was ready")
-    ended: float = Field(description="when its command had ended, or the reader had been given the burst")
+    ready: float = Field(description="when the input of the job was there; of a burst, when its first byte was there")
+    started: float = Field(description="when the command started; of a burst, when it was ready")
+    ended: float = Field(description="when the command ended, or the reader had the burst")
     required: float = Field(description="the required end: when a job first waits for the data")
-    rule: EndRule = Field(description="why then")
-    limit: float | None = Field(None, description="MB/s, how fast it might move at its start; none: as it could")
-    estimate: bool = Field(False, description="`ready` or `required` are not known for certain")
+    rule: EndRule = Field(description="the reason for the required end")
+    limit: float | None = Field(None, description="MB/s that were allowed at the start; none: no limit")
+    estimate: bool = Field(False, description="true: `ready` or `required` is an estimate")
 
 
 class RateRecord(JobRecord):
     """A new rate of a job of an I/O task, or of a byte stream: no faster than required."""
 
     event: Literal["rate"] = "rate"
-    input: str | None = Field(None, description="that is fed by the stream; none: the job is an I/O task")
-    rate: float | None = Field(None, description="MB/s; none: as fast as it can")
-    reason: RateReason | StreamReason = Field(description="why; see docs/required-bandwidth.md")
+    input: str | None = Field(None, description="the input that the stream feeds; none: the job is an I/O task")
+    rate: float | None = Field(None, description="MB/s; none: no limit")
+    reason: RateReason | StreamReason = Field(description="the reason; see docs/required-bandwidth.md")
 
 
 class EpochRecord(BaseRecord):
@@ -175,13 +175,13 @@ class EpochRecord(BaseRecord):
     step: str
     storage: str
     location: str
-    number: int = Field(description="from 1, for each time that the step learns")
-    constraint: float
-    concurrency: int = Field(description="how many jobs fit at once")
-    jobs: int = Field(description="how many jobs the mean is of")
+    number: int = Field(description="the number of the epoch, from 1 each time that the step learns")
+    constraint: float = Field(description="storageBW of a job")
+    concurrency: int = Field(description="the number of jobs at once")
+    jobs: int = Field(description="the number of jobs in the mean")
     mean_seconds: float | None = Field(None, description="the mean time of a job; none: no job succeeded")
-    registered: bool
-    started: float
+    registered: bool = Field(description="whether the result counts")
+    started: float = Field(description="when the epoch started")
 
 
 class ChoiceRecord(BaseRecord):
@@ -190,13 +190,13 @@ class ChoiceRecord(BaseRecord):
     event: Literal["choice"] = "choice"
     step: str
     storage: str
-    constraint: float
+    constraint: float = Field(description="storageBW of a job")
     reason: Literal[
         "first", "learning", "learned", "remembered", "objective", "contradicted", "drifted", "too few jobs"
     ]
     outstanding: int = Field(description="jobs of the step that wait or run")
     estimates: dict[str, float] = Field(
-        default_factory=dict, description="by registered constraint, the seconds that all of them would take"
+        default_factory=dict, description="seconds that all of these would take, by registered constraint"
     )
 
 

@@ -10,7 +10,8 @@ import html
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _WIDTH = 1040
 _HEIGHT = 260
@@ -284,8 +285,7 @@ TIME = "time since the start of the run (s)"
 ChartPoints = Sequence[tuple[float, float]]
 
 
-@dataclass(frozen=True)
-class ChartLine:
+class ChartLine(Struct, frozen=True):
     """A line of a figure.
 
     :ivar index: selects colour and dash
@@ -306,8 +306,7 @@ class ChartLine:
     open: Sequence[bool] = ()
 
 
-@dataclass(frozen=True)
-class Bars:
+class Bars(Struct, frozen=True):
     """A row of bars of a figure, one after the other, in one line.
 
     :ivar parts: begin, end, index of the kind, and a text for each bar
@@ -318,8 +317,7 @@ class Bars:
     text: str = ""
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """One figure: lines, or rows of bars.
 
     :ivar caption: how to read the figure, in a sentence or two

@@ -9,8 +9,9 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.wording import counted, size_text
@@ -36,8 +37,7 @@ Point = tuple[float, float]
 Box = tuple[float, float, float, float]
 
 
-@dataclass(frozen=True)
-class Style:
+class Style(Struct, frozen=True):
     """How a way of delivery is drawn.
 
     :ivar dash: a dash pattern of SVG
@@ -267,8 +267,7 @@ def _overlap(one: Box, other: Box) -> bool:
 _SWEEPS = 6
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """The places of nodes and edges.
 
     :ivar layers: the layer of each node, from 0 at the top

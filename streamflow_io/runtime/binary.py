@@ -8,9 +8,11 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from .access import Access
 from .build import other_build
@@ -71,8 +73,7 @@ fi
 _LOOK = _WAYS + 'mkdir -p {workdir} && cd {workdir} && here && say way "$why"'
 
 
-@dataclass(frozen=True)
-class Binary:
+class Binary(Struct, frozen=True, dict=True):
     """The local `sfio-node`.
 
     :ivar machine: the machine that it runs on, as `uname -m` names it; None: unknown
@@ -126,8 +127,7 @@ class Binary:
         return other
 
 
-@dataclass(frozen=True)
-class Neighbours:
+class Neighbours(Struct, frozen=True):
     """Other users that may see the work directory of a container, from other containers.
 
     :ivar user: may own directories above the work directory, as root may: the driver's user
@@ -138,8 +138,7 @@ class Neighbours:
     mounts: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class Delivered:
+class Delivered(Struct, frozen=True):
     """The `sfio-node` at a location.
 
     :ivar directory: the plugin's own in the work directory of the deployment; absolute, without links

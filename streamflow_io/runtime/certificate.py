@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from cryptography import x509
@@ -10,13 +9,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from msgspec import Struct
 
 _DAY = timedelta(days=1)
 _VALID_DAYS = 3650  # a certificate that is compared byte for byte is not checked for its dates
 
 
-@dataclass(frozen=True)
-class Certificate:
+class Certificate(Struct, frozen=True):
     """A certificate that signs itself, and its private key, both in PEM. Both sides of a link show and expect it."""
 
     certificate: bytes

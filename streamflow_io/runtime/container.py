@@ -20,7 +20,8 @@ from .conversation import LINE_LIMIT, Conversation, follow, ready
 from .links import LinkedRuntime, Links
 from .node_runtime import NodeJob, NodeRuntimeError
 from .place import Place
-from .protocol import PrintedEvent, ReturnedEvent, SpecAnswer, parse_said
+from .protocol import PrintedEvent, ReturnedEvent, SpecAnswer
+from .wire import parse_said
 
 _START_SECONDS = 30.0
 _ALIVE_SECONDS = 15.0

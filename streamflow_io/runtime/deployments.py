@@ -6,8 +6,8 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from msgspec import Struct
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector, DeploymentConfig, DeploymentManager, ExecutionLocation, Target
 from streamflow.deployment.connector.base import BatchConnector
@@ -35,8 +35,7 @@ _REMOVE_SECONDS = 20.0
 _LEAST_SESSIONS = 3  # StreamFlow's shell, what `serve` prints, and a job or a file
 
 
-@dataclass(frozen=True)
-class Manner:
+class Manner(Struct, frozen=True):
     """The way in which a node runtime is to run at a location.
 
     :ivar shared: jobs run on other nodes than `serve`, and these share the work directory with it

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import PurePath
+
+from msgspec import Struct
 
 from .access import Access
 from .binary import Neighbours, check_workdir
@@ -13,8 +14,7 @@ from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from .protocol import ReadyEvent
 
 
-@dataclass(frozen=True)
-class Links:
+class Links(Struct, frozen=True):
     """The settings of a run for links between its node runtimes.
 
     :ivar certificate: the certificate of the run, which both sides of a link show, and accept

@@ -10,16 +10,18 @@ import time
 from abc import ABC, abstractmethod
 from asyncio import FIRST_COMPLETED
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath, PurePosixPath
 from typing import Literal, TypeVar, cast
+
+from msgspec import Struct
 
 from streamflow_io.messages import Code, coded
 
 from .new_limits import NewLimits
 from .place import Place
-from .protocol import Event, ExitEvent, FoundFile, JobSpec, Link, Memory, StartedEvent, StreamPart, job_of, parse_event
+from .protocol import Event, ExitEvent, FoundFile, JobSpec, Link, Memory, StartedEvent, StreamPart
+from .wire import job_of, parse_event, text_of
 
 logger = logging.getLogger("streamflow")
 
@@ -67,14 +69,13 @@ class AttemptLostError(NodeRuntimeError):
         self.without = without
 
 
-@dataclass(frozen=True)
-class SharedFile:
+class SharedFile(Struct, frozen=True):
     """A file of a producer as its reader has it; for the fields of these names, see :class:`InputStream`."""
 
     path: str
     named: str | None
     events: str
-    lock: Literal[True] | None
+    lock: bool
 
 
 def seconds_to_compare(size: int) -> float:
@@ -125,7 +126,7 @@ class NodeJob:
         if here is None or events is None or not consumer.shares_files(self.runtime):
             return None
         is_own = consumer is self.runtime
-        return SharedFile(str(here), None if here == path else str(path), str(events), None if is_own else True)
+        return SharedFile(str(here), None if here == path else str(path), str(events), not is_own)
 
     def link_to(self, consumer: NodeRuntime) -> Link | None:
         """The link by which a job under another runtime reads streams of this one; None: the other job has the files.
@@ -164,7 +165,7 @@ class NodeJob:
         :raises NodeRuntimeError: if `job.json` cannot be written
         """
         self._launched = True
-        await self.runtime.write_spec(self, spec.text())
+        await self.runtime.write_spec(self, text_of(spec))
         self._limits.begin()
         return [self.runtime.binary, self.runtime.wrapper, "--job", str(self.directory), "--"]
 
@@ -402,7 +403,7 @@ class NodeRuntime(ABC):
         """
         if self.address is None:
             raise NodeRuntimeError(f"sfio-node at {self.location} cannot be reached from elsewhere")
-        tls = True if self.tls or consumer.tls else None
+        tls = self.tls or consumer.tls
         return Link(address=self.address, job=job, certificate=str(consumer.certificate_path), tls=tls)
 
     def shares_files(self, other: NodeRuntime) -> bool:

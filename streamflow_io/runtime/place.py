@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+from msgspec import Struct
 
 from streamflow_io.graph.volumes import HOST, VOLUME, Bind, seen_from
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """The files of its host that a node runtime sees.
 
     :ivar host: the host whose kernel it runs on; empty: the driver's node

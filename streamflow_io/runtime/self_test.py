@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from .protocol import (
@@ -102,8 +104,7 @@ async def _try(
         return LocationFinding(name, False, str(error), otherwise)
 
 
-@dataclass(frozen=True)
-class _Command:
+class _Command(Struct, frozen=True):
     """A script that runs as a job, in a directory."""
 
     job: NodeJob
@@ -149,7 +150,7 @@ class _SelfTest:
         stream = self._stream(producer, directory, there)
         await self._finish(
             _Command(producer, _writer(directory), _SLOWLY, directory),
-            _Command(consumer, JobSpec(name="consumer", inputs=(stream,)), "cat fifo > copy", there),
+            _Command(consumer, JobSpec(name="consumer", streams=(stream,)), "cat fifo > copy", there),
         )
         return "a reader got every byte, and the end"
 
@@ -182,7 +183,7 @@ class _SelfTest:
             try:
                 await self._finish(
                     _Command(producer, _writer(directory), _SLOWLY, directory),
-                    _Command(consumer, JobSpec(name="consumer", inputs=(stream,)), script, there),
+                    _Command(consumer, JobSpec(name="consumer", streams=(stream,)), script, there),
                 )
             except BrokenError:
                 exit_event = await consumer.exit
@@ -233,7 +234,7 @@ class _SelfTest:
         """The common fields of a consumer's input, which the producer writes."""
         shared = producer.shared_with(self._reader.runtime, directory / "file")
         assert shared is not None, "what is no obstacle is shared"
-        return {**vars(shared), "name": "producer", "port": "file"}
+        return {**asdict(shared), "name": "producer", "port": "file"}
 
     def _stream(self, producer: NodeJob, directory: PurePosixPath, there: PurePosixPath) -> InputStream:
         return InputStream(**self._shared(producer, directory), target={"fifo": str(there / "fifo")})

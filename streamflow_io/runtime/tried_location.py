@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import aiofiles.os
+from msgspec import Struct
 
 from .node_runtime import NodeJob, NodeRuntime
 from .protocol import JobSpec
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from .access import Access
 
 
-@dataclass(frozen=True)
-class LocationFinding:
+class LocationFinding(Struct, frozen=True):
     """The result of one trial.
 
     :ivar works: None: a failure without loss, but for what `otherwise` says

@@ -19,22 +19,28 @@ class JobUsage(BaseModel):
     """The resources that a job's process tree used, as the node runtime measured them."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
-    started: float = Field(description="when its command started")
-    ended: float
+    started: float = Field(description="when the command started, by the clock of its node")
+    ended: float = Field(description="when the command ended, by the clock of its node")
     bytes_read: int = _measured("bytesRead", "rchar", "by system calls")
     bytes_written: int = _measured("bytesWritten", "wchar", "by system calls")
     storage_bytes_read: int = _measured("storageBytesRead", "read_bytes", "from storage, as the kernel accounts them")
     storage_bytes_written: int = _measured(
         "storageBytesWritten", "write_bytes", "to storage, as the kernel accounts them"
     )
-    cpu_seconds: float
-    io_seconds: float | None = _measured("ioSeconds", "io", "time in I/O: one of its threads waited for a device", None)
-    held_seconds: float | None = _measured("heldSeconds", "held", "one of its calls waited at the gate", None)
-    paused_seconds: float | None = _measured(
-        "pausedSeconds", "paused", "it was paused, to be held to its storageBW (`limited`)", None
+    cpu_seconds: float = Field(description="CPU time of all processes")
+    io_seconds: float | None = _measured(
+        "ioSeconds", "io", "seconds in which one of its threads waited for a device", None
     )
-    pauses: int | None = Field(None, description="how often")
-    bytes_ahead: int | None = _measured("bytesAhead", "ahead", "the most that it had moved before their time", None)
+    held_seconds: float | None = _measured(
+        "heldSeconds", "held", "seconds in which one of its calls waited at the gate", None
+    )
+    paused_seconds: float | None = _measured(
+        "pausedSeconds", "paused", "seconds in which the job was paused by a limit", None
+    )
+    pauses: int | None = Field(None, description="the number of pauses")
+    bytes_ahead: int | None = _measured(
+        "bytesAhead", "ahead", "the most bytes that the job had moved ahead of its limit", None
+    )
 
     def moved(self, direction: Direction) -> int:
         """The bytes moved in a direction; for both directions, their sum."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import asdict
 from streamflow.log_handler import logger
 
 from streamflow_io.records.jobs import AdmittedRecord
@@ -30,13 +31,13 @@ class AdmissionLog:
     def admitted(self, grant: Grant, now: float) -> None:
         """Record that a job may start."""
         storage = grant.placement.storage.name if grant.placement.storage is not None else None
-        self._record(AdmittedRecord(**vars(grant), time=now, location=grant.locations[0], storage=storage))
+        self._record(AdmittedRecord(**asdict(grant), time=now, location=grant.locations[0], storage=storage))
 
     def told(self, learning: LearningEvent, now: float) -> None:
         """Record, log and remember an event of a learner."""
         step, storage, event = learning.step, learning.subject.storage.name, learning.event
         if isinstance(event, EpochEnded):
-            facts = {**vars(event), "location": event.location or ""}
+            facts = {**asdict(event), "location": event.location or ""}
             self._record(EpochRecord(**facts, time=now, step=step, storage=storage))
             if event.uneven and step not in self._uneven:
                 self._uneven.add(step)
@@ -46,7 +47,7 @@ class AdmissionLog:
                 self._remembered.learned(learning)
             return
         estimates = {f"{constraint:g}": seconds for constraint, seconds in event.estimates.items()}
-        facts = {**vars(event), "estimates": estimates}
+        facts = {**asdict(event), "estimates": estimates}
         self._record(ChoiceRecord(**facts, time=now, step=step, storage=storage))
         if event.reason in ("learned", "remembered", "contradicted", "drifted"):
             logger.info(f"{_what(learning)}: {event.constraint:g} MB/s ({event.reason})")

@@ -6,10 +6,11 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from msgspec import Struct
+from msgspec.structs import replace
 from streamflow.core.workflow import Job, Token
 from streamflow.workflow.token import FileToken, ListToken, ObjectToken
 
@@ -24,8 +25,7 @@ from .admission.learners import LearningEvent, Subject
 from .admission.registry import ConstraintRegistry
 
 
-@dataclass(frozen=True)
-class LearnedLimit(LearnedEntry):
+class LearnedLimit(LearnedEntry, frozen=True):
     """The constraint registry of a tool on a storage.
 
     :ivar storage: the name of the storage, for people
@@ -45,8 +45,7 @@ class LearnedLimit(LearnedEntry):
         return self.step, self.storage, self.key.size_class
 
 
-@dataclass(frozen=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """The registry of a subject from earlier runs.
 
     :ivar registry: None: nothing was learned before

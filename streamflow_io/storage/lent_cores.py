@@ -10,8 +10,8 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.workflow import Status
 
@@ -21,12 +21,12 @@ from streamflow_io.records.records import Record
 from streamflow_io.runtime.locations import node_name
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import CoresEvent, Event, ExitEvent, JobSpec, StartedEvent
+from streamflow_io.runtime.wire import with_observation
 
 from .admission.lending import Holder, Lending, Loan, LoanAnswer, Wish
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """The place of a job.
 
     :ivar capacities: the cores of each location that the job uses, for instance its container and its host
@@ -37,8 +37,7 @@ class _Place:
     cores: int
 
 
-@dataclass(frozen=True)
-class _Lent:
+class _Lent(Struct, frozen=True):
     """The loans of a job that is about to be given its location."""
 
     loans: Sequence[Loan]
@@ -135,7 +134,7 @@ class LentCores(Listener):
         place = job.kept(_Place)
         if place is None or not place.capacities or not place.cores or not self._takes_part(job):
             return spec
-        return spec.model_copy(update={"cores": place.cores})
+        return with_observation(spec, cores=place.cores)
 
     def event(self, job: JobState, event: Event) -> None:
         if isinstance(event, StartedEvent | ExitEvent):

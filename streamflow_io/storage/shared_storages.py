@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
+from msgspec import Struct, field
 from streamflow.log_handler import logger
 
 from streamflow_io.features import subclass_of
@@ -36,8 +36,7 @@ _MB = 10**6
 _LONG_WAIT_SECONDS = 5.0
 
 
-@dataclass
-class _Shared:
+class _Shared(Struct):
     """A storage that this run shares.
 
     :ivar others: what other runs hold, as far as is known

@@ -6,11 +6,11 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from lab.cwl import Document, found, tool, workflow
 from lab.runs import Bench, Run

@@ -21,7 +21,7 @@ def test_memory_does_not_grow_with_a_stream(runtime: Node) -> None:
     [
         pytest.param("files", {"committed": "on_close"}, marks=pytest.mark.long),
         pytest.param("files", {"committed": "on_termination"}, marks=pytest.mark.long),
-        ("directory", {"committed": "on_n_files", "nFiles": 10_000}),
+        ("directory", {"committed": "on_n_files", "n_files": 10_000}),
     ],
 )
 def test_memory_of_many_files(runtime: Node, kind: str, rule: dict[str, object]) -> None:

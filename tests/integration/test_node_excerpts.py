@@ -32,9 +32,8 @@ def start(runtime: Node, script: str, stdin: bool = False) -> Job:
     (place / "f").symlink_to(out / "first")
     spec = {
         "name": "c",
-        "stdout": str(runtime.base / "printed"),
-        "excerpts": [{"name": "e", "path": str(place / "f"), "of": str(out / "f")}],
-        **({"stdin": str(place / "f")} if stdin else {}),
+        "command": {"stdout": str(runtime.base / "printed"), **({"stdin": str(place / "f")} if stdin else {})},
+        "rehearsal": {"excerpts": [{"name": "e", "path": str(place / "f"), "of": str(out / "f")}]},
     }
     words = ["env", f"--chdir={place}", "sh", "-c", script]
     return runtime.start("c", words, job=json.dumps(spec))
@@ -113,6 +112,8 @@ def test_who_maps_as_much_as_the_file_has_fails(runtime: Node) -> None:
 )
 def test_what_is_wrong_is_said(runtime: Node, change: dict[str, object], message: str) -> None:
     excerpt = {"name": "e", "path": "/etc/passwd", "of": "/etc/passwd", **change}
-    job = runtime.start("c", ["true"], job=json.dumps({"name": "c", "excerpts": [excerpt]}), stderr=subprocess.PIPE)
+    job = runtime.start(
+        "c", ["true"], job=json.dumps({"name": "c", "rehearsal": {"excerpts": [excerpt]}}), stderr=subprocess.PIPE
+    )
     assert job.wait() == 125
     assert message in str(job.exit()["message"])

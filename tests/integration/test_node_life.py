@@ -67,7 +67,7 @@ def test_streams_from_files(runtime: Node) -> None:
     base = runtime.base
     (base / "given").write_text("given\n")
     fields = {"stdin": str(base / "given"), "stdout": str(base / "o"), "stderr": str(base / "e")}
-    job = runtime.shell("j", "cat; echo bad >&2", job=json.dumps({"name": "j", **fields}))
+    job = runtime.shell("j", "cat; echo bad >&2", job=json.dumps({"name": "j", "command": fields}))
     assert job.wait() == 0
     assert ((base / "o").read_text(), (base / "e").read_text()) == ("given\n", "bad\n")
 
@@ -112,7 +112,7 @@ def test_a_command_that_cannot_run(runtime: Node, command: str, code: int) -> No
             ["outputs[0].kind", "directory"],
         ),
         ('{"name": "n", "outptus": []}', ["outptus", "outputs"]),
-        ('{"name": "n", "stdin": "/nowhere"}', ["/nowhere"]),
+        ('{"name": "n", "command": {"stdin": "/nowhere"}}', ["/nowhere"]),
     ],
 )
 def test_a_bad_job_is_one_clear_message(runtime: Node, text: str, words: list[str]) -> None:

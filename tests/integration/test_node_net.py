@@ -331,7 +331,7 @@ def test_time_in_which_a_call_waits_is_no_io(runtime: Node) -> None:
     growing = Growing(runtime, data())
     inputs = [growing.input(runtime.base / "in" / "f")]
     script = f"import os; os.chdir({str(runtime.base / 'in')!r}); {_SEEKS}"
-    job = runtime.python("m", script, inputs=inputs, measure=True)
+    job = runtime.python("m", script, inputs=inputs, observation={"io": True})
     job.wait_for("held")
     time.sleep(1)
     growing.finish()

@@ -133,7 +133,7 @@ def test_nobody_puts_anything_in_the_place_of_a_stream(place: Path) -> None:
         fifo, go = job / "one" / "f", running.base / "go"
         stream = running.stream("p", running.base / "out" / "p", fifo)
         script = f"until [ -e {go} ]; do sleep 0.01; done; cat {fifo} > {running.base}/copy"
-        reader = running.shell("c", script, inputs=[stream], directories=[str(job)])
+        reader = running.shell("c", script, inputs=[stream], command={"directories": [str(job)]})
         reader.wait_for("started")
         assert fifo.is_fifo()
         assert as_stranger("mv", fifo, fifo.with_name("moved")).returncode != 0
@@ -152,7 +152,9 @@ def test_a_directory_that_another_user_has_put_there_gets_no_stream(place: Path)
     as_stranger("mkdir", "-m", "777", job / "one")
     with node(place) as running:
         stream = running.stream("p", place / "p", job / "one" / "f")
-        reader = running.shell("c", "exit 0", inputs=[stream], directories=[str(job)], stderr=subprocess.DEVNULL)
+        reader = running.shell(
+            "c", "exit 0", inputs=[stream], command={"directories": [str(job)]}, stderr=subprocess.DEVNULL
+        )
         assert reader.wait() != 0
         assert reader.exit()["message"] == f"{job}/one: user {STRANGER} has put a directory there [SFIO-S027]"
         assert os.listdir(job / "one") == []

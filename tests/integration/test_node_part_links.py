@@ -35,7 +35,7 @@ def say(nodes: Pair) -> Job:
     said = "".join(json.dumps(line) + "\n" for line in lines)
     file = nodes.one.run / "jobs" / "s" / "parts.jsonl"
     script = f"cat >> $SFIO_PARTS <<'END'\n{said}END"
-    job = nodes.one.shell("s", script, partitions=[{"port": "chunks", "of": str(of(nodes)), "file": str(file)}])
+    job = nodes.one.shell("s", script, split={"port": "chunks", "of": str(of(nodes)), "file": str(file)})
     assert job.wait() == 0
     return job
 
@@ -79,7 +79,7 @@ def test_all_bytes_come(nodes: Pair, kind: str) -> None:
     assert (nodes.two.base / "c.out").read_bytes() == BYTES
     usage = reader.exit()["usage"]
     assert (usage["parts"], usage["streamed"]) == (len(BYTES), 0)  # type: ignore[index]
-    assert [event["where"] for event in reader.named("placed")] == {"file": ["memory"], "disk": ["disk"]}.get(kind, [])
+    assert [event["memory"] for event in reader.named("placed")] == {"file": [True], "disk": [False]}.get(kind, [])
 
 
 @TARGETS
@@ -143,9 +143,9 @@ def test_an_output_that_is_a_link_to_it(nodes: Pair, kind: str) -> None:
     assert (directory / "link").read_bytes() == BYTES
 
 
-@pytest.mark.parametrize("words", [{"number": 2, "part": None}, {"link": None}, {"number": -1}])
+@pytest.mark.parametrize("words", [{"number": None}, {"link": None}, {"number": -1}])
 def test_what_does_not_go_together(nodes: Pair, words: Event) -> None:
     say(nodes)
     reader = read(nodes, "file", **words)
     assert reader.wait() == 125
-    assert "inputs[0]" in str(reader.exit()["message"])
+    assert "parts[0]" in str(reader.exit()["message"])

@@ -81,7 +81,7 @@ def test_a_bad_job_is_one_clear_message(shared: RemoteNode) -> None:
 def test_events_are_mirrored_in_order_and_once(shared: RemoteNode) -> None:
     out = shared.base / "out"
     (out / "d").mkdir()
-    outputs = [output(out, "f-*", "on_close", "files"), output(out, "d", "on_n_files", "directory", "dir", nFiles=300)]
+    outputs = [output(out, "f-*", "on_close", "files"), output(out, "d", "on_n_files", "directory", "dir", n_files=300)]
     script = f"cd {out}; for i in $(seq 300); do echo $i > f-$i; echo $i > d/$i; done"
     job = shell(shared, "j", script, outputs=outputs)
     assert job.wait() == 0

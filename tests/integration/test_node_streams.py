@@ -323,7 +323,11 @@ def test_chain(runtime: Node) -> None:
     for i in range(4):
         stream = runtime.stream(previous, base / "out" / previous, None)
         name = f"s{i}"
-        text = {"inputs": [stream], "stdout": str(base / "out" / name), "outputs": [output(base / "out", name)]}
+        text = {
+            "streams": [stream],
+            "command": {"stdout": str(base / "out" / name)},
+            "outputs": [output(base / "out", name)],
+        }
         job = runtime.start(name, ["cat"], job=json.dumps({"name": name, **text}))
         previous = name
     assert job.wait() == 0

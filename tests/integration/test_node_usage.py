@@ -108,7 +108,7 @@ def test_bytes_of_many_short_lived_processes(runtime: Node) -> None:
         f"for i in $(seq 100); do {piece}/a; ({piece}/b); done; "
         f"for i in $(seq 20); do (setsid {piece}/c$i &) ; done; sleep 0.5"
     )
-    usage = used(runtime.shell("j", script, measure=True))
+    usage = used(runtime.shell("j", script, observation={"io": True}))
     assert [(out / name).stat().st_size for name in ("a", "b", "c1", "c20")] == [1_000_000, 1_000_000, 10_000, 10_000]
     assert 2_200_000 <= usage["wchar"] < 2_210_000
     assert usage["rchar"] >= 2_200_000
@@ -171,9 +171,9 @@ def test_what_the_process_has_used_before_is_not_the_jobs(runtime: Node) -> None
 
 
 def test_time_in_io_only_when_asked_for(runtime: Node) -> None:
-    for index, fields in enumerate(({}, {"measure": False})):
+    for index, fields in enumerate(({}, {"observation": {"io": False}})):
         assert "io" not in used(runtime.shell(f"j{index}", "sleep 0.1; true", **fields))
-    assert used(runtime.shell("measured", "true", measure=True))["io"] <= duration(runtime.jobs[-1])
+    assert used(runtime.shell("measured", "true", observation={"io": True}))["io"] <= duration(runtime.jobs[-1])
 
 
 @pytest.mark.parametrize("outputs", [True, False], ids=["watching", "plain"])
@@ -184,7 +184,7 @@ def test_time_in_io_of_fsync(runtime: Node, outputs: bool) -> None:
         )
     watched = [output(runtime.base / "out", "f", "on_close")] if outputs else []
     file = runtime.base / "out" / "f"
-    job = runtime.python("j", FSYNC, file, stdout=subprocess.PIPE, measure=True, outputs=watched)
+    job = runtime.python("j", FSYNC, file, stdout=subprocess.PIPE, observation={"io": True}, outputs=watched)
     slept = float(job.process.communicate(timeout=30)[0])
     time_in_io = used(job)["io"]
     if slept < 0.6:
@@ -198,7 +198,7 @@ def test_time_in_io_of_fsync(runtime: Node, outputs: bool) -> None:
 def test_time_in_io_of_one_thread_among_others(runtime: Node, wait: float) -> None:
     fifo = runtime.base / "in" / "fifo"
     os.mkfifo(fifo)
-    job = runtime.python("j", WAIT, fifo, str(wait), measure=True)
+    job = runtime.python("j", WAIT, fifo, str(wait), observation={"io": True})
     tasks = Path(f"/proc/{job.command_pid()}/task")
     wait_for(lambda: any(map(waits_for_device, others(tasks))), "the thread that waits")
     time.sleep(wait)
@@ -213,21 +213,21 @@ def test_time_in_io_of_one_thread_among_others(runtime: Node, wait: float) -> No
     ids=["sleep", "compute", "pipe"],
 )
 def test_no_time_in_io(runtime: Node, script: str) -> None:
-    job = runtime.shell("j", script, measure=True)
+    job = runtime.shell("j", script, observation={"io": True})
     assert 0 <= used(job)["io"] < 0.2
 
 
 def test_measuring_is_cheap(runtime: Node) -> None:
     """Also for many processes, which are looked at less often."""
     scripts = {"one": "sleep 3; true", "many": "for i in $(seq 60); do sleep 3 & done; wait"}
-    jobs = [runtime.shell(name, script, measure=True) for name, script in scripts.items()]
+    jobs = [runtime.shell(name, script, observation={"io": True}) for name, script in scripts.items()]
     for job in jobs:
         # About 0.01 + 0.01 * 3, when nothing disturbs.
         assert used(job)["wrapper_cpu"] < 0.1
 
 
 def test_a_measured_job_is_cancelled_at_once(runtime: Node) -> None:
-    job = runtime.shell("j", "sleep 60", measure=True)
+    job = runtime.shell("j", "sleep 60", observation={"io": True})
     job.wait_for("started")
     job.cancel()
     assert job.wait() < 0

@@ -249,7 +249,9 @@ def wait_for_rehearsal() -> list[Path]:
     wait_for(lambda: find_processes("cmdline", slow), "a rehearsal", 60)
     (pid,) = find_processes("cmdline", slow)
     environment = dict(each.split("=", 1) for each in Path(f"/proc/{pid}/environ").read_text().split("\0") if each)
-    directories = list(map(Path, json.loads(Path(environment["SFIO_JOB"], "job.json").read_text())["scratch"]))
+    directories = list(
+        map(Path, json.loads(Path(environment["SFIO_JOB"], "job.json").read_text())["rehearsal"]["scratch"])
+    )
     assert all(directory.is_dir() for directory in directories)
     return directories
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from streamflow_io.bandwidth.exploitation import exploitation, lifetimes, overlap, use_of_time
 from streamflow_io.bandwidth.phases import Phase, Request, is_exposed, phases

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from streamflow_io.graph.candidates import Candidate, candidate_inputs, with_proofs
 from streamflow_io.graph.edges import plan_edges

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from msgspec.structs import asdict
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.deployment.connector.container import DockerConnector
 
@@ -261,10 +262,10 @@ async def test_who_shares_files_with_whom(tmp_path: Path) -> None:
         path = tmp_path / "one" / "out" / "file"
         shared = job.shared_with(one, path)
         assert shared is not None
-        assert vars(shared) == {"path": str(path), "named": None, "events": str(job.events_path), "lock": True}
+        assert asdict(shared) == {"path": str(path), "named": None, "events": str(job.events_path), "lock": True}
         own = job.shared_with(another, path)
         assert own is not None
-        assert own.lock is None
+        assert not own.lock
         assert job.link_to(one) is None
         assert job.shared_with(apart, path) is None
 

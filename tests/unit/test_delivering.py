@@ -127,7 +127,7 @@ async def test_an_attempt_that_ends_while_it_collects_leaves_the_delivery_to_the
     runtime = FakeRuntime("here")
     tested.begin(Attempt("/a/0", 2, PurePosixPath("/out")), {"out": ("*",)})
     node_job = await runtime.create_job("/a/0")
-    told(runtime, *committed("file"), {"event": "exit", "success": True, "reason": "exited"})
+    told(runtime, *committed("file"), {"event": "exit", "ended": 0.0, "success": True, "reason": "exited"})
     await tested.follow(tested.attempt, node_job.events(), [])
     assert tested.ports == ["__commit__out"]
 
@@ -141,7 +141,7 @@ async def test_what_an_attempt_has_committed_is_compared_with_the_file_of_the_ne
     runtime = FakeRuntime("here")
     node_job = await runtime.create_job("/a/0")
     again = {"event": "committed", "port": "out", "path": "/out-2/file", "size": 1}
-    told(runtime, again, {"event": "exit", "success": True, "reason": "exited"})
+    told(runtime, again, {"event": "exit", "ended": 0.0, "success": True, "reason": "exited"})
     await tested.follow(tested.attempt, node_job.events(), [])
     final = Token({**token.value, "path": "/out-2/file"})
     await tested.succeeded({"out": final})
@@ -158,7 +158,7 @@ async def test_a_list_is_delivered_with_its_committed_files_and_the_order_of_its
     node_job = await runtime.create_job("/a/0")
     waiting = asyncio.create_task(tested.attempt.settled("out", "b"))
     told(runtime, *committed("b", "a"), {"event": "complete", "port": "out"})
-    told(runtime, {"event": "exit", "success": True, "reason": "exited"})
+    told(runtime, {"event": "exit", "ended": 0.0, "success": True, "reason": "exited"})
     await tested.follow(tested.attempt, node_job.events(), [])
     assert await waiting
     assert tested.ports == ["__commit_element__out", "__commit_element__out", "__commit__out", "__order__out"]

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.english import Text, findings, python_texts, rust_texts, sentences
+from scripts.english import PAGES, Text, check, findings, markdown_texts, python_texts, rust_texts, sentences
 
+_REPOSITORY = Path(__file__).parents[2]
 _PATH = Path("module.py")
 _LONG = " ".join(["word"] * 26)
 
@@ -22,6 +23,12 @@ _LONG = " ".join(["word"] * 26)
         ("docstring", "Count the bytes.\n\n:param size: bytes; None: it is not known"),
         ("docstring", f"{_LONG}."),
         ("head", "Adapter: jobs of StreamFlow."),
+        ("page", f"{_LONG}.".replace(" ", "\n")),
+        ("page", "A job starts. It reads a file."),
+        ("page", "A reader gets the file. This is slow."),
+        ("page", "Ask a job who reads the file."),
+        ("page", "**They** wait."),
+        ("page", "x" * 121),
     ],
 )
 def test_broken(kind: str, text: str) -> None:
@@ -38,6 +45,8 @@ def test_broken(kind: str, text: str) -> None:
         ("docstring", f"`{_LONG}` is one word."),
         ("docstring", f"First:\n\n- {' '.join(['word'] * 20)}\n- {' '.join(['word'] * 20)}"),
         ("docstring", "Start the adapter of a queue manager."),
+        ("page", f"See [this page](https://example.org/{'x' * 120})."),
+        ("page", "What follows is read once. This file is closed."),
     ],
 )
 def test_plain(kind: str, text: str) -> None:
@@ -62,3 +71,16 @@ def test_rust() -> None:
     source = "//! Head.\n\n/// Does one\n/// thing.\nfn f() {\n    // Why.\n}\n"
     found = [(text.line, text.kind, text.text) for text in rust_texts(Path("a.rs"), source)]
     assert found == [(1, "head", "Head."), (3, "docstring", "Does one\nthing."), (6, "comment", "Why.")]
+
+
+def test_markdown() -> None:
+    """Paragraphs and items are found with their lines; headings, tables and blocks of code are left out."""
+    source = "# It\n\nOne\ntwo.\n\n```sh\nit\n```\n| it | they |\n|---|---|\n\n- First\n  more\n- Second\n"
+    found = [(text.line, text.text) for text in markdown_texts(Path("a.md"), source)]
+    assert found == [(3, "One\ntwo."), (12, "- First\n  more"), (14, "- Second")]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages(page: str) -> None:
+    """The pages that are in plain English stay so."""
+    assert list(map(str, check([_REPOSITORY / page]))) == []

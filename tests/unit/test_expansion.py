@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from streamflow_io.graph.capio_cl.applications import MOST_INSTANCES, KnownJobs
 from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile

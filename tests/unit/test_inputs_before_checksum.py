@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from streamflow_io.graph.early_inputs import early_inputs
 from streamflow_io.graph.io_graph import Hop, HopKind, Input, InputRoute

@@ -10,7 +10,16 @@ from streamflow_io.graph.possible import possible_routes
 from streamflow_io.hints.models import StreamingRule
 from streamflow_io.records.files import InputRecord, OutputRecord
 from streamflow_io.records.job_files import MOST_RECORDS, Identity, JobFiles
-from streamflow_io.runtime.protocol import EVENT, JobSpec, ObservedInput, OutputRule, UsedEvent, WatchedOutput
+from streamflow_io.runtime.protocol import (
+    EVENT,
+    JobSpec,
+    ObservationSpec,
+    ObservedInput,
+    OutputRule,
+    UsedEvent,
+    WatchedOutput,
+)
+from streamflow_io.runtime.wire import text_of
 
 OF = Identity("/a/0", "/a")
 RULES = (OutputRule(globs=(), committed="on_termination"),)
@@ -20,9 +29,8 @@ def spec(kind: str = "file", observed: tuple[str, ...] = ()) -> JobSpec:
     output = WatchedOutput.model_validate(
         {"port": "out", "root": "/job/out", "globs": ["*"], "kind": kind, "rules": RULES}
     )
-    return JobSpec(
-        name="/a/0", outputs=(output,), observed=tuple(ObservedInput(name="in", path=path) for path in observed)
-    )
+    reads = tuple(ObservedInput(name="in", path=path) for path in observed)
+    return JobSpec(name="/a/0", outputs=(output,), observation=ObservationSpec(reads=reads))
 
 
 def outputs(kind: str, *events: dict[str, object]) -> list[OutputRecord]:
@@ -119,8 +127,8 @@ def test_many_inputs_are_one_record() -> None:
 
 
 def test_observing_is_not_said_where_it_is_not_wanted() -> None:
-    assert "observed" not in JobSpec(name="a").text()
-    assert '"observed":[]' in spec().text()
+    assert "reads" not in text_of(JobSpec(name="a"))
+    assert '"reads":[]' in text_of(spec())
 
 
 Could = tuple[bool, str | None, str | None, str | None]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from streamflow.core.workflow import Status
 
 from lab.fakes import FakeConnector, FakeRun, FakeRuntime
@@ -102,7 +102,7 @@ async def test_what_the_runtime_measures_is_recorded() -> None:
     assert await execute(run, inner) == ("said", 0)
     assert inner.commands[0]["command"][:3] == ["exec", "/bin/sfio-node", "exec"]
     (spec,) = runtime.specs.values()
-    assert spec["measure"]
+    assert spec["observation"]["io"]
     await run.runner.end(run.state(NAME), succeeded=True)
     assert run.runner.connector(run.state(NAME), inner) is inner
     usage = ended(run).usage

@@ -1,12 +1,12 @@
 """Keys and size classes of learned limits, and how the command shows them."""
 
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.console import Console
 
 from streamflow_io.commands.learned import LearnedDetails, LearnedList

@@ -17,14 +17,18 @@ import pytest
 from pydantic import TypeAdapter
 from ruamel.yaml import YAML
 
-from scripts import reference
+from scripts import reference, tools
 from scripts.pages import anchors, blocks, links
 from streamflow_io.cli import parser_of
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.models import PREFIX, Hint
+from tests.matrix.page import sections
+from tests.matrix.running import Observation
+from tests.matrix.table import CASES
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
+STREAMABLE = ", streamable: true"
 _WHERE = ("*.md", "docs/*.md", "workflows/*/*.md", "cwl-extensions/*.md")
 PAGES = sorted(page for where in _WHERE for page in REPOSITORY.glob(where))
 PROJECT = (REPOSITORY / "pyproject.toml").read_text()
@@ -80,6 +84,16 @@ def test_pages_that_follow_from_the_code_are_up_to_date(page: str) -> None:
     assert (DOCS / page).read_text() == reference.PAGES[page](), "python -m scripts.reference"
 
 
+def test_the_data_of_the_tools_are_what_the_matrix_expects() -> None:
+    for section, table in zip(
+        tools.read(), sections({case: Observation(case.expected.outcome) for case in CASES}), strict=True
+    ):
+        assert (section.title, section.rules) == (table.title, table.rules)
+        assert [*section.results] == [*table.results]
+        for name, results in section.results.items():
+            assert results in (table.results[name], dict.fromkeys(table.rules, tools.NOT_INSTALLED))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_blocks_of_data_and_of_python_can_be_read(page: Path) -> None:
     for block in blocks(page.read_text()):
@@ -126,6 +140,20 @@ def test_blocks_of_a_shell_can_be_read() -> None:
     script = "\n".join(f"f{number}() {{\n{block.text}\n:\n}}" for number, block in enumerate(found))
     checked = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False, timeout=60)
     assert checked.stderr == ""
+
+
+def test_the_tutorial_ends_with_the_example_of_the_readme() -> None:
+    """The pictures of the tutorial are those of this example."""
+    readme, tutorial = (
+        [block.text for block in blocks(page.read_text()) if block.language == "yaml"]
+        for page in (REPOSITORY / "README.md", DOCS / "tutorial.md")
+    )
+    workflow, streamflow_file, *changed = tutorial
+    for line in changed:
+        (plain,) = [plain for plain in workflow.splitlines(keepends=True) if plain == line.replace(STREAMABLE, "")]
+        workflow = workflow.replace(plain, line)
+    load = YAML(typ="safe").load
+    assert [load(workflow), streamflow_file] == [load(readme[0]), readme[1]]
 
 
 def commands() -> Iterator[tuple[str, str]]:

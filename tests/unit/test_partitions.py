@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from lab.wording import uncoded
 from streamflow_io.graph.edges import plan_edges

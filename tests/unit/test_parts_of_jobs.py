@@ -42,7 +42,8 @@ async def test_a_part_that_cannot_be_had_fails_the_attempt(reason: str, error: t
     """No other job is to start again for it: the job is tried again in place, if retries are left."""
     job = Job("/align/0", 1, {"chunk": TOKEN}, "/in", "/out", "/tmp")
     event = ExitEvent.model_validate(
-        {"event": "exit", "job": "j", "time": 0.0, "success": False, "reason": reason, "input": "chunk", "message": "m"}
+        {"event": "exit", "job": "j", "time": 0.0, "ended": 0.0, "success": False, "reason": reason}
+        | {"input": "chunk", "message": "m"}
         | {"started": 0.0, "ended": 1.0}
     )
     with pytest.raises(error, match=r"m(?: \[SFIO-P006\])?$"):

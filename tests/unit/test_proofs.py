@@ -6,11 +6,11 @@ import asyncio
 import itertools
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from streamflow_io.graph.candidates import Candidate
 from streamflow_io.jobs.proof_key import OtherPrograms, proof_key

@@ -200,7 +200,9 @@ async def test_a_reader_that_is_lost(how: str, caplog: pytest.LogCaptureFixture)
     if how == "gone":
         reader.say(NodeRuntimeError("sfio-node serve has ended"))
     elif how == "exit":
-        reader.say(ExitEvent(event="exit", job="s", time=0, success=False, reason="error", message="/f was changed"))
+        reader.say(
+            ExitEvent(event="exit", job="s", time=0, ended=0, success=False, reason="error", message="/f was changed")
+        )
     await asyncio.wait_for(found.arrived(part), 5)
     (warning,) = caplog.records
     reason = {"gone": "serve has ended", "exit": "/f was changed", "full": "no space"}[how]

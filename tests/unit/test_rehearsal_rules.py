@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from streamflow_io.proofs.clocks import Unlike
 from streamflow_io.proofs.rehearsal_rules import (
@@ -145,7 +146,10 @@ ELSEWHERE = ran(difference="out.txt", is_elsewhere=True)
         ([("net", ELSEWHERE), ("twin", ran())], "net"),
         ([("net", ran(difference="a", is_elsewhere=True, held_at=0)), ("twin", ran()), ("pipe", ran())], "pipe"),
         ([("net", HELD), ("pipe", ELSEWHERE), ("twin", ran())], "pipe"),
-        ([("net", replace(ELSEWHERE, held_at=0)), ("twin", ran()), ("pipe", ELSEWHERE), ("twin", ran())], "pipe"),
+        (
+            [("net", dataclasses.replace(ELSEWHERE, held_at=0)), ("twin", ran()), ("pipe", ELSEWHERE), ("twin", ran())],
+            "pipe",
+        ),
     ],
 )
 def test_who_writes_its_paths_is_compared_with_a_run_that_has_them(runs: list[tuple[Manner, Ran]], way: Way) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from streamflow_io.hints.bandwidth import AutoConstraint
 from streamflow_io.hints.config import StorageConfig

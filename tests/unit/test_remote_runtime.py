@@ -288,7 +288,7 @@ async def test_cancel(access: Access, workdir: Path) -> None:
         cancelling = asyncio.create_task(job.cancel())
         await asyncio.to_thread(wait_for, Path(job.directory, "cancel").exists, "the file")
         assert not cancelling.done()
-        say(runtime, event(job.identifier, "exit", success=False, reason="cancelled"))
+        say(runtime, event(job.identifier, "exit", ended=0.0, success=False, reason="cancelled"))
         await cancelling
 
 

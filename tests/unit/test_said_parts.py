@@ -18,7 +18,8 @@ from streamflow_io.hints.models import StreamingRule
 from streamflow_io.jobs.delivered import Fail, Item, Value
 from streamflow_io.jobs.delivery import Answer, Begun, Collect, JobDelivery, Put, PutOrder, Succeeded
 from streamflow_io.parts.said_parts import SaidParts, in_order
-from streamflow_io.runtime.protocol import FilePart, PartEvent, PartInput, parse_event
+from streamflow_io.runtime.protocol import FilePart, PartEvent, PartInput
+from streamflow_io.runtime.wire import parse_event, part_of
 
 NAMES = st.text(st.sampled_from("ab1.-_"), min_size=1, max_size=4).filter(lambda name: name not in (".", ".."))
 GLOBS = st.lists(st.sampled_from(["*", "a*", "*1", "[ab]*", "?", "a", "*.a"]), min_size=1, max_size=3)
@@ -50,7 +51,7 @@ def test_an_event_as_it_is_printed() -> None:
     )
     assert isinstance(event, PartEvent)
     assert event.pieces == ((0, 5120), (69206016, 4189184), "VEVYVAo=")
-    part = event.part
+    part = part_of(event)
     told = PartInput(name="chunk", port="chunks", part=part, target={"file": "/in/chunk-0001.fq"})
     assert FilePart.model_validate(told.model_dump(mode="json")["part"]) == part
     assert event.identity.mtime == 1790000000123456789

@@ -19,7 +19,7 @@ from streamflow_io.records.job_files import JobFiles, PartNames, PossibleSplit, 
 from streamflow_io.records.records import EndRecord, Record, RunRecord
 from streamflow_io.report.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.report.suggestions.proposals import Suggestions, suggest
-from streamflow_io.runtime.protocol import EVENT, JobSpec, ObservedInput, OutputRule, WatchedOutput
+from streamflow_io.runtime.protocol import EVENT, JobSpec, ObservationSpec, ObservedInput, OutputRule, WatchedOutput
 
 
 @given(
@@ -72,7 +72,7 @@ def possible(paths: list[str], kind: str = "files", opened: bool = True, inputs:
         }
     )
     observed = tuple(ObservedInput(name="in", path=path) for path in inputs)
-    files = JobFiles(JobSpec(name="/a/0", outputs=(output,), observed=observed))
+    files = JobFiles(JobSpec(name="/a/0", outputs=(output,), observation=ObservationSpec(reads=observed)))
     for path in paths:
         told = {"event": "committed", "job": "1", "port": "out", "path": f"/job/out/{path}", "size": 5, "time": 1.0}
         files.add(EVENT.validate_python(told))

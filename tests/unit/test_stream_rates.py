@@ -41,9 +41,8 @@ class Run:
         self.rates.opened(self.reader, {"file": token}, {"0": (token, self.attempt)})
         place = {"path": "/a/out.txt", "events": "/a/events", "target": {"fifo": "/b/fifo"}}
         stream = InputStream(name="/a/0", port="out", id="0", **place)
-        spec = JobSpec(name="/b/0", inputs=(stream,))
-        (asked,) = self.rates.starting(self.reader, spec, FakeRuntime("here")).inputs
-        assert isinstance(asked, InputStream)
+        spec = JobSpec(name="/b/0", streams=(stream,))
+        (asked,) = self.rates.starting(self.reader, spec, FakeRuntime("here")).streams
         return None if asked.limit is None else asked.limit.rate
 
     def happened(self, *events: Event) -> None:

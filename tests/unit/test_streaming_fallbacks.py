@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import UnrecoverableWorkflowException
 from streamflow.core.workflow import Job, Status, Token

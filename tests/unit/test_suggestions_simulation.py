@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from streamflow_io.report.suggestions.shared_cores import saved_on_cores, share_cores
 from streamflow_io.report.suggestions.simulation import (
@@ -189,7 +189,7 @@ def test_cores_only_delay_and_keep_the_order(jobs: list[SimulatedJob], hints: se
 
 @given(runs(), st.sets(st.sampled_from(HINTS)))
 def test_no_more_is_computed_than_the_cores_can(jobs: list[SimulatedJob], hints: set[SimulatedHint]) -> None:
-    jobs = [dataclasses.replace(job, location="l", location_cores=1.0) for job in jobs]
+    jobs = [replace(job, location="l", location_cores=1.0) for job in jobs]
     shared = share_cores(jobs, simulate(jobs, hints))
     instant = [
         job.cpu_seconds for job, times in zip(jobs, simulate(jobs, hints), strict=True) if times.ended <= times.started

@@ -224,15 +224,3 @@ def test_schema_and_records_agree() -> None:
     assert kinds == {"run", "step", "submitted", "admitted", "started", "ended", "epoch", "choice", "end"}
     assert not validator.is_valid({"event": "started", "time": 1})
     assert not validator.is_valid({"event": "begun", "time": 1, "job": "/a/0", "step": "/a", "location": "l"})
-
-
-def test_the_page_about_telemetry_has_every_record_and_field() -> None:
-    page = (Path(__file__).parents[2] / "docs/telemetry.md").read_text(encoding="utf-8")
-    definitions = schema.record_schema()["$defs"]
-    missing = [
-        name
-        for definition in definitions.values()
-        for name in definition.get("properties", ())
-        if f"`{name}`" not in page
-    ]
-    assert not missing

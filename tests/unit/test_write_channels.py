@@ -46,12 +46,12 @@ def burst(found: WriteChannels, start: float) -> None:
 
 def test_compute_jobs_are_asked_and_io_tasks_are_not() -> None:
     found = channels()
-    phases = asked(found, COMPUTE).phases
+    phases = asked(found, COMPUTE).observation.writes
     assert phases is not None
-    assert phases.path == "/out"
-    assert asked(found, job_state("/save/0", HINTS["/save"])).phases is None
+    assert phases == "/out"
+    assert asked(found, job_state("/save/0", HINTS["/save"])).observation.writes is None
     # The step has no hints, and is observed.
-    assert asked(found, job_state("/unknown/0")).phases is not None
+    assert asked(found, job_state("/unknown/0")).observation.writes is not None
 
 
 def test_a_storage_has_less_while_a_job_writes_there_in_a_rhythm(monkeypatch: pytest.MonkeyPatch) -> None:

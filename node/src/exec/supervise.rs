@@ -50,7 +50,9 @@ use crate::processes::open_files::writes_any;
 use crate::processes::tree::{self, Process};
 use crate::processes::usage::{own_cpu, Spent};
 use crate::processes::watchdog::Watchdog;
-use crate::protocol::event::{Event, EventLog, Paused, Phase, Reason, Started, FOREIGN};
+use crate::protocol::event::{
+    AskedEvent, CoresEvent, Event, EventLog, MovedEvent, Paused, PhaseEvent, Reason, StartedEvent, FOREIGN,
+};
 use crate::protocol::fd_store::Client;
 use crate::protocol::job::Job;
 use crate::protocol::limit_file::{LimitFile, LIMIT};
@@ -116,7 +118,7 @@ impl<'a> Supervisor<'a> {
         events: &'a mut EventLog,
         watcher: &'a mut Option<Watcher<Token>>,
     ) -> Result<Self, String> {
-        let (state, outputs) = (State::new(&job.success_codes, inputs.gates.purpose()), Outputs::new(job));
+        let (state, outputs) = (State::new(&job.command.success_codes, inputs.gates.purpose()), Outputs::new(job));
         if let Some(watcher) = watcher.as_mut() {
             outputs.watch.arm(watcher)?;
             let changes = ARRIVES | LEAVES | AddWatchFlags::IN_MODIFY;
@@ -153,16 +155,21 @@ impl<'a> Supervisor<'a> {
         self.processes.main = main;
         let processes = self.processes.look();
         // Without `/proc`, or where it hides the command, nothing can be known.
-        self.io_time = (self.job.measure && !processes.is_empty()).then(|| IoTime::new(self.now()));
+        self.io_time = (self.job.observation.io && !processes.is_empty()).then(|| IoTime::new(self.now()));
         self.throttle = self.job.limit.as_ref().map(|limit| Throttle::new(limit, guard, self.now()));
-        self.writes = self.job.phases.as_ref().map(|to| Writes::new(&to.path, self.now()));
-        self.demand = self.job.cores.map(|cores| Demand::new(cores.get(), self.now()));
-        let given = self.job.seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.get().into()));
-        let is_bounded = self.job.seconds.is_some() || self.job.spare.is_some();
+        self.writes = self.job.observation.writes.as_ref().map(|to| Writes::new(to, self.now()));
+        self.demand = self.job.observation.cores.map(|cores| Demand::new(cores.get(), self.now()));
+        let given =
+            self.job.rehearsal.seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.get().into()));
+        let is_bounded = self.job.rehearsal.seconds.is_some() || self.job.rehearsal.spare.is_some();
         self.allowance = is_bounded.then(|| Allowance::new(given, self.now()));
         self.outputs.start(self.processes.snapshot(processes));
-        self.note(&[Event::Started(Started { pid: Pid::this().as_raw(), command_pid: main.as_raw(), cached: None })]);
-        for path in [&self.job.stdout, &self.job.stderr].into_iter().flatten() {
+        self.note(&[Event::Started(StartedEvent {
+            pid: Pid::this().as_raw(),
+            command_pid: main.as_raw(),
+            cached: None,
+        })]);
+        for path in [&self.job.command.stdout, &self.job.command.stderr].into_iter().flatten() {
             self.outputs.exists(path);
         }
         self.announce();
@@ -212,7 +219,7 @@ impl<'a> Supervisor<'a> {
         self.end_parts();
         let now = self.now();
         if let Some(burst) = self.writes.as_mut().and_then(|writes| writes.end(now)) {
-            self.note(&[Event::Phase(Phase::of(&burst, epoch(now), None))]);
+            self.note(&[Event::Phase(PhaseEvent::of(&burst, epoch(now), None))]);
         }
         // No process of the job is left that could change the events.
         if !self.state.is_given_up() && !self.events.is_intact() {
@@ -227,10 +234,10 @@ impl<'a> Supervisor<'a> {
             self.check(written.map_err(Fact::from));
         }
         for (name, call) in self.inputs.gates.told_apart() {
-            self.note(&[Event::Asked { name: &name, call }]);
+            self.note(&[Event::Asked(AskedEvent { name: &name, call })]);
         }
         let verdicts = self.inputs.gates.verdicts();
-        self.note(&verdicts.iter().map(Event::Used).collect::<Vec<_>>());
+        self.note(&verdicts.into_iter().map(Event::Used).collect::<Vec<_>>());
         let now = self.now();
         (self.state.ended(), self.io_time.map(|time| time.total(now)), self.throttle.map(|throttle| throttle.told()))
     }
@@ -315,7 +322,7 @@ impl<'a> Supervisor<'a> {
 
     /// Whether the command, or its observer, waits for work of this process.
     fn is_awaited(&self) -> bool {
-        !self.job.inputs.is_empty() || !self.job.gates.is_empty() || self.job.observed.is_some()
+        !self.job.inputs.is_empty() || !self.job.gates.is_empty() || self.job.observation.reads.is_some()
     }
 
     /// Returns for how long nothing has to be done, unless something happens. None: until something happens.
@@ -450,7 +457,7 @@ impl<'a> Supervisor<'a> {
         let before = own_cpu();
         let processes = self.processes.look();
         let waits = tree::waits_for_device(&processes);
-        if self.job.observed.is_some() {
+        if self.job.observation.reads.is_some() {
             self.inputs.gates.look(&processes, self.outputs.have_data());
         }
         time.look(now, waits, own_cpu().saturating_sub(before));
@@ -474,7 +481,7 @@ impl<'a> Supervisor<'a> {
             self.note(&[Event::warning(why, None)]);
         }
         if let Some(bytes) = news {
-            self.note(&[Event::Moved { bytes }]);
+            self.note(&[Event::Moved(MovedEvent { bytes })]);
         }
     }
 
@@ -491,7 +498,7 @@ impl<'a> Supervisor<'a> {
         let (now, processes) = (self.now(), &mut self.processes);
         let Some(writes) = self.writes.as_mut().filter(|writes| writes.due() <= now) else { return };
         if let Some(burst) = writes.look(now, || processes.look()) {
-            self.note(&[Event::Phase(Phase::of(&burst, epoch(now), None))]);
+            self.note(&[Event::Phase(PhaseEvent::of(&burst, epoch(now), None))]);
         }
     }
 
@@ -501,7 +508,7 @@ impl<'a> Supervisor<'a> {
         let due = |demand: &&mut Demand| demand.due() <= now;
         let Some(demand) = self.demand.as_mut().filter(due).filter(|_| !self.state.is_ending()) else { return };
         if let Some(needed) = demand.look(now, || processes.look()) {
-            self.note(&[Event::Cores { needed }]);
+            self.note(&[Event::Cores(CoresEvent { needed })]);
         }
     }
 
@@ -510,10 +517,10 @@ impl<'a> Supervisor<'a> {
         let now = self.now();
         let due = |allowance: &&mut Allowance| allowance.due() <= now;
         let Some(allowance) = self.allowance.as_mut().filter(due).filter(|_| !self.state.is_ending()) else { return };
-        let threads = if self.job.seconds.is_some() { self.processes.threads() } else { BTreeMap::new() };
+        let threads = if self.job.rehearsal.seconds.is_some() { self.processes.threads() } else { BTreeMap::new() };
         if allowance.look(now, threads) {
             self.handle(Fact::Exhausted(Reason::Overtime));
-        } else if self.job.spare.is_some_and(|spare| self.job.scratch_has_less_than(spare)) {
+        } else if self.job.rehearsal.spare.is_some_and(|spare| self.job.scratch_has_less_than(spare)) {
             self.handle(Fact::Exhausted(Reason::Space));
         }
     }

@@ -20,12 +20,13 @@ use nix::sys::signalfd::SignalFd;
 use nix::unistd::{dup2_stderr, Pid};
 
 use self::cache::{cached, drop_pages, whole_cached};
-use self::orders::{Order, Session};
+use self::orders::{read_session, Order};
 use self::ranges::Ranges;
 use self::workers::Workers;
 use crate::processes::usage::own_cpu;
-use crate::protocol::event::{now, Event, EventLog, Exit, Reason, Started, Usage};
+use crate::protocol::event::{now, Event, EventLog, EvictedEvent, ExitEvent, Reason, StartedEvent, Usage};
 use crate::protocol::liveness;
+use crate::protocol::messages::SessionSpec;
 use crate::protocol::part::Identity;
 use crate::protocol::registration::Presence;
 use crate::sys::exit::{CANNOT_SET_UP, UNFINISHED};
@@ -65,7 +66,7 @@ pub fn run(job: &Path) -> i32 {
         getrusage(UsageWho::RUSAGE_SELF).map_or(0, |found| u64::try_from(found.max_rss()).unwrap_or(0) * 1024);
     let usage = Usage { max_rss, wrapper_cpu: own_cpu().as_secs_f64(), ..Usage::default() };
     let success = reason == Reason::Exited;
-    let exit = Exit {
+    let exit = ExitEvent {
         code: Some(code),
         success,
         reason,
@@ -73,7 +74,7 @@ pub fn run(job: &Path) -> i32 {
         started: Some(started),
         ended: now(),
         usage,
-        ..Exit::default()
+        ..ExitEvent::default()
     };
     presence.end(events, exit, watcher);
     code
@@ -84,7 +85,7 @@ struct Reader<'a> {
     watcher: &'a mut Option<Watcher<()>>,
     alive: File,
     signals: SignalFd,
-    session: Session,
+    session: SessionSpec,
     file: File,
     control: Follower,
     workers: Workers,
@@ -107,7 +108,7 @@ impl<'a> Reader<'a> {
         let path = directory.join("session.json");
         let at = |message: String| format!("{}: {message}", path.display());
         let text = std::fs::read(&path).map_err(|error| at(error.to_string()))?;
-        let session = Session::read(&text).map_err(at)?;
+        let session = read_session(&text).map_err(at)?;
         let alive = liveness::open(&directory.join("../.."))?;
         let (signals, _) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
         let cannot = |error: std::io::Error| format!("{}: {error}", session.file.display());
@@ -119,7 +120,7 @@ impl<'a> Reader<'a> {
         let mut before = Ranges::default();
         whole_cached(&file, 0..size, LEAST).into_iter().for_each(|range| before.insert(range));
         let read = file.try_clone().map_err(cannot)?;
-        let workers = Workers::start(read, size, session.request, session.threads, before.clone());
+        let workers = Workers::start(read, size, session.request, session.threads as usize, before.clone());
         let workers = workers.map_err(|error| format!("cannot start threads: {error}"))?;
         let control = Follower::new(directory.join(CONTROL));
         let (ours, returned, watched) = (Ranges::default(), Ranges::default(), Vec::new());
@@ -147,7 +148,7 @@ impl<'a> Reader<'a> {
         let pid = Pid::this().as_raw();
         let whole = 0..self.session.identity.size;
         let cached = cached(&self.file, std::slice::from_ref(&whole));
-        tell(events, &[Event::Started(Started { pid, command_pid: pid, cached })])?;
+        tell(events, &[Event::Started(StartedEvent { pid, command_pid: pid, cached })])?;
         self.compare()?;
         loop {
             if let Some(reason) = self.ending() {
@@ -166,7 +167,7 @@ impl<'a> Reader<'a> {
                 return Ok(Reason::Exited);
             }
             if let Some(bytes) = self.look() {
-                tell(events, &[Event::Evicted { bytes }])?;
+                tell(events, &[Event::Evicted(EvictedEvent { bytes })])?;
             }
             self.wait();
         }

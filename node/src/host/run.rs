@@ -22,7 +22,7 @@ use nix::unistd::Pid;
 use self::driver::{Driver, DriverState};
 use self::local::Local;
 use self::mirror::Mirror;
-use crate::protocol::event::{now, Exit, Reason};
+use crate::protocol::event::{now, ExitEvent, Reason};
 use crate::protocol::limit_file::replace_limits;
 use crate::sys::exit::{End, CANNOT_SET_UP, UNFINISHED};
 use crate::sys::own_program::own_program;
@@ -57,7 +57,7 @@ pub fn run(job: &Path, command: &[OsString], patience: Duration) -> i32 {
     };
     let mut driver = Driver::new(&directory, patience);
     if driver.look() != DriverState::Lives {
-        mirror.conclude(Exit { reason: Reason::Cancelled, ended: now(), ..Exit::default() });
+        mirror.conclude(ExitEvent { reason: Reason::Cancelled, ended: now(), ..ExitEvent::default() });
         return UNFINISHED;
     }
     match Run::start(&directory, command, &mut mirror, &mut driver) {
@@ -65,7 +65,7 @@ pub fn run(job: &Path, command: &[OsString], patience: Duration) -> i32 {
         Err(message) => {
             eprintln!("sfio-node: run: {message}");
             let (code, reason) = (Some(CANNOT_SET_UP), Reason::Error);
-            mirror.conclude(Exit { code, reason, message: Some(message), ended: now(), ..Exit::default() });
+            mirror.conclude(ExitEvent { code, reason, message: Some(message), ended: now(), ..ExitEvent::default() });
             CANNOT_SET_UP
         }
     }
@@ -110,7 +110,7 @@ impl<'a> Run<'a> {
         // When `exec` was killed, `serve` ends what is left of the job, and says so.
         local.close();
         mirror.pass_on();
-        mirror.conclude(Exit { reason: Reason::Lost, ended: now(), ..Exit::default() });
+        mirror.conclude(ExitEvent { reason: Reason::Lost, ended: now(), ..ExitEvent::default() });
         let failure = mirror.failure();
         if let Some(failure) = &failure {
             eprintln!("sfio-node: run: {failure}");

@@ -22,7 +22,6 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Uid;
-use serde::Serialize;
 
 use self::converse::Conversation;
 use self::inherited::Inherited;
@@ -33,6 +32,7 @@ use self::remote::Remote;
 pub use self::sweep::clear;
 use crate::link;
 use crate::protocol::json;
+use crate::protocol::messages::ReadyEvent;
 use crate::sys::ownership;
 
 /// Where the driver is, and the jobs are.
@@ -132,20 +132,10 @@ fn has_ended(stdin: &impl AsFd) -> bool {
 /// * `listening` - where links are, or why they cannot be
 /// * `uid` - who this is, for a driver that is somebody else
 fn ready(listening: Option<Result<SocketAddr, String>>, uid: Option<u32>) -> String {
-    #[derive(Serialize)]
-    struct Ready {
-        event: &'static str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        address: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        message: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        uid: Option<u32>,
-    }
     let (address, message) = match listening {
-        Some(Ok(address)) => (Some(address.to_string()), None),
+        Some(Ok(address)) => (Some(address), None),
         Some(Err(message)) => (None, Some(message)),
         None => (None, None),
     };
-    json::write(&Ready { event: "ready", address, message, uid }) + "\n"
+    json::write(&ReadyEvent { address, message: message.as_deref(), uid }) + "\n"
 }

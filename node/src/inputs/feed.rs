@@ -38,10 +38,9 @@ use crate::gate::{Handler, Streams};
 use crate::inputs::placement::{remove_memory, remove_target};
 use crate::link::Reader;
 use crate::processes::tree::Process;
-use crate::protocol::event::{now, Event, Stream, StreamPart, WaitsFor};
+use crate::protocol::event::{now, DrainedEvent, Event, FedEvent, StreamEvent, StreamPart, StreamWait};
 use crate::protocol::fd_store::Client;
 use crate::protocol::job::{Access, Input, Job, Rate, Target};
-use crate::protocol::json::ByteString;
 use crate::streams::origin::{Failure, Origin, Step};
 use crate::streams::part_reader::PartReader;
 use crate::streams::producer::Producer;
@@ -273,19 +272,19 @@ impl Feeder {
             return None;
         }
         self.drained = Drained { bytes: self.streamed(), next: Some(time + BETWEEN) };
-        Some(Event::Drained { name: &self.input.id, bytes: self.drained.bytes, last: self.last })
+        Some(Event::Drained(DrainedEvent { name: &self.input.id, bytes: self.drained.bytes, last: self.last }))
     }
 
     /// For whom or what it waits.
-    fn waits(&self) -> Option<WaitsFor> {
+    fn waits(&self) -> Option<StreamWait> {
         match self.need {
             Need::Nothing => None,
-            Need::Reader => Some(WaitsFor::Opening),
-            Need::Time => Some(WaitsFor::Rate),
+            Need::Reader => Some(StreamWait::Opening),
+            Need::Time => Some(StreamWait::Rate),
             Need::Data | Need::Gathering if self.sink.as_ref().map_or(0, bytes_in_pipe) == 0 => {
-                Some(WaitsFor::Producer)
+                Some(StreamWait::Producer)
             }
-            Need::Data | Need::Gathering | Need::Space | Need::Pause => Some(WaitsFor::Reader),
+            Need::Data | Need::Gathering | Need::Space | Need::Pause => Some(StreamWait::Reader),
         }
     }
 
@@ -312,7 +311,7 @@ impl Feeder {
         let (bytes, waits) = (self.streamed(), self.waits());
         let state = self.progress.tell(Instant::now(), bytes, waits)?;
         let (stalled, waits, last) = (state.stalled, state.waits, (bytes > 0).then_some(self.last));
-        Some(Event::Fed { name: &self.input.id, bytes, last, stalled, waits })
+        Some(Event::Fed(FedEvent { name: &self.input.id, bytes, last, stalled, waits }))
     }
 
     /// What has to be waited for until it is readable.
@@ -623,7 +622,7 @@ impl Feeder {
         }
         self.reported = true;
         let (first, last) = if self.streamed() == 0 { (now(), now()) } else { (self.first, self.last) };
-        let part = part.map(|part| StreamPart { path: ByteString(&*self.input.named), part });
+        let part = part.map(|part| StreamPart::of(&self.input.named, part));
         let Input { name, id, .. } = &self.input;
         let place = self.netted.as_ref().and_then(Netted::place);
         let unread = if self.stutter.is_some() { self.unread } else { 0 };
@@ -631,7 +630,18 @@ impl Feeder {
         let seconds = last - first;
         let (waited, behind) = (self.stalls.reader.as_secs_f64(), self.stalls.bytes.as_secs_f64());
         let lag = self.origin.lag();
-        Ok(Some(Event::Stream(Stream { name, id, bytes, seconds, first, last, waited, behind, lag, part })))
+        Ok(Some(Event::Stream(StreamEvent {
+            name,
+            id: Some(id),
+            bytes,
+            seconds,
+            first,
+            last,
+            waited,
+            behind,
+            lag,
+            part,
+        })))
     }
 
     /// The command has succeeded. If it has not opened the stream, that has to be there still: it may have read something

@@ -10,7 +10,7 @@ use std::time::Instant;
 use nix::errno::Errno;
 
 use crate::link::Reader;
-use crate::protocol::event::{Event, Placed as Told};
+use crate::protocol::event::{Event, PlacedEvent};
 use crate::protocol::job::{Input, Target};
 use crate::protocol::memory_directory;
 use crate::protocol::part::Part;
@@ -80,8 +80,8 @@ impl Placed {
     }
 
     pub fn event(&self) -> Event<'_> {
-        let place = if self.memory.is_some() { "memory" } else { "disk" };
-        Event::Placed(Told { name: &self.name, bytes: self.bytes(), place, seconds: self.seconds })
+        let (name, bytes, memory) = (&*self.name, self.bytes(), self.memory.is_some());
+        Event::Placed(PlacedEvent { name, bytes, memory, seconds: self.seconds })
     }
 
     pub fn name(&self) -> &str {

@@ -18,7 +18,7 @@ use crate::processes::tree::{self, Process};
 use crate::processes::usage::thread_cpu;
 use crate::processes::watchdog::Watchdog;
 use crate::protocol::event::Paused;
-use crate::protocol::job::{Direction, Limit, Rate};
+use crate::protocol::job::{Direction, Rate, RateLimit};
 
 /// Times between two looks at the running processes. `LOOK` grows to `SELDOM_LOOK` while all work done here takes more
 /// than one part in `THRIFT` of a core. Pauses then become fewer and longer.
@@ -78,7 +78,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    pub fn new(limit: &Limit, guard: Option<Watchdog>, now: Duration) -> Self {
+    pub fn new(limit: &RateLimit, guard: Option<Watchdog>, now: Duration) -> Self {
         let writes = limit.direction != Direction::Read;
         Self {
             moved: Moved::new(limit.direction, &limit.path),

@@ -152,7 +152,15 @@ mod tests {
 
     #[test]
     fn parts_come_back() {
-        for part in [None, Some(Part { bytes: 1 << 50, digest: 7, verify: Verify::Samples, whole: false })] {
+        for part in [
+            None,
+            Some(Part {
+                bytes: 1 << 50,
+                digest: crate::protocol::values::Digest(7),
+                verify: Verify::Samples,
+                whole: false,
+            }),
+        ] {
             assert_eq!(decode_part(&encode_part(part.as_ref())), Ok(part));
         }
         for text in ["", "{", r#"{"bytes":7}"#, r#"{"bytes":-7,"digest":"0","verify":"full"}"#] {

@@ -1,54 +1,18 @@
 //! A part of a file: a list of its pieces, and what the file was when it was cut. Data in, data out; no I/O.
 
-use std::fmt::{self, Formatter};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use base64::prelude::{Engine, BASE64_STANDARD};
-use serde::de::{Error, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::protocol::json::bytes;
-use crate::protocol::verify::Digest;
+pub use crate::protocol::messages::FileIdentity as Identity;
+use crate::protocol::messages::FilePart;
+use crate::protocol::values::Digest;
+pub use crate::protocol::values::Piece;
 
 pub const MOST_PIECES: usize = 64;
-/// In bytes.
-pub const LONGEST_TEXT: usize = 1 << 16;
 /// Longer than a tick of any kernel, of which there are 100 a second or more.
 const TICK: Duration = Duration::from_millis(12);
-
-/// Some bytes of a part.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
-    /// They are in the file.
-    Extent { offset: u64, length: u64 },
-    /// They are these.
-    Text(Vec<u8>),
-}
-
-impl Piece {
-    pub fn length(&self) -> u64 {
-        match self {
-            Self::Extent { length, .. } => *length,
-            Self::Text(text) => text.len() as u64,
-        }
-    }
-}
-
-/// What a file was when it was cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Identity {
-    /// None: it is found through another machine, or another mount.
-    #[serde(default)]
-    pub device: Option<u64>,
-    pub inode: u64,
-    pub size: u64,
-    /// Nanoseconds since the epoch.
-    pub mtime: i64,
-}
 
 impl Identity {
     pub fn of(file: &Metadata) -> Self {
@@ -85,37 +49,21 @@ impl Identity {
     }
 }
 
-/// A part, as who reads it is told.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "PartFields")]
+/// A part of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Absolute.
     pub file: PathBuf,
     pub identity: Identity,
     pub pieces: Vec<Piece>,
-    /// Of its bytes, if the file was still written when it was cut; else it must not have changed since.
+    /// The digest of the bytes in the file, if the file was still written when the part was cut.
     pub digest: Option<Digest>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PartFields {
-    #[serde(with = "bytes")]
-    file: PathBuf,
-    identity: Identity,
-    pieces: Vec<Piece>,
-    #[serde(default)]
-    digest: Option<Digest>,
-}
-
-impl TryFrom<PartFields> for Part {
+impl TryFrom<FilePart> for Part {
     type Error = String;
 
-    fn try_from(fields: PartFields) -> Result<Self, String> {
-        let PartFields { file, identity, pieces, digest } = fields;
-        if !file.is_absolute() {
-            return Err("file: has to be an absolute path".into());
-        }
+    fn try_from(FilePart { file, identity, pieces, digest }: FilePart) -> Result<Self, String> {
         check(&pieces, identity.size)?;
         Ok(Self { file, identity, pieces, digest })
     }
@@ -214,50 +162,6 @@ impl Cursor {
     }
 }
 
-impl Serialize for Piece {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Extent { offset, length } => (offset, length).serialize(serializer),
-            Self::Text(text) => serializer.serialize_str(&BASE64_STANDARD.encode(text)),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Piece {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(PieceVisitor)
-    }
-}
-
-struct PieceVisitor;
-
-impl<'de> Visitor<'de> for PieceVisitor {
-    type Value = Piece;
-
-    fn expecting(&self, formatter: &mut Formatter) -> fmt::Result {
-        formatter.write_str("[OFFSET, LENGTH] or a text in base64")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Piece, A::Error> {
-        let (offset, length) = (values.next_element()?, values.next_element()?);
-        match (offset, length, values.next_element::<u64>()?) {
-            (Some(offset), Some(length), None) => Ok(Piece::Extent { offset, length }),
-            _ => Err(A::Error::custom("an extent has to be [OFFSET, LENGTH]")),
-        }
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Piece, E> {
-        let text = BASE64_STANDARD.decode(text).map_err(|error| E::custom(format!("a text is no base64: {error}")))?;
-        match text.len() {
-            0 => Err(E::custom("a text is empty")),
-            length if length > LONGEST_TEXT => {
-                Err(E::custom(format!("a text has {length} bytes, and may have {LONGEST_TEXT}")))
-            }
-            _ => Ok(Piece::Text(text)),
-        }
-    }
-}
-
 /// Whether a part can have this name.
 ///
 /// # Errors
@@ -290,37 +194,6 @@ mod tests {
             assert_eq!(found, Duration::from_millis(expected), "{passed}");
         }
         assert_eq!(Identity { mtime: i64::MIN, ..file }.settles_in(i64::MAX), Duration::ZERO);
-    }
-
-    #[test]
-    fn pieces_are_extents_and_texts() {
-        let text = r#"[[0,5],"aGVsbG8K",[7,0]]"#;
-        let expected = [
-            Piece::Extent { offset: 0, length: 5 },
-            Piece::Text(b"hello\n".into()),
-            Piece::Extent { offset: 7, length: 0 },
-        ];
-        let found = pieces(text).unwrap();
-        assert_eq!((found.as_slice(), size(&found)), (&expected[..], 11));
-        assert_eq!(json::write(&found), text);
-        for (text, word) in [
-            ("[[1]]", "has to be [OFFSET, LENGTH]"),
-            ("[[1,2,3]]", "has to be [OFFSET, LENGTH]"),
-            ("[[1,-2]]", "[0][1]: invalid value: integer `-2`, expected u64"),
-            ("[[1,2.0]]", "invalid type"),
-            ("[7]", "expected [OFFSET, LENGTH] or a text in base64"),
-            ("[null]", "expected [OFFSET, LENGTH] or a text in base64"),
-            (r#"["aGVsbG8"]"#, "a text is no base64"),
-            (r#"["a b="]"#, "a text is no base64"),
-            (r#"[""]"#, "a text is empty"),
-        ] {
-            let message = pieces(text).unwrap_err();
-            assert!(message.contains(word), "{text}: {message}");
-        }
-        for (length, allowed) in [(LONGEST_TEXT, true), (LONGEST_TEXT + 1, false)] {
-            let text = format!("[\"{}\"]", BASE64_STANDARD.encode(vec![0; length]));
-            assert_eq!(pieces(&text).is_ok(), allowed, "{length}");
-        }
     }
 
     #[test]

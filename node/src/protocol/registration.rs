@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::protocol::event::{EventLog, Exit, Reason};
+use crate::protocol::event::{EventLog, ExitEvent, Reason};
 use crate::protocol::fd_store::Client;
 use crate::protocol::memory_directory;
 use crate::sys::watch::Watcher;
@@ -43,7 +43,7 @@ impl Presence {
     }
 
     /// Says that the job has ended.
-    pub fn end<T: Clone + PartialEq>(self, events: EventLog, exit: Exit, watcher: Option<Watcher<T>>) {
+    pub fn end<T: Clone + PartialEq>(self, events: EventLog, exit: ExitEvent, watcher: Option<Watcher<T>>) {
         let driver_gone = exit.reason == Reason::Driver;
         self.store.iter().for_each(|store| store.end());
         let _ = events.conclude(exit);

@@ -10,4 +10,6 @@ mod part;
 mod samples;
 
 pub use self::noted::Noted;
-pub use self::part::{compare, Digest, Part, Verify};
+pub use self::part::{compare, Part};
+pub use crate::protocol::messages::Verify;
+pub use crate::protocol::values::Digest;

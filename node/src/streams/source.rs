@@ -11,7 +11,7 @@ use std::task::Poll;
 use nix::errno::Errno;
 use nix::sys::inotify::AddWatchFlags;
 
-use crate::protocol::verify::{Noted, Part, Verify};
+use crate::protocol::verify::{Digest, Noted, Part, Verify};
 use crate::streams::origin::{cannot_place, Failure, Origin, Step};
 use crate::streams::producer::{Producer, State};
 use crate::sys::file_id::{file_id, file_id_of};
@@ -211,7 +211,7 @@ impl Source {
             }
             State::Silent | State::Writing => Ok(Some(Part {
                 bytes: self.noted.bytes(),
-                digest: self.noted.digest(),
+                digest: Digest(self.noted.digest()),
                 verify: self.verify,
                 whole: self.ended_early.is_some(),
             })),

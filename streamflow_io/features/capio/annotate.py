@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, to_builtins
 from rich.console import Console
 
 from streamflow_io.commands.console import say
@@ -19,8 +19,7 @@ from .language.to_hints import Annotation, annotate, annotation_text
 from .loading import load_capio_cl
 
 
-@dataclass(frozen=True)
-class Annotated:
+class Annotated(Struct, frozen=True):
     """An annotations file.
 
     :ivar source: the CAPIO-CL file that it was made from
@@ -44,7 +43,7 @@ class Annotated:
             "output": None if self.output is None else str(self.output),
             "annotations": self.annotation.file.model_dump(by_alias=True, mode="json"),
             "streamable": {port: list(paths) for port, paths in self.annotation.streamable.items()},
-            "unexpressed": [asdict(each) for each in self.annotation.unexpressed],
+            "unexpressed": [to_builtins(each) for each in self.annotation.unexpressed],
         }
 
     def show(self, console: Console) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, to_builtins
 from rich.console import Console
 from rich.text import Text
 
@@ -24,8 +24,7 @@ from .loading import load_capio_cl
 _MOST_PATHS = 5
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """What in a CAPIO-CL file contradicts a workflow."""
 
     file: str
@@ -37,7 +36,7 @@ class Check:
         return not self._count("error")
 
     def to_json(self) -> dict[str, Any]:
-        return {"file": self.file, "workflow": self.workflow, "findings": [asdict(each) for each in self.findings]}
+        return {"file": self.file, "workflow": self.workflow, "findings": [to_builtins(each) for each in self.findings]}
 
     def show(self, console: Console) -> None:
         if self.findings:

@@ -6,8 +6,9 @@ It shares no code with what makes schedules: it takes the schedule alone, and th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from .model import Application, Instance, Schedule
 
@@ -18,8 +19,7 @@ _PART_OF_PERIOD = 1e-11
 _SECONDS = 1e-9
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Something that is wrong with a schedule.
 
     :ivar field: where in the schedule file, as in `applications[2].instances[0]`

@@ -6,8 +6,9 @@ import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 # A rate further off than so many times, up or down, is none of this storage: its jobs do not keep it busy, what they
 # write stays in memory, or somebody else used it, too.
@@ -25,8 +26,7 @@ class CurveRate(Protocol):
     def seconds(self) -> float: ...
 
 
-@dataclass(frozen=True)
-class StorageCurve:
+class StorageCurve(Struct, frozen=True):
     """MB/s of all together, for some numbers of writers (or readers): between them linear, beyond them constant.
 
     :ivar points: (number, MB/s) by number, at least one; both above 0

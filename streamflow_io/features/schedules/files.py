@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from msgspec import Struct
 from pydantic import ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
@@ -69,8 +69,7 @@ def _copies(one: ApplicationFile) -> Iterator[Application]:
         yield Application(name, one.nodes, one.work, one.volume, one.rate)
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(Struct, frozen=True):
     """What the paper says of one of its sets.
 
     :ivar least_period: where the sweep of its authors began, in seconds

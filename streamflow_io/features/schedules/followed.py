@@ -10,10 +10,11 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
 from statistics import median
 from typing import Protocol
+
+from msgspec import Struct
 
 from streamflow_io.storage.sharing.turns import BurstDelay
 
@@ -125,8 +126,7 @@ class FollowedSchedule:
         return len(self._last) == _SOME and median(self._last) - self._least > _DRIFT * self._slots.period
 
 
-@dataclass(frozen=True)
-class FollowedPlan:
+class FollowedPlan(Struct, frozen=True):
     """A schedule for just the runs that are there.
 
     :ivar slots: of this run; none: the schedule is not followed

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from .curve import StorageCurve
 from .jobs import Outcome, PeriodicRun, Way, alone, play
@@ -17,8 +19,7 @@ _STARTS_OF_MANY = 10
 _GAIN = 0.01
 
 
-@dataclass(frozen=True)
-class Scenario:
+class Scenario(Struct, frozen=True):
     """Runs that start together.
 
     :ivar without: the run that is not there; none: all are
@@ -37,8 +38,7 @@ class Scenario:
         return max(self.dilations)
 
 
-@dataclass(frozen=True)
-class LaterStart:
+class LaterStart(Struct, frozen=True):
     """The last run starts later, and then all of them end no later than if it started now.
 
     :ivar delay: seconds
@@ -53,8 +53,7 @@ class LaterStart:
     slowest_now: float
 
 
-@dataclass(frozen=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """:ivar alone: seconds that each run takes alone; :ivar later: none: that is better for nobody, or not for all"""
 
     alone: tuple[float, ...]

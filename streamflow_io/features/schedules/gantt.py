@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from .model import Instance, Schedule
 
@@ -30,8 +31,7 @@ class Bar(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """What an application does.
 
     :ivar work: the part of each column of the period in which it computes
@@ -48,8 +48,7 @@ class Row:
         return "".join(map(_character, self.work, self.transfers))
 
 
-@dataclass(frozen=True)
-class Gantt:
+class Gantt(Struct, frozen=True):
     """A drawing of a schedule.
 
     :ivar storage: the part of the bandwidth that is used in each column

@@ -12,8 +12,9 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
+
+from msgspec import Struct
 
 from streamflow_io.storage.sharing.allocation import Tenant, decide, due
 from streamflow_io.storage.sharing.lease_holder import LAST_JOBS, expected_seconds
@@ -43,8 +44,7 @@ class PeriodicBursts(Protocol):
     def work(self) -> float: ...
 
 
-@dataclass(frozen=True)
-class PeriodicRun:
+class PeriodicRun(Struct, frozen=True):
     """A run that computes, and then has a burst of equal jobs on the storage, again and again.
 
     :ivar bursts: how many
@@ -78,8 +78,7 @@ class PeriodicRun:
         return cls(name, bursts, own.jobs, each, own.storage_bw, own.work, period, latency=latency)
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """Sequences are by run.
 
     :ivar seconds: from the start of a run to its end

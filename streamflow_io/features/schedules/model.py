@@ -6,15 +6,15 @@ Source: the paper, section 2; its numbers of equations are given. Units: seconds
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
+
+from msgspec import Struct
 
 Goal = Literal["efficiency", "dilation"]
 
 
-@dataclass(frozen=True)
-class Platform:
+class Platform(Struct, frozen=True):
     """Nodes that share a storage.
 
     :ivar nodes: how many there are; more than the applications have, if some are idle
@@ -27,8 +27,7 @@ class Platform:
     bandwidth: float
 
 
-@dataclass(frozen=True)
-class Application:
+class Application(Struct, frozen=True):
     """It computes and then transfers, again and again, on nodes of its own.
 
     :ivar nodes: how many it has
@@ -44,8 +43,7 @@ class Application:
     rate: float | None = None
 
 
-@dataclass(frozen=True)
-class ScheduleBounds:
+class ScheduleBounds(Struct, frozen=True):
     """What no schedule can exceed.
 
     :ivar efficiency: the largest, given the bandwidth of the storage
@@ -58,8 +56,7 @@ class ScheduleBounds:
     dilation: float
 
 
-@dataclass(frozen=True)
-class ApplicationSet:
+class ApplicationSet(Struct, frozen=True, dict=True):
     """The applications of a platform.
 
     Sequences of numbers are by application, in their order. A *rate* in instances/s says how often an application
@@ -153,8 +150,7 @@ class ApplicationSet:
         return max(alone, self.load(counts) / self.platform.bandwidth)
 
 
-@dataclass(frozen=True)
-class Transfer:
+class Transfer(Struct, frozen=True):
     """Data that moves at a constant rate.
 
     :ivar start: seconds from the beginning of the pattern; like `end`, it may lie beyond the period: it wraps around
@@ -166,8 +162,7 @@ class Transfer:
     rate: float
 
 
-@dataclass(frozen=True)
-class Instance:
+class Instance(Struct, frozen=True):
     """A compute and the transfer that follows, which may be interrupted.
 
     :ivar work: from when to when it computes, in seconds from the beginning of the pattern
@@ -177,8 +172,7 @@ class Instance:
     transfers: tuple[Transfer, ...]
 
 
-@dataclass(frozen=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """What all applications do within a period, and again in the next.
 
     :ivar period: in seconds
@@ -199,8 +193,7 @@ class Pattern:
         return [count / self.period for count in self.counts]
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """How good a pattern is, and how good it could be.
 
     :ivar work_shares: of each application, the part of its time in which it computes
@@ -226,8 +219,7 @@ def figures(applications: ApplicationSet, pattern: Pattern) -> Figures:
     )
 
 
-@dataclass(frozen=True)
-class Algorithm:
+class Algorithm(Struct, frozen=True):
     """What made a schedule.
 
     :ivar parameters: what it was told
@@ -239,8 +231,7 @@ class Algorithm:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """A pattern for a set of applications, and what is said of it.
 
     :ivar goal: what it was to serve, `efficiency` or `dilation`

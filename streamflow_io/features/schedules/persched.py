@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import floor
+
+from msgspec import Struct
 
 from .model import ApplicationSet, Goal, Instance, Pattern, Transfer
 
@@ -121,8 +122,7 @@ _DIGITS = 9
 _SAME = 1e-9
 
 
-@dataclass(frozen=True)
-class Sweep:
+class Sweep(Struct, frozen=True):
     """Which periods are tried.
 
     :ivar least_period: the first, in s

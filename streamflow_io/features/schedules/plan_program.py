@@ -11,11 +11,11 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
 
+from msgspec import Struct
 from pydantic import BaseModel
 
 from .burst_profile import BurstProfile
@@ -32,8 +32,7 @@ from .slots import Slots, slots_of
 GAIN = 0.03
 
 
-@dataclass(frozen=True)
-class Worth:
+class Worth(Struct, frozen=True):
     """:ivar due: dilation of the slowest run with due dates alone, the mean of all draws
     :ivar slots: the same, if all follow the schedule
     """

@@ -7,9 +7,10 @@ keep pace with them, then the linear program of that order, then better orders.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import floor
+
+from msgspec import Struct
 
 from .model import ApplicationSet, Goal, Pattern
 from .orders import Order, counts_of, order_of, paced_order
@@ -93,8 +94,7 @@ _SIZES = (0, 8_000, 30_000)
 Left = Callable[[], float]
 
 
-@dataclass(frozen=True)
-class PlannedPattern:
+class PlannedPattern(Struct, frozen=True):
     """:ivar algorithm: what has found the pattern"""
 
     pattern: Pattern

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 from .model import ApplicationSet
 
@@ -82,8 +83,7 @@ class Policy:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class PlayedOutcome:
+class PlayedOutcome(Struct, frozen=True):
     """What was reached after the warm-up, in fractions of instances at both ends. Sequences are by application.
 
     :ivar efficiency: the part of all nodes' time in which they compute

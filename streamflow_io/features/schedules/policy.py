@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Annotated
 
+from msgspec.structs import replace
 from pydantic import Field, TypeAdapter, ValidationError
 
 from streamflow_io.hints.config import StorageConfig

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from .model import ApplicationSet, Goal, Pattern
 from .persched import Sweep
@@ -13,8 +14,7 @@ class SolverMissingError(Exception):
     """`highspy` is not installed, which solves the linear programs."""
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """:ivar algorithm: what has found the pattern; :ivar most_instances: of the patterns that were tried"""
 
     pattern: Pattern

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from .model import Instance, Pattern
 
 
-@dataclass(frozen=True)
-class Slots:
+class Slots(Struct, frozen=True):
     """The slots of one run, in seconds since the schedule began for the first time.
 
     :ivar starts: in a period, in order; at least one

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from streamflow_io.graph.io_graph import HopKind, Route
 
@@ -13,8 +14,7 @@ from .names import application_name
 MOST_INSTANCES = 256
 
 
-@dataclass(frozen=True)
-class KnownJobs:
+class KnownJobs(Struct, frozen=True):
     """The jobs of a workflow that are known before its run.
 
     :ivar tags: by step path, the StreamFlow tags of its jobs; None: several unknown ones

@@ -6,8 +6,10 @@ This is the content of CAPIO-CL in JSON (`language.py`), as plain data, with no 
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from streamflow_io.hints.commit import ON_TERMINATION, CommitRule
 from streamflow_io.hints.models import FiringRule
@@ -15,8 +17,7 @@ from streamflow_io.hints.models import FiringRule
 HomeNodePolicy = Literal["create", "hashing", "manual"]
 
 
-@dataclass(frozen=True)
-class HomeNode:
+class HomeNode(Struct, frozen=True):
     """The node that holds the data of a file.
 
     :ivar policy: `create`: the node that creates it, `hashing`: one chosen by its path, `manual`: that of an
@@ -28,8 +29,7 @@ class HomeNode:
     application: str | None = None
 
 
-@dataclass(frozen=True)
-class CoordinatedFile:
+class CoordinatedFile(Struct, frozen=True):
     """A file or a directory, and the rules that hold for it.
 
     :ivar path: a path, or a glob; relative to the directory of the run (`CAPIO_DIR`), or absolute
@@ -69,8 +69,7 @@ class CoordinatedFile:
         return (self.committed, self.mode) == (ON_TERMINATION, "update")
 
 
-@dataclass(frozen=True)
-class Configuration:
+class Configuration(Struct, frozen=True):
     """The coordination configuration of a workflow.
 
     :ivar name: of the workflow

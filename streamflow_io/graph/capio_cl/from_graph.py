@@ -10,7 +10,8 @@ from __future__ import annotations
 import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from streamflow_io.graph.io_graph import Delivery, Output, OutputKind, Route, StreamEdge
 from streamflow_io.grouping import grouped

@@ -7,9 +7,9 @@ this module does about that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Literal
 
+from msgspec.structs import replace
 from pydantic import JsonValue
 
 from streamflow_io.grouping import grouped

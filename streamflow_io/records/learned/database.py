@@ -9,13 +9,14 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from dataclasses import asdict, astuple, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import aiosqlite
-from pydantic import TypeAdapter, ValidationError
+import msgspec
+from msgspec import Struct
+from msgspec.structs import astuple
 from typing_extensions import Self
 
 from streamflow_io.files import stranger
@@ -44,12 +45,8 @@ _OF_KEY = "SELECT value FROM learned WHERE kind = ? AND key = ?"
 _SAVE = "INSERT OR REPLACE INTO learned (kind, key, value) VALUES (?, ?, ?)"
 _FORGET = "DELETE FROM learned WHERE kind = ? AND key = ?"
 
-# The adapters are made once for each kind.
-_ADAPTERS: dict[type[LearnedEntry], TypeAdapter[Any]] = {}
 
-
-@dataclass(frozen=True)
-class LearnedKey:
+class LearnedKey(Struct, frozen=True):
     """The conditions under which an entry holds.
 
     :ivar tool: a hex digest of the tool
@@ -63,8 +60,7 @@ class LearnedKey:
         return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class LearnedEntry:
+class LearnedEntry(Struct, frozen=True):
     """A learned fact. Each kind of fact is a subclass.
 
     :ivar kind: the name of the kind in the file
@@ -261,19 +257,15 @@ async def _load(connection: aiosqlite.Connection, of: type[E], key: LearnedKey) 
 
 async def _save(connection: aiosqlite.Connection, entry: LearnedEntry) -> None:
     # With `ensure_ascii`, a text that is not valid Unicode could be written, and not be read.
-    value = json.dumps(asdict(entry), allow_nan=False, ensure_ascii=False)
+    value = json.dumps(msgspec.to_builtins(entry), allow_nan=False, ensure_ascii=False)
     await connection.execute(_SAVE, (entry.kind, entry.key.digest, value))
 
 
 def _entry(of: type[E], value: str) -> E:
     try:
-        if of not in _ADAPTERS:
-            _ADAPTERS[of] = TypeAdapter(of)
-        entry: E = _ADAPTERS[of].validate_python(json.loads(value))
-        return entry
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"an entry of the kind {of.kind} has a mistake: {first['loc']}: {first['msg']}") from None
+        return msgspec.json.decode(value, type=of)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"an entry of the kind {of.kind} has a mistake: {error}") from None
 
 
 def check_own(path: Path) -> None:

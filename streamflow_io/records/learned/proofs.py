@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
+
+from msgspec.structs import replace
 
 from .database import LearnedEntry, LearnedKey, known_entries
 from .extents import Extents, hold_for, raised
@@ -24,8 +25,7 @@ Way = Literal["net", "pipe"]
 _MOST_FAILURES = 3
 
 
-@dataclass(frozen=True)
-class ProofKey(LearnedKey):
+class ProofKey(LearnedKey, frozen=True):
     """The conditions under which a proof holds.
 
     :ivar tool: a hex digest of all that is known of the tool before it runs
@@ -44,8 +44,7 @@ class ProofKey(LearnedKey):
         return self.tool, self.kind, self.port
 
 
-@dataclass(frozen=True)
-class Proof(LearnedEntry):
+class Proof(LearnedEntry, frozen=True):
     """The outcome of a rehearsal, or of a job that has streamed.
 
     :ivar way: how the tool reads a stream with the same outcome as the file. None: only a file is read

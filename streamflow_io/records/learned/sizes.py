@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec.structs import replace
 
 from .database import LearnedKey
 
@@ -20,8 +21,7 @@ def size_range(size_class: int) -> tuple[int, int]:
     return (_MEBIBYTE << size_class - 1 if size_class else 0), _MEBIBYTE << size_class
 
 
-@dataclass(frozen=True)
-class SizeKey(LearnedKey):
+class SizeKey(LearnedKey, frozen=True):
     """The conditions under which a limit, or a window, holds.
 
     :ivar storage: a text that is the same as long as the storage and its configuration are

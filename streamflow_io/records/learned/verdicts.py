@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,8 +10,7 @@ from .database import LearnedEntry, LearnedKey
 from .remembered import Remembered
 
 
-@dataclass(frozen=True)
-class VerdictKey(LearnedKey):
+class VerdictKey(LearnedKey, frozen=True):
     """The conditions under which a verdict holds.
 
     :ivar rule: the declared rule for the cuts, in JSON
@@ -23,8 +21,7 @@ class VerdictKey(LearnedKey):
     inputs: str
 
 
-@dataclass(frozen=True)
-class Verdict(LearnedEntry):
+class Verdict(LearnedEntry, frozen=True):
     """The outcome of a comparison.
 
     :ivar parts: how many parts the rule gives

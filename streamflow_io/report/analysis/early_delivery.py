@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from streamflow_io.grouping import grouped
 from streamflow_io.records.history import History, Job
@@ -27,8 +28,7 @@ from .network import SOON, Network, known
 _ALL = 0.75
 
 
-@dataclass(frozen=True)
-class Otherwise:
+class Otherwise(Struct, frozen=True):
     """The run, had each file been delivered when its job ended.
 
     :ivar seconds: the time of that run. None: unknown

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from streamflow_io.records.files import SERVED, EdgeRecord, FallbackRecord, StreamedRecord
 from streamflow_io.records.jobs import (
@@ -46,8 +47,7 @@ _MEASURED_JOBS = 32
 _SHOWN_FAILURES = 5
 
 
-@dataclass(frozen=True)
-class StepView:
+class StepView(Struct, frozen=True):
     """The state of a step.
 
     :ivar waits: how many of the step's jobs wait, by cause, as far as is known
@@ -68,8 +68,7 @@ class StepView:
         return self.waiting + self.running + self.done + self.failed
 
 
-@dataclass(frozen=True)
-class StreamView:
+class StreamView(Struct, frozen=True):
     """A byte stream that goes on.
 
     :ivar output: as /step/port
@@ -88,8 +87,7 @@ class StreamView:
     stalled: float | None
 
 
-@dataclass(frozen=True)
-class StorageView:
+class StorageView(Struct, frozen=True):
     """The state of a storage. Bandwidths are in MB/s.
 
     :ivar bandwidth: bandwidth of the storage. None: undeclared
@@ -105,8 +103,7 @@ class StorageView:
     measured: float | None
 
 
-@dataclass(frozen=True)
-class RunView:
+class RunView(Struct, frozen=True):
     """The state of a run.
 
     :ivar began: in seconds since the epoch
@@ -146,8 +143,7 @@ class RunView:
         )
 
 
-@dataclass
-class _LiveStorage:
+class _LiveStorage(Struct):
     storage: RunStorage
     way: Literal["read", "write"] = "write"
     admitted: dict[str, float] = field(default_factory=dict)

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from statistics import median
 
+from msgspec.structs import asdict
+
 from streamflow_io.bandwidth.exploitation import UseOfTime, exploitation, lifetimes, overlap, use_of_time
 from streamflow_io.bandwidth.phases import Phase, Request, direction_of, phases
 from streamflow_io.bandwidth.regions import Span, most, regions, required_spans, throughput_spans
@@ -218,7 +220,7 @@ def _storage(history: History, name: str | None, way: Way, requests: Sequence[Re
 
 
 def _burst(history: History, channel: str, burst: ForetoldPhase) -> NextBurst:
-    return NextBurst(**{**vars(burst), "channel": channel, "time": history.since_start(burst.time)})
+    return NextBurst(**{**asdict(burst), "channel": channel, "time": history.since_start(burst.time)})
 
 
 def _median(values: Iterable[float]) -> float | None:

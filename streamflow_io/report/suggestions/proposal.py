@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from streamflow_io.hints.commit import CommitRule
 
@@ -13,8 +14,7 @@ from .simulation import CommitHint, GateHint, IOTaskHint, RequiredHint, Simulate
 CUTS = ("every", "parts", "chunk")
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """A hint for the next run.
 
     :ivar hint: the hint in the simulation
@@ -68,8 +68,7 @@ class Proposal:
         return f"committed: {self.rule}" + (f", nFiles: {self.n_files}" if self.n_files else "")
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A hint that is not proposed.
 
     :ivar subject: as of a proposal

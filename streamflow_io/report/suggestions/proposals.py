@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from statistics import fmean, median
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from streamflow_io.bandwidth.pacing import SMALL
 from streamflow_io.bandwidth.rhythm import rhythm
@@ -38,8 +40,7 @@ WORTH = 0.03
 _NO_SHORTER = "the cores were busy: the run would have been no shorter"
 
 
-@dataclass(frozen=True)
-class Suggestions:
+class Suggestions(Struct, frozen=True):
     """All hints and changes for which a run gives reasons.
 
     :ivar seconds: from the start of the run to the end of its last job
@@ -151,8 +152,7 @@ _WORTH = 0.05
 _LEAST_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """A change of the workflow, which no annotation can make.
 
     :ivar subject: the path of the step
@@ -169,8 +169,7 @@ class Change:
         return "write to the node's storage, commit each file, and copy it by an I/O task with storageBW: required"
 
 
-@dataclass(frozen=True)
-class _WriteRhythm:
+class _WriteRhythm(Struct, frozen=True):
     """The bursts that a job writes.
 
     :ivar bytes: the median size of a burst

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
+
+from msgspec import Struct
 
 from streamflow_io.records.history import History
 
@@ -19,8 +20,7 @@ from .simulation import SimulatedHint, SimulatedJob, Times, end_of, simulate
 BUSY = 0.9
 
 
-@dataclass(frozen=True)
-class CoreUse:
+class CoreUse(Struct, frozen=True):
     """The use that a run's jobs made of the cores of its locations.
 
     :ivar cores: the cores of all locations with a known number of cores

@@ -22,47 +22,42 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class CommitHint:
+class CommitHint(Struct, frozen=True):
     """An output is delivered at its commit."""
 
     output: str
 
 
-@dataclass(frozen=True)
-class StreamHint:
+class StreamHint(Struct, frozen=True):
     """An input reads an output while it is written."""
 
     output: str
     input: str
 
 
-@dataclass(frozen=True)
-class GateHint:
+class GateHint(Struct, frozen=True):
     """The readers of an output start with its producer, and wait where they open the output."""
 
     output: str
 
 
-@dataclass(frozen=True)
-class IOTaskHint:
+class IOTaskHint(Struct, frozen=True):
     """The jobs of a step take no core."""
 
     step: str
 
 
-@dataclass(frozen=True)
-class RequiredHint:
+class RequiredHint(Struct, frozen=True):
     """The jobs of a step, which take no core, move no faster than required. No job ends earlier by this hint."""
 
     step: str
 
 
-@dataclass(frozen=True)
-class SplitHint:
+class SplitHint(Struct, frozen=True):
     """The files of an output are parts of an input, and are not written."""
 
     output: str
@@ -75,8 +70,7 @@ class SplitHint:
 SimulatedHint = CommitHint | StreamHint | GateHint | IOTaskHint | RequiredHint | SplitHint
 
 
-@dataclass(frozen=True)
-class ReadOutput:
+class ReadOutput(Struct, frozen=True):
     """An output of an earlier job that a job reads. Times are seconds since the start of the run.
 
     :ivar producer: the index of the job that wrote the output
@@ -99,8 +93,7 @@ class ReadOutput:
     touched: float | None = None
 
 
-@dataclass(frozen=True)
-class SimulatedJob:
+class SimulatedJob(Struct, frozen=True):
     """A job that succeeded. Times are seconds since the start of the run; submitted <= started <= ended.
 
     :ivar core_from: the index of the job that gave up its core for this one. None: the job did not wait for a core
@@ -123,8 +116,7 @@ class SimulatedJob:
         return self.ended - self.started
 
 
-@dataclass(frozen=True)
-class Times:
+class Times(Struct, frozen=True):
     """When a job runs, in seconds since the start of the run."""
 
     started: float

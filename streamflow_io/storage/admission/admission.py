@@ -13,7 +13,8 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
@@ -28,8 +29,7 @@ from .storages import BYTES_PER_MEGABYTE, ONE_WAY, bytes_per_second
 from .workload import NextStart
 
 
-@dataclass(frozen=True)
-class _Blocked:
+class _Blocked(Struct, frozen=True):
     """Resources that a job lacks. No resources: the job is behind another job, or waits for a step that learns.
 
     :ivar needs: what the job lacks of leased storages
@@ -39,16 +39,14 @@ class _Blocked:
     needs: tuple[tuple[StorageConfig, Need], ...] = ()
 
 
-@dataclass(frozen=True)
-class _Fit:
+class _Fit(Struct, frozen=True):
     placement: Placement
     locations: tuple[str, ...]
     constraint: float | None
     turn: NextStart | None = None
 
 
-@dataclass
-class _Job:
+class _Job(Struct):
     """A job that waits or runs.
 
     :ivar asks: the caller asks about the job when the job has everything else. True for a job that is no I/O task, and

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from streamflow_io.hints.bandwidth import StorageBW
 from streamflow_io.hints.config import StorageConfig
@@ -23,8 +24,7 @@ class StoragePlace(NamedTuple):
     location: str
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """Locations that a job may use, and the storage that the job uses there.
 
     :ivar pool: a name for these locations
@@ -35,8 +35,7 @@ class Placement:
     storage: StorageConfig | None
 
 
-@dataclass(frozen=True)
-class Demand:
+class Demand(Struct, frozen=True):
     """The needs of each job of a step.
 
     :ivar constraint: the storageBW. None: jobs take no bandwidth
@@ -53,8 +52,7 @@ class Demand:
     tool: str = ""
 
 
-@dataclass(frozen=True)
-class AdmissionRequest:
+class AdmissionRequest(Struct, frozen=True):
     """A job that is to be admitted.
 
     :ivar preferred: locations to take if they are free, best first
@@ -67,8 +65,7 @@ class AdmissionRequest:
     due: float | None = None
 
 
-@dataclass(frozen=True)
-class Queued:
+class Queued(Struct, frozen=True):
     """Waiting jobs of a step.
 
     :ivar amount: bytes per second that each job needs
@@ -79,8 +76,7 @@ class Queued:
     jobs: int
 
 
-@dataclass(frozen=True)
-class Capacity:
+class Capacity(Struct, frozen=True):
     """The free bandwidth of a storage in one direction, and the I/O executors of a location.
 
     :ivar bandwidth: bytes per second that no job holds
@@ -95,8 +91,7 @@ class Capacity:
     idle: int
 
 
-@dataclass(frozen=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """Permission for a job to start.
 
     :ivar constraint: the storageBW of the job, in MB/s

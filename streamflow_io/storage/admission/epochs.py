@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from streamflow_io.hints.bandwidth import Bounds
 
@@ -13,8 +15,7 @@ from .storages import bytes_per_second
 DOUBLE = 2.0
 
 
-@dataclass(frozen=True)
-class EpochEnded:
+class EpochEnded(Struct, frozen=True):
     """The result of an epoch. The epochs of one learning are reported in the order of their constraints.
 
     :ivar concurrency: how many jobs fit at once
@@ -38,8 +39,7 @@ class EpochEnded:
     location: str | None = None
 
 
-@dataclass(eq=False)
-class Epoch:
+class Epoch(Struct, eq=False):
     """The jobs that run concurrently under one constraint.
 
     :ivar full: enough jobs are there. As many as fit at once start together, and no other job with them
@@ -110,8 +110,7 @@ class Epoch:
         return group
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(Struct, frozen=True):
     """The constraints that can be tried.
 
     :ivar bandwidth: bandwidth of the storage, in MB/s

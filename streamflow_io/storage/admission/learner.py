@@ -11,9 +11,10 @@ registries; learning again when the storage drifts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from enum import Enum
 from typing import Literal
+
+from msgspec.structs import replace
 
 from streamflow_io.hints.bandwidth import Bounds
 

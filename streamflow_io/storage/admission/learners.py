@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from streamflow_io.hints.bandwidth import AutoConstraint
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
@@ -18,8 +20,7 @@ from .resources import Resources
 from .workload import Chosen, NextStart
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """The subject of a learner: the constraint of the jobs of one tool on one storage.
 
     :ivar tool: a name for all jobs that are alike, across steps
@@ -43,8 +44,7 @@ def make_learner(subject: Subject, executors: int) -> Learner:
     return Learner(subject.storage.bandwidth(subject.direction), executors, subject.constraint.bounds)
 
 
-@dataclass(frozen=True)
-class LearningEvent:
+class LearningEvent(Struct, frozen=True):
     """An event of a learner.
 
     :ivar step: the first step that the learner has learned for
@@ -59,8 +59,7 @@ class LearningEvent:
     registry: ConstraintRegistry
 
 
-@dataclass
-class _Lock:
+class _Lock(Struct):
     """Locations where an epoch keeps other I/O tasks away.
 
     :ivar awaits: jobs that ran there before, and have to end before the epoch begins

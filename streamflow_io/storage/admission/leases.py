@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import WAYS, Way
@@ -13,8 +14,7 @@ from .ledger import Account, Ledger
 from .storages import Amounts, bandwidth_account, bytes_per_second
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(Struct, frozen=True):
     """The need of a job for bandwidth of a leased storage, beyond the bandwidth that other jobs of the run have.
 
     :ivar amounts: bytes per second in each direction
@@ -26,8 +26,7 @@ class Need:
     each: int
 
 
-@dataclass
-class _Leased:
+class _Leased(Struct):
     """A leased storage.
 
     :ivar held: bandwidth that the run holds

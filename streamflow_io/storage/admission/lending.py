@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
 from operator import itemgetter
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 #: Seconds for which a job has needed fewer cores when its node runtime reports so (`cores.rs`).
 IDLE = 3.0
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """A job that has been given its place.
 
     :ivar places: the locations whose cores the job uses, for instance the locations of its container and its host
@@ -39,15 +40,13 @@ class Holder:
     lends: bool = True
 
 
-@dataclass(frozen=True)
-class Loan:
+class Loan(Struct, frozen=True):
     lender: str
     borrower: str
     cores: int
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """A job that is ready, and lacks nothing but cores where it might start.
 
     :ivar capacities: the cores of each of its places
@@ -61,8 +60,7 @@ class Wish:
     lacking: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class LoanAnswer:
+class LoanAnswer(Struct, frozen=True):
     """The answer to a wish.
 
     :ivar loans: what the job may borrow. Empty: nothing
@@ -73,8 +71,7 @@ class LoanAnswer:
     again: float | None = None
 
 
-@dataclass(frozen=True)
-class _Need:
+class _Need(Struct, frozen=True):
     cores: int
     since: float
 

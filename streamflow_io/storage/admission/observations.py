@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 _UNEVEN = 1.1
 # The bytes of a job that moves less are mostly logs and the like, so they do not explain its time.
@@ -13,8 +13,7 @@ _LEAST_SECONDS = 0.25
 _TELLING_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """The time and bytes of a job that succeeded.
 
     :ivar bytes: bytes moved in the direction of the constraint. None or less than 1 MB: the time is taken as it is

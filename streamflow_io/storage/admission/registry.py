@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 
-@dataclass(frozen=True)
-class RegisteredConstraint:
+class RegisteredConstraint(Struct, frozen=True):
     """The outcome of an epoch.
 
     :ivar constraint: storageBW of each job, in MB/s
@@ -22,8 +23,7 @@ class RegisteredConstraint:
     jobs: int
 
 
-@dataclass(frozen=True)
-class ConstraintRegistry:
+class ConstraintRegistry(Struct, frozen=True):
     """Registered constraints, in ascending order of their storageBW; at most one for each.
 
     :ivar job_bytes: the bytes of the job that the times stand for. The time of a job is proportional to its bytes.

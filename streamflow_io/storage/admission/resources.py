@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import WAYS, Direction, Way
@@ -18,8 +19,7 @@ from .storages import ONE_WAY, bandwidth_account, bytes_per_second
 EXECUTORS_PER_CORE = 4
 
 
-@dataclass(frozen=True)
-class _Job:
+class _Job(Struct, frozen=True):
     """The locations and the storage of a running job."""
 
     locations: tuple[str, ...]

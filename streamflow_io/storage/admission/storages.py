@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import HintError
@@ -23,8 +24,7 @@ ONE_WAY: dict[Direction, tuple[Way, ...]] = {
 BYTES_PER_MEGABYTE = 1_000_000
 
 
-@dataclass(frozen=True)
-class StepStorage:
+class StepStorage(Struct, frozen=True):
     """The storage hints of a step, and the storage that they lead to on one deployment.
 
     :ivar storage_bw: the storageBW as written. None: no limit
@@ -39,8 +39,7 @@ class StepStorage:
     storage: str | None
 
 
-@dataclass(frozen=True)
-class StepStorages:
+class StepStorages(Struct, frozen=True):
     """The findings about storages before a run.
 
     :ivar errors: constraints above their storage

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from .epochs import Epoch, EpochEnded, Grid
 from .objective import estimates
@@ -14,8 +15,7 @@ from .registry import ConstraintRegistry
 Reason = Literal["first", "learning", "learned", "remembered", "objective", "contradicted", "drifted", "too few jobs"]
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """A change of the constraint.
 
     :ivar outstanding: number of jobs that run, wait, or are about to be submitted
@@ -28,8 +28,7 @@ class Chosen:
     estimates: dict[float, float]
 
 
-@dataclass(frozen=True)
-class NextStart:
+class NextStart(Struct, frozen=True):
     """How the next job may start.
 
     :ivar constraint: the storageBW, in MB/s
@@ -48,8 +47,7 @@ class NextStart:
         return self.epoch is not None and self.epoch.full and self.epoch.alone
 
 
-@dataclass
-class _Running:
+class _Running(Struct):
     """A running job.
 
     :ivar concurrency: how many jobs ran at the location when the job had started, itself included

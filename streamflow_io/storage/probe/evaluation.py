@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from typing import Literal
+
+from msgspec import Struct
 
 from streamflow_io.hints.config import StorageConfig
 
@@ -24,8 +25,7 @@ _SHORT_SECONDS = 0.25
 _STILL_RISING = 1.10
 
 
-@dataclass(frozen=True)
-class ProbeTransfer:
+class ProbeTransfer(Struct, frozen=True):
     """The bytes that one process wrote or read.
 
     :ivar start: seconds of a clock that all transfers share
@@ -46,8 +46,7 @@ class ProbeTransfer:
         return self.bytes / 1e6 / max(self.seconds, 1e-9)
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """Transfers that ran at the same time, in one direction; never empty."""
 
     transfers: tuple[ProbeTransfer, ...]
@@ -67,8 +66,7 @@ class Sample:
         return self.bytes / 1e6 / max(self.seconds, 1e-9)
 
 
-@dataclass(frozen=True)
-class LoadLevel:
+class LoadLevel(Struct, frozen=True):
     """The samples of a number of processes that write at the same time, and then read at the same time."""
 
     write: Sample
@@ -79,8 +77,7 @@ class LoadLevel:
         return len(self.write.transfers)
 
 
-@dataclass(frozen=True)
-class Measurement:
+class Measurement(Struct, frozen=True):
     """The measurement of a storage; at least one level.
 
     :ivar path: absolute

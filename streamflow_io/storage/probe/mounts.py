@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 MEMORY = frozenset({"devtmpfs", "ramfs", "rootfs", "tmpfs"})
 # fmt: off
@@ -19,8 +20,7 @@ _LOCAL_FUSE = frozenset({"fuse.bindfs", "fuse.encfs", "fuse.fuse-overlayfs", "fu
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
-@dataclass(frozen=True)
-class MountPoint:
+class MountPoint(Struct, frozen=True):
     """A mounted file system.
 
     :ivar point: the mount point

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import inf
+
+from msgspec import Struct, field
 
 from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.storage.admission.storages import Amounts
@@ -37,8 +38,7 @@ def takes(asked: float, due: float) -> float:
 LAST_TICKET = 2**53
 
 
-@dataclass(frozen=True)
-class Tenant:
+class Tenant(Struct, frozen=True):
     """A run with the bandwidth that it holds of a storage, and wants of it.
 
     :ivar run: identifies the run
@@ -217,8 +217,7 @@ def is_large(wanted: int, held: int, share: int) -> bool:
     return held == 0 and wanted > share
 
 
-@dataclass
-class _Account:
+class _Account(Struct):
     """The observer's record of an owner.
 
     :ivar level: seconds for which the owner has kept the observer from its share, less a part of the observer's use

@@ -20,9 +20,9 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 from typing_extensions import Self
 
 from streamflow_io.files import NOT_BELIEVED, stranger, write_atomically
@@ -42,8 +42,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.01
 _MOST_BETWEEN_TRIES = 0.1
 
 
-@dataclass(frozen=True)
-class SharedDirectory:
+class SharedDirectory(Struct, frozen=True):
     """The directory where runs say what they hold of a storage.
 
     :ivar path: absolute
@@ -59,8 +58,7 @@ class SharedDirectory:
     storage_path: str = ""
 
 
-@dataclass(frozen=True)
-class News:
+class News(Struct, frozen=True):
     """Counters of returned and requested bandwidth. Only a change of a counter has a meaning."""
 
     returned: bytes

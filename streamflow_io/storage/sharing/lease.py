@@ -5,7 +5,7 @@ Amounts are whole numbers of bytes per second.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.storage.admission.storages import Amounts
@@ -26,8 +26,7 @@ def positive(amounts: Amounts) -> dict[Way, int]:
     return {way: much for way, much in amounts.items() if much > 0}
 
 
-@dataclass(frozen=True)
-class LeaseRequest:
+class LeaseRequest(Struct, frozen=True):
     """All that a run wants of a storage at one moment. Each request replaces the one before.
 
     :ivar kept: bandwidth that the run keeps of its leases, at least what its running jobs use. Kept bandwidth is never
@@ -57,8 +56,7 @@ class LeaseRequest:
         return not positive(self.kept) and not positive(self.lacks)
 
 
-@dataclass(frozen=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """The bandwidth that a run may use of a storage from now on.
 
     :ivar number: from 1, one more with each lease

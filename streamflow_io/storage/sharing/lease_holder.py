@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from statistics import median
+
+from msgspec import Struct
 
 from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.storage.admission.demand import Queued
@@ -18,8 +19,7 @@ from .lease import Lease, LeaseRequest, amount, plus, positive
 LAST_JOBS = 32
 
 
-@dataclass(frozen=True)
-class _Running:
+class _Running(Struct, frozen=True):
     step: str
     amount: int
     started: float

@@ -10,9 +10,9 @@ import re
 import stat
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from streamflow_io.files import NOT_BELIEVED
@@ -33,8 +33,7 @@ _MOST_OPEN = 64
 _ENTRY = re.compile(r"[0-9a-f]{32}\.json")
 
 
-@dataclass(frozen=True)
-class Other:
+class Other(Struct, frozen=True):
     """The entry of another run.
 
     :ivar identifier: the name of the file

@@ -6,8 +6,9 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.messages import Code, coded
@@ -48,8 +49,7 @@ class Silence:
         return {run: seconds for run, (_, seconds) in self._beats.items()}
 
 
-@dataclass(frozen=True)
-class _Pace:
+class _Pace(Struct, frozen=True):
     """How often a run looks at what others do, in seconds.
 
     :ivar waiting: pause between looks at the counters of changes, while the run waits for something
@@ -69,8 +69,7 @@ _LOCAL = _Pace(waiting=0.02, holding=0.1, look=0.5, beat=2.0)
 _NETWORK = _Pace(waiting=0.2, holding=1.0, look=0.2, beat=1.0)
 
 
-@dataclass(frozen=True)
-class _Living:
+class _Living(Struct, frozen=True):
     """Another living run.
 
     :ivar identifier: the name of its file

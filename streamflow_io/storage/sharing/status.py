@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from streamflow_io.features import subclass_of
 from streamflow_io.hints.models import Way
@@ -16,8 +17,7 @@ from .other_entries import Other, user_name
 from .turns import TurnPolicy, TurnStatus
 
 
-@dataclass(frozen=True)
-class Sharer:
+class Sharer(Struct, frozen=True):
     """A run that uses a storage, by its own entry.
 
     :ivar user: the owner of the entry
@@ -45,8 +45,7 @@ class Sharer:
     follows: float | None = None
 
 
-@dataclass(frozen=True)
-class SharedStatus:
+class SharedStatus(Struct, frozen=True):
     """The shared bandwidth of a directory, and the runs that share it now.
 
     :ivar storage: the path of the storage

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
@@ -17,8 +18,7 @@ from .entries import Entry, LedgerFile
 NO_TURNS = "its ledger says `holds: auto`, which needs the feature `schedules` of streamflow-io"
 
 
-@dataclass(frozen=True)
-class BurstDelay:
+class BurstDelay(Struct, frozen=True):
     """The turn of a burst that begins.
 
     :ivar until: the burst asks for nothing before this time, by the wall clock
@@ -64,8 +64,7 @@ class Turns(Protocol):
         """End the turns of the run."""
 
 
-@dataclass(frozen=True)
-class TurnStatus:
+class TurnStatus(Struct, frozen=True):
     """The use of turns by the runs in a directory, for people.
 
     :ivar since: when each run began to take turns, on its own clock, by the name of its entry

@@ -40,7 +40,7 @@ impl<'a> Outputs<'a> {
             decisions: Vec::new(),
             announcer: Announcer::default(),
             growth: Growth::new(outputs),
-            beginning: job.observed.as_ref().map(|_| Beginning::default()),
+            beginning: job.observation.reads.as_ref().map(|_| Beginning::default()),
         }
     }
 

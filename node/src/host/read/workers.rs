@@ -15,7 +15,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::cache::{cached, requests, Drain};
 use super::ranges::Ranges;
-use crate::protocol::event::Chunk;
+use crate::protocol::event::ChunkEvent;
 use crate::sys::threads::{lock, spawn};
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ struct Asked {
 
 /// What has become of a chunk.
 pub struct Done {
-    pub told: Chunk,
+    pub told: ChunkEvent,
     /// Where it is.
     pub ranges: Vec<Range<u64>>,
     /// What of it was cached before the session, and is read all the same, because not all of that still was.
@@ -132,7 +132,7 @@ impl Shared {
         let began = Instant::now();
         let found = cached(&self.file, &asked.ranges);
         if found == Some(0) && !self.tried.swap(true, Relaxed) && !self.keeps(file, &asked.ranges)? {
-            let told = Chunk { chunk: asked.chunk, resident: Some(0), ..Chunk::default() };
+            let told = ChunkEvent { chunk: asked.chunk, resident: Some(0), ..ChunkEvent::default() };
             return Ok(Done { told, ranges: Vec::new(), again: Vec::new() });
         }
         // For this chunk alone: large pipes are few for each user, and most threads of most sessions wait.
@@ -146,7 +146,7 @@ impl Shared {
                 count += drain.read(file, &range)?;
             }
         }
-        let told = Chunk {
+        let told = ChunkEvent {
             chunk: asked.chunk,
             bytes: asked.ranges.iter().map(|range| range.end - range.start).sum(),
             cached: found,

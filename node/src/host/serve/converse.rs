@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signalfd::SignalFd;
-use serde::Serialize;
 
 use self::commands::{refuse, Commands};
 use self::lines::{Lines, TooLong, LONGEST};
@@ -27,6 +26,7 @@ use super::jobs::Jobs;
 use super::output::LAST_WORDS;
 use super::periodic::{Periodic, ALIVE, ALIVE_LINE};
 use crate::protocol::json::{self, ByteString};
+use crate::protocol::messages::SpecAnswer;
 use crate::sys::exit::CANNOT_SET_UP;
 use crate::sys::pipe;
 
@@ -36,15 +36,6 @@ const AT_ONCE: usize = 1 << 16;
 const COMPLAINTS: usize = 20;
 /// The most characters of each.
 const LENGTH: usize = 300;
-
-/// The answer to a request for a job.
-#[derive(Serialize)]
-struct Answer<'a> {
-    job: ByteString<&'a OsStr>,
-    event: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<String>,
-}
 
 pub struct Conversation {
     run: PathBuf,
@@ -205,5 +196,5 @@ impl Conversation {
 /// The line that says whether a job was made.
 fn answer(id: &OsStr, refused: Option<String>) -> String {
     let event = if refused.is_some() { "refused" } else { "ready" };
-    json::write(&Answer { job: ByteString(id), event, message: refused }) + "\n"
+    json::write(&SpecAnswer { event, job: ByteString(id), message: refused.as_deref() }) + "\n"
 }

@@ -19,7 +19,7 @@ use super::output::Output;
 use super::readers::{Readers, SESSION};
 use crate::inputs::feed::remove_inputs;
 use crate::processes::tree;
-use crate::protocol::event::{now, Event, Exit, Reason, Seen, ENTRY, FOREIGN};
+use crate::protocol::event::{now, Event, ExitEvent, Reason, Seen, ENTRY, FOREIGN};
 use crate::protocol::json::{self, ByteString};
 use crate::sys::remote_file;
 use crate::sys::tail::{is_written, Follower};
@@ -296,7 +296,7 @@ impl Jobs {
 
     /// A session ends without events.
     fn session_fails(&mut self, id: &OsStr, reason: Reason, message: Option<String>) {
-        let exit = Exit { reason, message, ended: now(), ..Exit::default() };
+        let exit = ExitEvent { reason, message, ended: now(), ..ExitEvent::default() };
         self.ended.insert(id.to_owned());
         self.output.print(&printed(id, Event::Exit(exit).line().as_bytes()));
     }
@@ -356,7 +356,7 @@ impl Jobs {
             true => (Reason::Error, Some(FOREIGN.to_owned())),
             false => (Reason::Lost, None),
         };
-        let exit = Exit { success: false, reason, message, ended: now(), ..Exit::default() };
+        let exit = ExitEvent { success: false, reason, message, ended: now(), ..ExitEvent::default() };
         let line = Event::Exit(exit).line();
         let separator = if running.events.is_torn() { "\n" } else { "" };
         let append = OpenOptions::new().append(true).open(path);
@@ -397,7 +397,7 @@ mod tests {
             presence.store.iter().for_each(|store| store.end());
             jobs.welcome_all();
             assert!(!jobs.ended.contains(id), "{name}");
-            presence.end::<()>(log, Exit { code: Some(0), success: true, ..Exit::default() }, None);
+            presence.end::<()>(log, ExitEvent { code: Some(0), success: true, ..ExitEvent::default() }, None);
             jobs.take_notices();
             assert!(jobs.ended.contains(id), "{name}");
             let text = fs::read_to_string(path.join("events.jsonl")).unwrap();

@@ -140,7 +140,7 @@ mod tests {
         drop(make_fifo(&fifo).unwrap());
         let target = serde_json::json!({"fifo": fifo});
         let input = serde_json::json!({"name": "a", "port": "p", "path": "/a", "events": "/e", "target": target});
-        fs::write(job.join("job.json"), serde_json::json!({"name": "b", "inputs": [input]}).to_string()).unwrap();
+        fs::write(job.join("job.json"), serde_json::json!({"name": "b", "streams": [input]}).to_string()).unwrap();
         File::open(&run).unwrap().set_modified(SystemTime::now() - age).unwrap();
         run
     }

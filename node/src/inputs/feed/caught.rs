@@ -20,7 +20,7 @@ use super::{Feeder, Need};
 use crate::gate::{descriptors_of, of_descriptor, target, Asked, Call, Demand, Handler, Reply};
 use crate::processes::open_files::descriptors;
 use crate::processes::tree::{self, Process};
-use crate::protocol::event::{Event, Held};
+use crate::protocol::event::{Event, HeldEvent};
 use crate::streams::origin::Failure;
 use crate::sys::pipe::has_reader;
 use crate::sys::raw::seccomp::Answer;
@@ -147,7 +147,7 @@ impl Feeder {
         let bytes = self.consumed();
         let netted = self.netted.as_mut()?;
         let before = std::mem::replace(&mut netted.told, true);
-        (!before).then(|| Event::Held(Held { name: &self.input.name, call: call.name(), bytes }))
+        (!before).then(|| Event::Held(HeldEvent { name: &self.input.name, call: call.name(), bytes }))
     }
 
     /// The file that the command gets as its standard input, because it can be given no stream.

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::protocol::event::WaitsFor;
+use crate::protocol::event::StreamWait;
 
 /// A reader that has taken all is looked at after so long, and then after twice the time each time.
 const SOONEST: Duration = Duration::from_millis(10);
@@ -53,19 +53,19 @@ impl Stalls {
     }
 
     /// Until now it was waited for somebody.
-    pub fn wait(&mut self, waits: Option<WaitsFor>, now: Instant) {
+    pub fn wait(&mut self, waits: Option<StreamWait>, now: Instant) {
         let passed = now.saturating_duration_since(std::mem::replace(&mut self.since, now));
-        if waits != Some(WaitsFor::Producer) {
+        if waits != Some(StreamWait::Producer) {
             self.end();
         }
         match waits {
-            Some(WaitsFor::Producer) => {
+            Some(StreamWait::Producer) => {
                 let due = now.checked_sub(passed).unwrap_or(now) + SOONEST;
                 let new = || Drought { doing: None, open: Duration::ZERO, due, pause: SOONEST };
                 self.drought.get_or_insert_with(new).open += passed;
             }
-            Some(WaitsFor::Reader) => self.bytes += passed,
-            Some(WaitsFor::Opening | WaitsFor::Rate) | None => {}
+            Some(StreamWait::Reader) => self.bytes += passed,
+            Some(StreamWait::Opening | StreamWait::Rate) | None => {}
         }
     }
 
@@ -123,7 +123,7 @@ mod tests {
             Self { now, stalls: Stalls::new(now) }
         }
 
-        fn pass(&mut self, milliseconds: u64, waits: WaitsFor) {
+        fn pass(&mut self, milliseconds: u64, waits: StreamWait) {
             self.now += Duration::from_millis(milliseconds);
             self.stalls.wait(Some(waits), self.now);
             self.stalls.fed(false, self.now);
@@ -145,16 +145,16 @@ mod tests {
     #[test]
     fn who_works_on_what_it_has_does_not_wait() {
         let mut bench = Bench::new();
-        bench.pass(10, WaitsFor::Producer);
+        bench.pass(10, StreamWait::Producer);
         assert_eq!(bench.due(), Some(0));
         bench.look(Doing::Works);
         assert_eq!(bench.due(), Some(20));
-        bench.pass(20, WaitsFor::Producer);
+        bench.pass(20, StreamWait::Producer);
         bench.look(Doing::Works);
-        bench.pass(40, WaitsFor::Producer);
+        bench.pass(40, StreamWait::Producer);
         bench.look(Doing::Waits);
         assert_eq!((bench.waited(), bench.due()), (20, None));
-        bench.pass(300, WaitsFor::Producer);
+        bench.pass(300, StreamWait::Producer);
         bench.stalls.fed(true, bench.now);
         assert_eq!(bench.waited(), 320);
     }
@@ -162,11 +162,11 @@ mod tests {
     #[test]
     fn who_is_not_seen_waits() {
         let mut bench = Bench::new();
-        bench.pass(10, WaitsFor::Producer);
+        bench.pass(10, StreamWait::Producer);
         bench.look(Doing::Unseen);
-        bench.pass(90, WaitsFor::Producer);
+        bench.pass(90, StreamWait::Producer);
         bench.look(Doing::Unseen);
-        bench.pass(5, WaitsFor::Producer);
+        bench.pass(5, StreamWait::Producer);
         bench.stalls.end();
         assert_eq!(bench.waited(), 105);
     }
@@ -175,26 +175,26 @@ mod tests {
     fn a_short_time_counts_without_a_look() {
         let mut bench = Bench::new();
         for _ in 0..10 {
-            bench.pass(4, WaitsFor::Producer);
+            bench.pass(4, StreamWait::Producer);
             bench.stalls.fed(true, bench.now);
             assert_eq!(bench.due(), None);
         }
-        bench.pass(7, WaitsFor::Reader);
-        bench.pass(7, WaitsFor::Rate);
+        bench.pass(7, StreamWait::Reader);
+        bench.pass(7, StreamWait::Rate);
         assert_eq!((bench.waited(), bench.stalls.bytes.as_millis()), (40, 7));
     }
 
     #[test]
     fn what_costs_much_is_done_seldom() {
         let mut bench = Bench::new();
-        bench.pass(10, WaitsFor::Producer);
+        bench.pass(10, StreamWait::Producer);
         bench.stalls.looked(Doing::Works, bench.now, Duration::from_millis(5));
         assert_eq!(bench.due(), Some(1000));
-        bench.pass(100, WaitsFor::Producer);
+        bench.pass(100, StreamWait::Producer);
         bench.stalls.fed(true, bench.now);
         // It was last seen at work: it waits for a half, as far as is known.
         assert_eq!(bench.waited(), 50);
-        bench.pass(10, WaitsFor::Producer);
+        bench.pass(10, StreamWait::Producer);
         assert_eq!(bench.due(), Some(890));
     }
 }

@@ -4,24 +4,15 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use serde::de::{Error, Unexpected};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::digests::{digest_range, Digests};
 use super::noted::Noted;
 use super::samples::Samples;
+use crate::protocol::messages::Verify;
+use crate::protocol::values::Digest;
 use crate::sys::remote_file;
-
-/// How much of a stream is compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verify {
-    #[default]
-    Full,
-    /// Evenly spread blocks of what is large.
-    Samples,
-}
 
 impl Verify {
     /// Nothing is noted yet.
@@ -37,21 +28,15 @@ impl Verify {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     pub bytes: u64,
-    #[serde(serialize_with = "write_digest", deserialize_with = "read_digest")]
-    pub digest: u64,
+    pub digest: Digest,
     pub verify: Verify,
     /// They are all that it has.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
 }
 
-/// Of all bytes of something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Digest(#[serde(serialize_with = "write_digest", deserialize_with = "read_digest")] u64);
-
 impl Digest {
-    /// Of some places in a file, each an offset and a length. Reads them.
+    /// The digest of some places in a file, each an offset and a length. Reads them.
     ///
     /// # Errors
     /// When they cannot be read, or the file is shorter.
@@ -73,18 +58,8 @@ impl Part {
         }
         let mut noted = self.verify.begin();
         noted.note(file, self.bytes);
-        Ok(noted.digest() == self.digest)
+        Ok(Digest(noted.digest()) == self.digest)
     }
-}
-
-fn write_digest<S: Serializer>(digest: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&format_args!("{digest:016x}"))
-}
-
-fn read_digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let digits = String::deserialize(deserializer)?;
-    let bad = |_| D::Error::invalid_value(Unexpected::Str(&digits), &"hexadecimal digits");
-    u64::from_str_radix(&digits, 16).map_err(bad)
 }
 
 /// Exit codes of `sfio-node compare`.
@@ -127,7 +102,7 @@ mod tests {
     fn part_of(file: &File, bytes: u64, piece: usize, verify: Verify) -> Part {
         let mut noted = verify.begin();
         note_in_pieces(&mut *noted, file, bytes, piece);
-        Part { bytes, digest: noted.digest(), verify, whole: false }
+        Part { bytes, digest: Digest(noted.digest()), verify, whole: false }
     }
 
     #[test]
@@ -154,7 +129,7 @@ mod tests {
         let content: Vec<u8> = (0..100_000).map(|position: u32| (position % 251) as u8).collect();
         file.write_all_at(&content, 0).unwrap();
         for (verify, digest) in [(Verify::Full, 0xfcf7_1f2d_14af_6122), (Verify::Samples, 0x439c_0f8f_e1c5_2121)] {
-            assert_eq!(part_of(&file, 100_000, 4_000, verify).digest, digest, "{verify:?}");
+            assert_eq!(part_of(&file, 100_000, 4_000, verify).digest, Digest(digest), "{verify:?}");
         }
     }
 

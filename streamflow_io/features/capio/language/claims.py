@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from streamflow_io.graph.capio_cl.configuration import CoordinatedFile
 from streamflow_io.graph.capio_cl.names import application_name
@@ -20,8 +21,7 @@ from .matching import Fit, Relation, StepNames, components, fit, includes, tail
 Part = Literal["whole", "entries", "around", "kept"]
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """A rule for an output, or for a part of it.
 
     :ivar path: of the configuration, where it comes from
@@ -54,8 +54,7 @@ class Claim:
 FindDependency = Callable[[str], "tuple[str, ...] | str"]
 
 
-@dataclass(frozen=True)
-class Covered:
+class Covered(Struct, frozen=True):
     """What a path is of an output.
 
     :ivar files: globs for the entries of a Directory or File[] that it means; none: all of it

@@ -11,8 +11,10 @@ with those of the longest common end only, as the most specific glob wins in CAP
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
 from streamflow_io.hints.globs import is_pattern
@@ -28,8 +30,7 @@ Edge = tuple[str, str]
 _MOST_NAMES = 3
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """One contradiction, for all files that have it.
 
     :ivar severity: `error`: a reader could see wrong or partial data, a result could be lost, or an edge is missing;
@@ -51,8 +52,7 @@ class Difference:
     consequence: str
 
 
-@dataclass(frozen=True)
-class _File:
+class _File(Struct, frozen=True):
     """A file with the steps that its applications are; what is no step is left out."""
 
     file: CoordinatedFile
@@ -144,8 +144,7 @@ def _related(ours: _File, theirs: _File) -> Fit | None:
     )
 
 
-@dataclass(frozen=True)
-class _Pairs:
+class _Pairs(Struct, frozen=True):
     """Which files of the workflow and of the file can be the same, seen from both."""
 
     ours: Mapping[_File, Mapping[_File, Fit]]

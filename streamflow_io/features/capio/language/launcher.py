@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import posixpath
 import shlex
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
 from streamflow_io.graph.capio_cl.language import write_capio_cl

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from posixpath import commonprefix
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from streamflow_io.graph.capio_cl.names import application_name
 from streamflow_io.hints.globs import is_pattern, matches, overlap
@@ -57,8 +58,7 @@ class Relation(Enum):
     AROUND = "a directory around it"
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """How well two paths fit.
 
     :ivar literal: characters of their common end that are no glob in either

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from streamflow_io.graph.io_graph import Output, OutputKind
 from streamflow_io.grouping import grouped
@@ -18,8 +20,7 @@ from .claims import Claim
 _ALL_ENTRIES = ("*",)
 
 
-@dataclass(frozen=True)
-class Unexpressed:
+class Unexpressed(Struct, frozen=True):
     """Something in a configuration that no hint says.
 
     :ivar subject: a path, or an application
@@ -30,8 +31,7 @@ class Unexpressed:
     reason: str
 
 
-@dataclass(frozen=True)
-class AnnotatedRule:
+class AnnotatedRule(Struct, frozen=True):
     """A rule, and the paths of the configuration that it was made from."""
 
     rule: StreamingRule

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import JsonValue
 
 from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
@@ -43,8 +44,7 @@ def read_capio_cl(document: JsonValue, file: str, lines: Mapping[Loc, int] | Non
     return configuration
 
 
-@dataclass
-class _Reader:
+class _Reader(Struct):
     document: Document
     source: Source
     errors: list[HintError] = field(default_factory=list)
@@ -74,7 +74,7 @@ class _Reader:
         return self._files.get(path) or CoordinatedFile(path)
 
     def _add(self, path: str, **changes: object) -> None:
-        self._files[path] = replace(self._file(path), **changes)  # type: ignore[arg-type]
+        self._files[path] = replace(self._file(path), **changes)
 
     def _paths(self, names: Iterable[str]) -> Iterator[str]:
         """The paths that some names stand for, groups as their files, each once."""

@@ -9,8 +9,10 @@ dropped: it stays as the workflow has it, which is at termination if there is no
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from streamflow_io.graph.capio_cl.applications import KnownJobs, instance
 from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
@@ -27,8 +29,7 @@ from .merging import AnnotatedRule, Unexpressed, merge
 _MOST_PATHS = 3
 
 
-@dataclass(frozen=True)
-class Annotation:
+class Annotation(Struct, frozen=True):
     """Hints made from a configuration.
 
     :ivar rules: by step path

@@ -7,8 +7,9 @@ import os
 import secrets
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
 
 from .installation import CapioError
 from .reports import Content
@@ -19,8 +20,7 @@ _COMPILE_SECONDS = 60.0
 _OPTIONS = ("-O2", "-shared", "-fPIC", "-fvisibility=hidden")
 
 
-@dataclass(frozen=True)
-class Guarded:
+class Guarded(Struct, frozen=True):
     """What programs may do with CAPIO's files.
 
     :ivar reports: the file in which they say what they did

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 
@@ -23,8 +24,7 @@ class UnfitPathError(CapioError):
     """CAPIO cannot take a path; says why."""
 
 
-@dataclass(frozen=True)
-class Installation:
+class Installation(Struct, frozen=True):
     """Where CAPIO is."""
 
     server: Path

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True)
-class Content:
+class Content(Struct, frozen=True):
     """The bytes of a file, or its first ones: how many, and their digest."""
 
     count: int
     digest: int
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """One opening of a file that was read, and is closed.
 
     :ivar path: relative to `CAPIO_DIR`, as all paths here
@@ -28,8 +27,7 @@ class Reading:
     at_end: bool
 
 
-@dataclass
-class Reports:
+class Reports(Struct):
     """What all programs of one job have reported.
 
     :ivar armed: programs that were started with the guard

@@ -18,10 +18,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import aiofiles.os
+from msgspec import Struct
 
 from streamflow_io.graph.capio_cl.configuration import Configuration
 from streamflow_io.graph.capio_cl.language import write_capio_cl
@@ -108,8 +108,7 @@ class _EndedError(CapioError):
     """The server has ended before it was ready."""
 
 
-@dataclass(frozen=True)
-class Collected:
+class Collected(Struct, frozen=True):
     """A file of CAPIO's as it was written, and has been copied into the file system."""
 
     copy: Path

@@ -8,7 +8,8 @@ sees it; and a reader of a file is told sizes before the file is committed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile
 from streamflow_io.graph.capio_cl.names import application_name
@@ -28,8 +29,7 @@ _JSON = "cwl.output.json"
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+=@%,:")
 
 
-@dataclass(frozen=True)
-class CapioOutput:
+class CapioOutput(Struct, frozen=True):
     """An output of a step, as far as it matters for CAPIO.
 
     :ivar path: where it is found, relative to the job's output directory; None if only the job tells
@@ -42,8 +42,7 @@ class CapioOutput:
     evaluated: bool = False
 
 
-@dataclass(frozen=True)
-class CapioStep:
+class CapioStep(Struct, frozen=True):
     """A step, as far as it matters for CAPIO.
 
     :ivar program: the name of the program that is run, of a script that of its interpreter; None if only the job tells
@@ -58,8 +57,7 @@ class CapioStep:
     outputs: Mapping[str, CapioOutput] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class HeldOutputs:
+class HeldOutputs(Struct, frozen=True):
     """What CAPIO holds of a job until its end.
 
     :ivar streamed: the outputs that others read from CAPIO, by port: their names
@@ -70,8 +68,7 @@ class HeldOutputs:
     files: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class CapioMapping:
+class CapioMapping(Struct, frozen=True):
     """How the edges of a workflow are divided.
 
     :ivar served: those that CAPIO serves

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict
 from rich.console import Console
 
 from streamflow_io.commands.console import say
@@ -20,8 +21,7 @@ from .table import show_figures
 _MOST_SHOWN = 20
 
 
-@dataclass(frozen=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     """What is wrong with a schedule."""
 
     file: Path
@@ -33,7 +33,7 @@ class CheckResult:
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        return {"file": str(self.file), "problems": [vars(one) for one in self.problems]}
+        return {"file": str(self.file), "problems": [asdict(one) for one in self.problems]}
 
     def show(self, console: Console) -> None:
         for one in self.problems[:_MOST_SHOWN]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.commands.console import say
@@ -27,8 +27,7 @@ from .table import show_figures
 Found = tuple[Pattern, str, dict[str, float | str]]
 
 
-@dataclass(frozen=True)
-class ComputeResult:
+class ComputeResult(Struct, frozen=True):
     """:ivar file: where it was written"""
 
     schedule: Schedule

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from msgspec import Struct, to_builtins
 from rich.console import Console
 
 from streamflow_io.commands.console import say, table
@@ -24,8 +24,7 @@ _RUNS = ("run", "bursts", "alone (s)", "together (s)", "dilation")
 _SCENARIOS = ("without", "last end (s)", "slowest", "mean", "MB/s")
 
 
-@dataclass(frozen=True)
-class ForecastResult:
+class ForecastResult(Struct, frozen=True):
     """:ivar measured: whether the storage was measured: else it is as fast as its bandwidth, with any number of jobs
     :ivar curve: of the storage, before what was seen in the runs has corrected it
     """
@@ -50,9 +49,9 @@ class ForecastResult:
                 {"run": name, "jobs": seen.jobs, "rate": seen.rate, "curve": self.curve.total(seen.jobs), "used": used}
                 for name, seen, used in self._seen()
             ],
-            "runs": [{**asdict(one), "alone": own} for one, own in zip(self.runs, found.alone, strict=True)],
-            "scenarios": [{**asdict(one), "slowest": one.slowest} for one in found.scenarios],
-            "later": None if found.later is None else asdict(found.later),
+            "runs": [{**to_builtins(one), "alone": own} for one, own in zip(self.runs, found.alone, strict=True)],
+            "scenarios": [{**to_builtins(one), "slowest": one.slowest} for one in found.scenarios],
+            "later": None if found.later is None else to_builtins(found.later),
         }
 
     def show(self, console: Console) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.commands.console import say, table
@@ -21,8 +21,7 @@ from .runs import ProfiledRuns, add_run_arguments, profiled_runs
 _HEADER = ("run", "bursts", "jobs", "MB", "MB/s", "I/O (s)", "work (s)", "spread", "error")
 
 
-@dataclass(frozen=True)
-class ProfileResult:
+class ProfileResult(Struct, frozen=True):
     """:ivar file: where the set was written"""
 
     found: ProfiledRuns

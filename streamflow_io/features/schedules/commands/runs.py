@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from streamflow_io.features.schedules.curve import StorageCurve
 from streamflow_io.features.schedules.jobs import PeriodicRun
@@ -17,16 +19,14 @@ from streamflow_io.records.reader import read_records
 from streamflow_io.records.runs import find_run, run_label
 
 
-@dataclass(frozen=True)
-class ProfiledRun:
+class ProfiledRun(Struct, frozen=True):
     """:ivar name: of the run; with a number, if it is there several times"""
 
     name: str
     profile: Profile
 
 
-@dataclass(frozen=True)
-class ProfiledRuns:
+class ProfiledRuns(Struct, frozen=True):
     """Runs that use one storage in one direction.
 
     :ivar bandwidth: of the storage: the least that one of them says

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
@@ -27,8 +27,7 @@ _PAGE_COLUMNS = 1000
 _LONGEST_NAME = 20
 
 
-@dataclass(frozen=True)
-class ShowResult:
+class ShowResult(Struct, frozen=True):
     """:ivar page: where the page was written"""
 
     file: Path

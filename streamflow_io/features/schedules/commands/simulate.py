@@ -6,13 +6,13 @@ import argparse
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from streamflow_io.commands.console import say, table
@@ -41,8 +41,7 @@ _HEADER = ("policy", "efficiency", "dilation", "of the best")
 _INSTANCES = 12_000
 
 
-@dataclass(frozen=True)
-class Played:
+class Played(Struct, frozen=True):
     """:ivar outcomes: one for each seed; one, if there is no noise"""
 
     policy: str
@@ -73,8 +72,7 @@ class Played:
         }
 
 
-@dataclass(frozen=True)
-class SimulationResult:
+class SimulationResult(Struct, frozen=True):
     set: ApplicationSet
     seconds: float
     noise: float

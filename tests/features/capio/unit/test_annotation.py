@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from streamflow_io.features.capio.language.to_hints import Annotation, annotate, annotation_text
 from streamflow_io.graph.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import combinations
 
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from streamflow_io.features.capio.language.to_hints import Annotation, annotate
 from streamflow_io.graph.capio_cl.applications import KnownJobs

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from streamflow_io.features.capio.choice import program_name
 from streamflow_io.features.capio.language.reading import read_capio_cl

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from streamflow_io.features.capio.language.comparison import Difference, compare
 from streamflow_io.features.capio.language.matching import Relation, StepNames, fit

@@ -11,31 +11,17 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use nix::fcntl::{fcntl, FcntlArg, OFlag};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use serde::Serialize;
 
 use crate::host::serve::inherited::Inherited;
 use crate::host::serve::output::Output;
 use crate::protocol::json::{self, ByteString};
+use crate::protocol::messages::{PrintedEvent, ReturnedEvent};
 use crate::sys::exit::{CANNOT_RUN, NOT_FOUND};
 
 /// So much of what a command prints is told at once.
 const AT_ONCE: usize = 1 << 16;
 /// So much may wait in a pipe when its command has ended: what comes later is of processes that it has left behind.
 const LAST_WORDS: usize = 1 << 20;
-
-/// What is told of a command; `docs/node-protocol.md` has the fields.
-#[derive(Serialize)]
-#[serde(tag = "event", rename_all = "lowercase")]
-enum Told<'a> {
-    Printed { job: ByteString<&'a OsStr>, text: ByteString<&'a OsStr> },
-    Returned { job: ByteString<&'a OsStr>, code: i32 },
-}
-
-impl Told<'_> {
-    fn line(&self) -> String {
-        json::write(self) + "\n"
-    }
-}
 
 #[derive(Debug)]
 struct Running {
@@ -130,11 +116,12 @@ pub fn refuse(id: &OsStr, why: &str, code: i32, output: &mut Output) {
 }
 
 fn returned(id: &OsStr, code: i32, output: &mut Output) {
-    output.print(&Told::Returned { job: ByteString(id), code }.line());
+    output.print(&(json::write(&ReturnedEvent { job: ByteString(id), code }) + "\n"));
 }
 
 fn print(id: &OsStr, text: &[u8], output: &mut Output) {
-    output.print(&Told::Printed { job: ByteString(id), text: ByteString(OsStr::from_bytes(text)) }.line());
+    let text = ByteString(OsStr::from_bytes(text));
+    output.print(&(json::write(&PrintedEvent { job: ByteString(id), text }) + "\n"));
 }
 
 /// As a shell would say it.
