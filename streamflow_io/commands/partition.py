@@ -121,16 +121,18 @@ class ShownSplits(Struct, frozen=True):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
-    parser.add_argument("--workflow", metavar="NAME", help="which of its CWL workflows (default: the only one)")
+    parser.add_argument(
+        "streamflow_file", metavar="STREAMFLOW_FILE", help="the StreamFlow file, as for `streamflow run`"
+    )
+    parser.add_argument("--workflow", metavar="NAME", help="one of its CWL workflows (default: the only one)")
     parser.add_argument("--step", metavar="STEP", help="only this step, such as /split")
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
         "--verify",
         action="store_true",
-        help="run the tool with cwltool in a temporary directory, compare what it writes, and remember the outcome",
+        help="run the tool with cwltool in a temporary directory, compare its files, and keep the outcome",
     )
-    how.add_argument("--against", metavar="DIRECTORY", help="compare with the files that the tool has written there")
+    how.add_argument("--against", metavar="DIRECTORY", help="compare with the files of the tool in this directory")
 
 
 def run(arguments: argparse.Namespace) -> ShownSplits:

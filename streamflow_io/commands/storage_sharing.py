@@ -26,7 +26,7 @@ from streamflow_io.wording import counted
 from .console import say
 from .storage_status import megabytes, printable
 
-_SHARE = "make a directory by which the runs of several users share the bandwidth of a storage"
+_SHARE = "make a directory for runs of several users that share a storage"
 
 
 class Shared(Struct, frozen=True):
@@ -70,11 +70,18 @@ class ShareOptions:
 def add_share(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the arguments of `storage share`."""
     share = commands.add_parser("share", help=_SHARE, description=_SHARE)
-    share.add_argument("directory", metavar="DIR", type=Path, help="which is made; on a file system that all see")
-    share.add_argument("--path", metavar="PATH", help="where the storage is, for people (default: where DIR is)")
-    share.add_argument("--write", type=_bandwidth, metavar="MB/S", help="its write bandwidth, for all runs together")
-    share.add_argument("--read", type=_bandwidth, metavar="MB/S", help="its read bandwidth (one alone holds for both)")
-    share.add_argument("--group", metavar="GROUP", help="whose members may share it (default: your group)")
+    share.add_argument(
+        "directory", metavar="DIR", type=Path, help="the new directory, on a file system that all runs see"
+    )
+    share.add_argument("--path", metavar="PATH", help="the path of the storage (default: the place of DIR)")
+    share.add_argument("--write", type=_bandwidth, metavar="MB/S", help="the write bandwidth for all runs together")
+    share.add_argument(
+        "--read",
+        type=_bandwidth,
+        metavar="MB/S",
+        help="the read bandwidth (one of both alone holds for both)",
+    )
+    share.add_argument("--group", metavar="GROUP", help="the users that share the storage (default: your group)")
     subclass_of(ShareOptions)().add_arguments(share)
     share.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 

@@ -97,7 +97,7 @@ def plan_partitions(
                 real = _declared_obstacle(output, rule, routes)
             other = next((each for each in found if each.step == step and each.is_served), None)
             if real is None and other is not None:
-                real = f"a program says the parts of one output only, which is {other.name}"
+                real = f"a program reports the parts of one output only: {other.name}"
             trial = trials.get((step, rule.port)) if real is None else None
             condition = _condition(readers) if real is None else None
             grows = real is None and (step, rule.of) in streamed
@@ -151,7 +151,7 @@ def _obstacle(
     if (how := streamed.get((step, rule.of))) is not None and not _may_grow(rule, how):
         return f"{port_path(step, rule.of)} is streamed: other cuts than declared ones of `every` need a complete file"
     if not routes:
-        return f"nobody reads {output.name}"
+        return f"no step reads {output.name}"
     return next((reason for route in routes if (reason := _route_obstacle(route, shared)) is not None), None)
 
 
@@ -188,7 +188,7 @@ def _declared_obstacle(
 def _used_beside(output: Output, rule: SessionRule, routes: Mapping[tuple[str, str], Collection[Route]]) -> str | None:
     for step, port in routes:
         if step == output.step and port not in (output.port, rule.count):
-            return f"{port_path(step, port)} is used, too: its program alone makes it"
+            return f"{port_path(step, port)} is used, too: only a run of the program makes this output"
     return None
 
 

@@ -21,17 +21,19 @@ class PossibleRoute(BaseModel):
     """A way from an output to an input, as far as it is known before a run."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
-    output: str = Field(description="as /step/port")
-    input: str = Field(description="as /step/port")
+    output: str = Field(description="an output, as /step/port")
+    input: str = Field(description="an input, as /step/port")
     kind: OutputKind
-    standard_output: bool = Field(False, description="the output is what the command writes to its standard output")
-    through: tuple[HopKind, ...] = Field((), description="what lies between output and input")
-    delivery: Delivery = Field(description="how it is delivered in this run")
-    by_element: bool = Field(False, description="with a commit rule a list goes to a scatter element by element")
-    not_at_commit: str | None = Field(None, description="why it cannot be delivered before its job ends")
-    not_at_gate: str | None = Field(None, description="why its reader cannot start with its producer")
-    not_streamed: str | None = Field(None, description="why it cannot be read before its commit")
-    not_parts: str | None = Field(None, description="why its files have to be written, if they are parts of an input")
+    standard_output: bool = Field(False, description="the output is the standard output of the command")
+    through: tuple[HopKind, ...] = Field((), description="the hops between both")
+    delivery: Delivery = Field(description="the delivery in this run")
+    by_element: bool = Field(
+        False, description="with a commit rule, a list is delivered to a scatter element by element"
+    )
+    not_at_commit: str | None = Field(None, description="why the output cannot be delivered before its job ends, if so")
+    not_at_gate: str | None = Field(None, description="why the reader cannot start with the producer, if so")
+    not_streamed: str | None = Field(None, description="why the output cannot be read before its commit, if so")
+    not_parts: str | None = Field(None, description="why the files must be written if they are parts of an input")
 
 
 def possible_routes(

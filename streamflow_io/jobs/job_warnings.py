@@ -34,5 +34,5 @@ class JobWarnings(Listener):
     async def run_closed(self) -> None:
         for (step, _), (message, jobs) in self._told.items():
             if (more := len(jobs) - 1) and step:
-                logger.warning(f"{counted(more, 'more job')} of {step}, as one before: {message}")
+                logger.warning(f"{counted(more, 'more job')} of {step}, with the same warning: {message}")
         self._told.clear()

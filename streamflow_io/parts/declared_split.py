@@ -132,7 +132,7 @@ class DeclaredSplit(Struct, frozen=True):
         rule = f"The rule of `sfio:ReadSession` for {self.name}"
         if difference is None:
             logger.info(
-                f"{rule} is verified: {parts} parts are as the program has written them. Next time none is written"
+                f"{rule} is verified: {parts} parts are as the program has written them. Later runs write no parts"
             )
         else:
             logger.warning(coded(f"{rule} is refuted, and does nothing: {difference}", Code.REFUTED))

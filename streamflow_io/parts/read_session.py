@@ -155,7 +155,7 @@ class ReadAheadSession:
         self._handle("lost")
 
     def _warn(self, why: str) -> None:
-        ended = f"{self._facts.file} is not read ahead any more, its readers do it themselves: {why}"
+        ended = f"{self._facts.file} is not read ahead any more, its readers read the file themselves: {why}"
         logger.warning(coded(ended, Code.NOT_READ_AHEAD))
 
     def _handle(self, event: Event) -> None:
@@ -199,7 +199,7 @@ class ReadAheadSession:
             )
         )
         if reason == "stalled":
-            self._warn(f"nothing has come for {PATIENCE_SECONDS:.0f} s")
+            self._warn(f"no data has arrived for {PATIENCE_SECONDS:.0f} s")
             self._tasks.append(asyncio.create_task(self._job.cancel()))
         elif reason != "lost":
             self._job.end()

@@ -41,7 +41,7 @@ class SaidParts:
     def unsaid(self) -> str | None:
         """What is wrong with an attempt that has succeeded: it has not said what was said before, if so."""
         missing = [name for name in self._known if name not in self._said]
-        return f"the part {missing[0]} was said by an attempt before, and is not now" if missing else None
+        return f"the part {missing[0]} was reported by an earlier attempt, and is missing now" if missing else None
 
 
 def _shown(event: PartEvent) -> str:

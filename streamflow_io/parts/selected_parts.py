@@ -140,6 +140,6 @@ class SelectedParts:
         except ValueError as error:
             if not self._warned:
                 self._warned = True
-                no_part = f"Step {self._step}: `{self._rule.part}` says no part of {self._rule.of}: {error}"
+                no_part = f"Step {self._step}: `{self._rule.part}` names no part of {self._rule.of}: {error}"
                 logger.warning(coded(no_part, Code.NO_PART))
             return None

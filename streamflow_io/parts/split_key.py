@@ -94,10 +94,10 @@ def verdict_key(declaration: Declaration, inputs: Values) -> VerdictKey:
 def _content(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         if value.get("class") == "Directory":
-            raise NoRuleError(f"its input `{name}` is a Directory: nobody knows whether it is the same again")
+            raise NoRuleError(f"its input `{name}` is a Directory, so a change cannot be seen")
         if value.get("class") == "File":
             if not value.get("checksum"):
-                raise NoRuleError(f"its input `{name}` has no checksum: nobody knows whether it is the same again")
+                raise NoRuleError(f"its input `{name}` has no checksum, so a change cannot be seen")
             beside = [_content(name, other) for other in value.get("secondaryFiles") or ()]
             return [value.get("basename"), value.get("checksum"), value.get("size"), beside]
         return {str(key): _content(name, inner) for key, inner in value.items()}

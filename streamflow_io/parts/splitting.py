@@ -106,7 +106,7 @@ class Splitting:
         elif declared is not None:
             split = Split(replace(declared, is_virtual=False))
         if split.virtual is not None:
-            logger.info(f"Job {self._job.name} writes nothing: instead of its program, sfio-node says where it cuts")
+            logger.info(f"Job {self._job.name} writes no parts: sfio-node finds the cuts, instead of its program")
         self._before = split
         return split
 
@@ -118,7 +118,7 @@ class Splitting:
             if any(True for _ in file_tokens(token)) and not any(True for _ in part_tokens(token)):
                 written = (
                     f"Step {self._step.name} has written the files of `{port}`, as without its rule of "
-                    "`sfio:ReadSession`: its program does not say to the file that SFIO_PARTS names where it cuts"
+                    "`sfio:ReadSession`: its program does not write its cuts into the file that SFIO_PARTS names"
                 )
                 self._step.warn_once(coded(written, Code.PARTS_WRITTEN))
 

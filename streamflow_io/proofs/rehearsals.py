@@ -191,8 +191,7 @@ class Rehearsals(Listener):
         """Wait until there is nothing to rehearse, or no room for a rehearsal."""
         await asyncio.gather(*self._adding, return_exceptions=True)
         if waiting := sum(map(len, self._waiting.values())) + len(self._running):
-            them = "it" if waiting == 1 else "them"
-            logger.info(f"{counted(waiting, 'rehearsal')} of what may be read as a stream: the run waits for {them}")
+            logger.info(f"The run waits for {counted(waiting, 'rehearsal')} of inputs that may stream")
         self.look()
         while self._running or self._timers or self._confirming:
             running = [each.task for each in self._running.values() if each.task is not None]
@@ -393,8 +392,8 @@ class Rehearsals(Listener):
         if self._is_auto and deployment not in self._queues:
             self._queues.add(deployment)
             logger.info(
-                f"Nothing is rehearsed on {deployment}, whose cores are granted to jobs only: "
-                "what was proven elsewhere with the same programs streams there"
+                f"Nothing is rehearsed on {deployment}, whose cores are granted to jobs only. Inputs that "
+                "were proven elsewhere with the same programs stream there"
             )
 
     def look(self) -> None:
@@ -561,7 +560,7 @@ class Rehearsals(Listener):
         if not isinstance(command, CWLCommand) or step.output_connectors:
             return "it is no command, or its outputs are elsewhere"
         if hints is not None and hints.concern_storage:
-            return "its hints say something about storage"
+            return "it has hints about storage"
         if command.inplace_update:
             return "it changes its inputs"
         if parts_of(inputs):

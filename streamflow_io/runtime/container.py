@@ -182,7 +182,9 @@ class ContainerRuntime(LinkedRuntime):
     async def _send(self, request: dict[str, object]) -> None:
         line = json.dumps(request, separators=(",", ":"))
         if len(line) >= LINE_LIMIT:
-            raise NodeRuntimeError(f"{self.location} cannot be told of a job with so many inputs: {len(line):,} bytes")
+            raise NodeRuntimeError(
+                f"{self.location} cannot get the description of a job with too many inputs: {len(line):,} bytes"
+            )
         try:
             # In Python 3.10 only one writer at a time may wait for a full pipe.
             async with self._sending:

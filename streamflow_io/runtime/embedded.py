@@ -43,8 +43,8 @@ def find_sfio_node() -> Path:
         if candidate and os.access(candidate, os.X_OK):
             return Path(candidate).absolute()
     raise NodeRuntimeError(
-        "sfio-node is not installed: reinstall streamflow-io from a wheel, or where cargo is present, "
-        "or name it in SFIO_NODE"
+        "sfio-node is not installed: reinstall streamflow-io from a wheel, or on a machine with cargo, or set "
+        "SFIO_NODE to the program"
     )
 
 

@@ -532,7 +532,7 @@ class NodeRuntime(ABC):
         try:
             return FoundFile.model_validate(json.loads(said))
         except ValueError:
-            raise NodeRuntimeError(f"{self.location}: of {path} is not told which file it is: {said}") from None
+            raise NodeRuntimeError(f"{self.location}: the identity of {path} is not known: {said}") from None
 
     async def memory(self) -> Memory:
         """Return how much memory the node has.
@@ -543,7 +543,7 @@ class NodeRuntime(ABC):
         try:
             return Memory.model_validate_json(said)
         except ValueError:
-            raise NodeRuntimeError(f"{self.location}: how much memory there is is not told: {said}") from None
+            raise NodeRuntimeError(f"{self.location}: the size of the memory is not known: {said}") from None
 
     async def why_not(self, file: FoundFile) -> str | None:
         """Return why the path of a file that was found elsewhere leads to another file here; None: the same file.
@@ -567,7 +567,7 @@ class NodeRuntime(ABC):
         try:
             event = parse_event(line)
         except ValueError as error:
-            reason = f"sfio-node at {self.location} says what is not understood: {line[:_SHOWN]!r}: {error}"
+            reason = f"sfio-node at {self.location} has sent an unknown message: {line[:_SHOWN]!r}: {error}"
             if (job := self._jobs.get(job_of(line) or "")) is not None:
                 job.refuse(reason)
             else:

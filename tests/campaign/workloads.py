@@ -301,7 +301,7 @@ def unhinted() -> Document:
 #: Those that run once without a fault before: declared cuts are verified then, and tools rehearsed.
 LEARNED = frozenset({"growing", "unhinted"})
 #: What rehearsals find of those steps that read no streams.
-REFUSED = {"/sort": "it asks for its size, or more, by its path"}
+REFUSED = {"/sort": "the tool asks for the size, or more, by the path"}
 WORKLOADS = {
     "byte-streams": byte_streams,
     "commits": commits,

@@ -201,14 +201,14 @@ CHANGED = (
     "exec 3> out.txt; echo header >&3; seq 1 99999 >&3",
     "printf H 1<> out.txt; exec 3>&-",
     "Header",
-    "starts again when what it reads is final: of job /a/0, from which it reads",
+    "starts again when its input is final: job /a/0 has not written its output front to back",
 )
 RENAMED = (
     "out.*",
     "seq 1 99999 > out.tmp",
     "mv out.tmp out.txt",
     "1",
-    "starts again with what it reads in the end: job /a/0 has made out.txt",
+    "starts again with the final output: the output `out` of job /a/0 is out.txt",
 )
 
 

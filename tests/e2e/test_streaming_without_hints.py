@@ -118,7 +118,7 @@ def test_programs_of_the_same_name_may_be_others(hosts_laboratory: Laboratory, t
         assert learning.run(other).results == plain.results
         assert learning.known == [
             ("net", None, 0),
-            (None, "its outputs differ when it reads a stream: read.txt", 0),
+            (None, "the outputs differ with a stream: read.txt", 0),
         ]
 
 

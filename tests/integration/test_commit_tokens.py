@@ -233,7 +233,7 @@ def test_more_files_that_come_when_a_list_has_been_handed_on_fail_the_run(bench:
     steps = {"a": {"run": producer, "in": {}}, "b": {"run": reader, "in": {"file": "a/out"}}}
     run = bench.run(workflow({}, steps, {"made": "a/out"}))
     assert not run.ok
-    assert "by `on_n_files` with 3 files, which others have, but 1 more are there at the end: 4.txt" in run.log
+    assert "by `on_n_files` with 3 files, which other jobs have, but 1 more are there at the end: 4.txt" in run.log
 
 
 @pytest.mark.long
@@ -334,10 +334,12 @@ def test_what_was_changed_after_it_was_streamed_is_read_again(bench: Bench, scri
     read = f"{{ head -c {size}; note had; cat; }} < $file | tee copy | sha1sum"
     command[2] = command[2].replace("cat $file; note had", read)
     _, ours = bench.run_both(document)
-    assert "Job /b/0 starts again when what it reads is final: of job /a/0, from which it reads" in ours.log
+    assert (
+        "Job /b/0 starts again when its input is final: job /a/0 has not written its output front to back" in ours.log
+    )
     assert f"/out.txt {how}" in ours.log
     assert len(ours.times("read")) == 2
-    assert "Not delivered as asked: /a/out: who had read it has started again" in ours.log
+    assert "Not delivered as asked: /a/out: the reader has started again" in ours.log
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,6 @@ def test_what_a_failed_attempt_did_to_them_is_gone(bench: Bench) -> None:
     ours = bench.run(document(producer(False), reader(f"cat $file >> all.txt; {fails_once}")), job(bench), **RETRY)
     assert plain.ok, plain.errors
     assert ours.ok, ours.errors
-    assert "It is tried again in place" in ours.log
+    assert "The job is tried again in place" in ours.log
     assert ours.results == plain.results
     assert plain.files["renamed.txt"] == b"own\nchanged\n"

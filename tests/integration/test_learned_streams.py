@@ -136,7 +136,7 @@ def test_no_more_is_fed_than_was_proven(proving: Proving) -> None:
     plain, ours = proving.run_both(chain(producer(), reader()), extents=(Extent(7, 10**6),))
     assert ours.times("read")[0] < ours.time("end") < ours.times("read")[-1]
     assert len(ours.times("read")) > len(plain.times("read"))
-    assert "reads the complete file: /b/file is proven up to 1.0 MB, and this is larger" in ours.log
+    assert "reads the complete file: /b/file is proven up to 1.0 MB, and this file is larger" in ours.log
     assert " WARNING " not in ours.log
     assert proving.known() == [("/b", "file", None, 0)]
 
@@ -252,7 +252,7 @@ def test_a_reader_that_fails_with_a_stream_reads_the_file(proving: Proving) -> N
     [(step, port, reason, _)] = proving.known()
     assert (step, port) == ("/b", "file")
     assert reason is not None
-    assert reason.startswith("it fails with a stream, and not with the file: ")
+    assert reason.startswith("the tool fails with a stream, and not with the file: ")
     assert "exit code 3" in reason
     # The next run knows it.
     _, again = proving.run_both(chain(producer(), fails), None)
@@ -384,7 +384,7 @@ def test_a_run_waits_for_rehearsals_where_that_is_wanted(proving: Proving) -> No
     job = {"trace": "/dev/null"}
     learning = proving.bench.run(document, {**job, "numbers": [3, 4]}, config=config)
     assert learning.ok, learning.errors
-    assert "1 rehearsal of what may be read as a stream: the run waits for it" in learning.log
+    assert "The run waits for 1 rehearsal of inputs that may stream" in learning.log
     assert proving.known() == [("/c", "files", None, 0)]
     _, ours = proving.bench.run_both(document, {**job, "numbers": [3, 2, 1]}, config=config)
     assert "/c reads /a/out while it is written" in ours.log

@@ -58,6 +58,6 @@ def test_who_writes_its_paths_is_proven_where_nothing_can_be_mounted(bench: Benc
     ours = bench.finish(bench.start(path), path)
     assert ours.ok, ours.errors
     found = {proof.step: (proof.way, proof.reason) for proof in known_proofs(Proving(bench).store)}
-    assert found == {"/b": ("net", None), "/c": (None, "its outputs differ from run to run: c.txt")}
+    assert found == {"/b": ("net", None), "/c": (None, "the outputs differ from run to run: c.txt")}
     assert " WARNING " not in ours.log
     assert bench.leftovers() == []

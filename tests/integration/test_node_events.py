@@ -14,7 +14,7 @@ from lab.cwl import streamable, tool, workflow
 from lab.node import Job, Node, node_binary, output, wait_for
 from lab.runs import Bench
 
-FOREIGN = "somebody else than sfio-node has changed its events"
+FOREIGN = "a program other than sfio-node has changed its events"
 EXIT = {"event": "exit", "success": True, "code": 0, "reason": "exited", "time": 1.0, "ended": 1.0, "started": 1.0}
 
 

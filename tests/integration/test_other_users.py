@@ -179,7 +179,7 @@ def test_a_job_that_has_read_something_else_than_its_stream_fails(bench: Bench, 
     run = bench.finish(process, path)
     assert not run.ok
     assert run.files == {}
-    assert f"nobody has opened the stream {fifo}, and something else is in its place [SFIO-S027]" in run.log
+    assert f"no program has opened the stream {fifo}, and something else is in its place [SFIO-S027]" in run.log
     assert run.times("began") == run.times("began")[:1]
     (moved / fifo.name).unlink()  # No other process knows where it is.
     assert bench.leftovers() == []

@@ -237,7 +237,7 @@ def test_a_split_that_does_not_say_a_part_again(bench: Bench, tmp_path: Path) ->
     run = tool(script, {"reads": "File", "each": "int"}, {"chunks": found("chunk-*.txt", "File[]")}, [session()])
     ours = bench.run(scattered(tmp_path, run), job(tmp_path), **RETRIED)
     assert not ours.ok
-    assert "Job /split/0: the part chunk-0.txt was said by an attempt before, and is not now" in ours.errors
+    assert "Job /split/0: the part chunk-0.txt was reported by an earlier attempt, and is missing now" in ours.errors
     assert bench.leftovers() == []
 
 
@@ -306,7 +306,7 @@ def test_the_plan_says_which_splits_are_virtual(bench: Bench, tmp_path: Path) ->
     shown = io.StringIO()
     plans.show(Console(width=200, file=shown))
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.getvalue().splitlines()]
-    assert ["/split/chunks", "virtual", "parts of /split/reads, said by the program"] in rows
+    assert ["/split/chunks", "virtual", "parts of /split/reads, reported by the program"] in rows
     written = "/kept/chunks is a workflow output: its files have to be written"
     assert ["/kept/chunks", "real", written] in rows
     plan = plans.plans["main"]

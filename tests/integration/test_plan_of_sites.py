@@ -354,7 +354,7 @@ def test_what_is_said_of_storages_that_containers_do_not_write_to(bench: Bench) 
     [
         ("one", "other", "if its readers see it by the same path, or reach where it is split; else real"),
         ("here", "one", "if its readers see it by the same path; else real"),
-        ("hpc", "hpc", "parts of /split/reads, said by the program"),
+        ("hpc", "hpc", "parts of /split/reads, reported by the program"),
         ("mate", "mate", "if its readers see it by the same path; else real"),
         ("pods", "pods", "/split runs on pods (kubernetes): parts are not read in pods"),
         ("here", "hpc", "name the storage that hpc shares, with `scope: shared`, among the `storages`"),

@@ -303,8 +303,8 @@ def test_ranges_that_there_are_not(bench: Bench, tmp_path: Path, file: Path) -> 
     job = ranges(file, 3) | {"ranges": ["1of3", "5of3"]}
     document = selecting(tmp_path)
     ours = compare(bench, document, job)
-    assert "Step /sum: `range` says no part of of: there is no part 5 of 3: 1 to 3 are allowed" in ours.log
-    message = "`range` of /sum says no part of of: there is no part 5 of 3: 1 to 3 are allowed"
+    assert "Step /sum: `range` names no part of of: there is no part 5 of 3: 1 to 3 are allowed" in ours.log
+    message = "`range` of /sum names no part of of: there is no part 5 of 3: 1 to 3 are allowed"
     path = bench.write(document, job, io=True)
     cwl, inputs = path.with_name("main.cwl"), path.with_name("job.json")
     (before,) = validate(str(cwl), str(inputs)).warnings
@@ -341,7 +341,9 @@ def test_a_reader_that_hangs(bench: Bench, tmp_path: Path, file: Path) -> None:
     (end,) = told(bench, "sessionEnd")
     assert end["reason"] in ("stalled", "done")
     if end["reason"] == "stalled":
-        assert ours.log.count("is not read ahead any more, its readers do it themselves: nothing has come") == 1
+        assert (
+            ours.log.count("is not read ahead any more, its readers read the file themselves: no data has arrived") == 1
+        )
 
 
 def test_a_file_that_changes(bench: Bench, tmp_path: Path, file: Path) -> None:
@@ -377,7 +379,9 @@ def test_file_systems_that_are_no_help(
         sums = [hashlib.sha1(bytes([number]) * MIB).hexdigest() + "\n" for number in range(2)]
         assert sorted(content.decode() for content in ours.files.values()) == sorted(sums)
         assert [end["reason"] for end in told(bench, "sessionEnd")] == [reason]
-        warnings = re.findall(r"is not read ahead any more, its readers do it themselves: (.*) \[SFIO-P004\]", ours.log)
+        warnings = re.findall(
+            r"is not read ahead any more, its readers read the file themselves: (.*) \[SFIO-P004\]", ours.log
+        )
         assert len(warnings) == (warning is not None)
         assert warning is None or re.fullmatch(warning, warnings[0]), warnings
     # A reader that waits for its storage ends when that answers, and the run does not wait for it.

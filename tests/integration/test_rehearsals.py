@@ -147,17 +147,17 @@ def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:
         tools["outside"] = reader('cat "$text" > out; : >> "$TRACE"')
     run(bench, tools)
     expected = {
-        "size": "its outputs differ when it reads a stream: out",
-        "short": "its outputs differ when it reads a stream: out",
-        "random": "its outputs differ from run to run: out",
-        "seek": "it seeks in it",
-        "path": "it asks for its size, or more, by its path",
-        "aligned": "its outputs differ when it reads a short stream: out",
-        "twice": "it seeks in it",
-        "fails": "exit code 7 when it reads a stream",
+        "size": "the outputs differ with a stream: out",
+        "short": "the outputs differ with a stream: out",
+        "random": "the outputs differ from run to run: out",
+        "seek": "the tool seeks in the file",
+        "path": "the tool asks for the size, or more, by the path",
+        "aligned": "the outputs differ with a short stream: out",
+        "twice": "the tool seeks in the file",
+        "fails": "exit code 7 with a stream",
     }
     if has_landlock():
-        expected["outside"] = "it does not run twice: exit code 2"
+        expected["outside"] = "the tool fails when it runs again: exit code 2"
     assert {name: reason for name, (_, reason) in rehearsed(bench).items()} == expected
     assert {name: (proof.way, proof.reason) for name, proof in proofs().items()} == {
         name: (None, reason) for name, reason in expected.items()
@@ -190,8 +190,8 @@ def test_who_writes_the_date_is_proven(bench: Bench) -> None:
     assert ended.ok, ended.errors
     reasons = {name: reason for name, (_, reason) in rehearsed(bench).items() if reason is not None}
     assert reasons == {
-        "sized": "its outputs differ when it reads a stream: out",
-        "whole": "its outputs differ from run to run: out",
+        "sized": "the outputs differ with a stream: out",
+        "whole": "the outputs differ from run to run: out",
     }
     assert {name for name, (way, _) in rehearsed(bench).items() if way is not None} == tools.keys() - reasons.keys()
     assert bench.leftovers() == []

@@ -294,7 +294,7 @@ def test_the_least_bandwidth_that_a_run_says_holds(runs: Runs) -> None:
     two.request(lacks=10, useful=100)
     two.wait_for(lambda run: run.given == 30)
     assert len(two.warnings) == 1
-    assert "the least holds" in two.warnings[0]
+    assert "the lowest one counts" in two.warnings[0]
 
 
 # Kills and stops
@@ -347,7 +347,7 @@ def test_a_run_that_is_stopped(
     assert not second.given
     second.wait_for(lambda run: run.given == 70)
     assert len(second.warnings) == 1
-    assert "has not been heard of for 2 s: what it holds is given to others" in second.warnings[0]
+    assert "has not been heard of for 2 s: its bandwidth is given to other runs" in second.warnings[0]
     stopped.kill(signal.SIGCONT)
     name = next(name for name in entries(shared) if name.startswith("process"))
     second.wait_for(lambda _: entries(shared)[name]["beat"] > 2)
@@ -373,7 +373,7 @@ def test_a_lock_that_somebody_keeps(
     run.wait_for(lambda run: run.failures)
     run.request(lacks=3)
     time.sleep(0.1)
-    assert run.failures == ["its lock is held by somebody else for 0.3 s"]
+    assert run.failures == ["another process has held its lock for 0.3 s"]
 
 
 # Files that are not as they should be
@@ -458,7 +458,8 @@ def test_files_that_somebody_removes(runs: Runs, shared: SharedDirectory, what: 
         path.unlink()
     run.request(lacks=1)
     run.wait_for(lambda run: run.failures)
-    assert "somebody has removed" in run.failures[0]
+    removed = {"all": "its files were removed", "entry": "the entry of this run was removed"}
+    assert removed[what] in run.failures[0]
 
 
 # File systems where it cannot work
@@ -474,7 +475,7 @@ def test_no_locks(runs: Runs, monkeypatch: pytest.MonkeyPatch, does: str) -> Non
     run = runs()
     run.request(lacks=1)
     run.wait_for(lambda run: run.failures)
-    why = "two have the same at once" if does == "nothing" else "No locks available"
+    why = "two processes hold one lock at once" if does == "nothing" else "No locks available"
     assert run.failures == [f"locks do not work there: {why}"]
 
 
@@ -555,7 +556,7 @@ def test_several_users(of_all: SharedDirectory, processes: Processes) -> None:
     assert (refused, given) == (3, 0)
     assert warnings == [
         "its bandwidth is 0.0001 MB/s (write) and 0.0001 MB/s (read), not 0.0005 MB/s (write) and "
-        "0.0005 MB/s (read): it is shared so"
+        "0.0005 MB/s (read): the runs share the first"
     ]
     first.kill()
     other.pipe.send(None)
@@ -733,7 +734,7 @@ def test_a_lock_that_somebody_keeps_again_and_again(
     while not run.failures:
         run.request(kept=(kept := 90 if kept == 100 else 100))
         time.sleep(0.02)
-    assert run.failures == ["its lock is held by somebody else for 0.5 s"]
+    assert run.failures == ["another process has held its lock for 0.5 s"]
 
 
 def test_directories_that_are_not_safe(of_all: SharedDirectory, runs: Runs) -> None:
@@ -748,7 +749,7 @@ def test_directories_that_are_not_safe(of_all: SharedDirectory, runs: Runs) -> N
     assert refused() == f"{of_all.path} can be written by others and is not sticky"
     of_all.path.chmod(0o3770)
     os.chown(of_all.path / "runs", STRANGER, -1)
-    assert refused() == f"{of_all.path / 'runs'} belongs to user {STRANGER}, who is not in its group {GROUP}"
+    assert refused() == f"{of_all.path / 'runs'} belongs to user {STRANGER}, not a member of its group {GROUP}"
     os.chown(of_all.path / "runs", 0, -1)
     (of_all.path / "ledger.json").write_text("{}")
     assert refused() == f"{of_all.path} is no shared ledger; allowed: one made by streamflow-io storage share"
@@ -928,11 +929,11 @@ def test_the_plan_says_with_whom_a_storage_is_shared_now(
     path = bench.write(document, {}, True, {"storages": storages})
     plans = plan_file(path)
     assert [*plans.shared] == ["disk"]
-    assert sharers(plans.shared["disk"]) == "all runs of yours; now nobody uses it"
+    assert sharers(plans.shared["disk"]) == "all your runs; no run uses it now"
     assert not (tmp_path / "data").exists()
     place = shared_directories(map(StorageConfig.model_validate, storages), {})["disk"]
     run = runs("another\n", shared=place, bandwidth={"read": 2_000_000, "write": 2_000_000})
     run.request(lacks=1_000_000)
     run.wait_for(lambda run: run.given)
     said = sharers(plan_file(path).shared["disk"])
-    assert re.fullmatch(r"all runs of yours; now with another\\n of \S+ on \S+ \(holds 1 write MB/s\)", said), said
+    assert re.fullmatch(r"all your runs; now with another\\n of \S+ on \S+ \(holds 1 write MB/s\)", said), said

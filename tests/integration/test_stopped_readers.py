@@ -9,7 +9,7 @@ import pytest
 from lab.cwl import Document, found, streamable, streaming, tool, workflow
 from lab.runs import Bench
 
-AGAIN = "Job /b/0 starts again when what it reads is final: of job /a/0, from which it reads"
+AGAIN = "Job /b/0 starts again when its input is final: job /a/0 has not written its output front to back"
 
 
 def until_read(times: int = 1) -> str:
@@ -119,7 +119,7 @@ def test_several_readers_of_a_scatter(bench: Bench) -> None:
     document = workflow({"numbers": "int[]"}, steps, {name: f"{name}/out" for name in "abd"})
     _, ours = bench.run_both(document, {"numbers": [1, 2]})
     for job in ("/b/0.0", "/d/0.0"):
-        assert f"Job {job} starts again when what it reads is final" in ours.log
+        assert f"Job {job} starts again when its input is final" in ours.log
     for job in ("/b/0.1", "/d/0.1"):
         assert f"Job {job} starts again" not in ours.log
 

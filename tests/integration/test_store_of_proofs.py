@@ -94,7 +94,7 @@ def test_what_cannot_be_kept_is_said_once(bench: Bench, is_full: bool) -> None:
             subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
         ours = bench.finish(bench.start(path), path)
     assert ours.ok, ours.errors
-    assert "2 rehearsals of what may be read as a stream" in ours.log
+    assert "The run waits for 2 rehearsals of inputs that may stream" in ours.log
     [warning] = warnings(ours)
     assert warning.startswith("What streams without a hint is not remembered in this run: ")
     assert bench.leftovers() == left == []

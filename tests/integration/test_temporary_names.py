@@ -16,7 +16,7 @@ GATE: Document = {"committed": "on_termination", "start": "producer"}
 RENAMED = "echo first > out.tmp; meet begun out.tmp; echo last >> out.tmp; sleep 0.2; mv out.tmp out.txt; sleep 0.2"
 REMOVED = "echo draft > out; meet begun out; echo first > out.new; rm out; echo last >> out.new; sleep 0.2"
 BEGUN = "note begun $(basename $file); "
-AGAIN = "Job /b/0 starts again with what it reads in the end: job /a/0 has made "
+AGAIN = "Job /b/0 starts again with the final output: the output `out` of job /a/0 is "
 
 
 def producer(script: str, rule: Document | None = None, out: Any = None) -> Document:
@@ -93,7 +93,7 @@ def test_several_consumers_in_a_scatter_and_one_behind_them(bench: Bench) -> Non
     plain, ours = bench.run_both(document, {"numbers": [1, 2]})
     assert "out1.txt" in plain.files
     for job in ("/b/0.0", "/b/0.1", "/d/0"):
-        assert f"Job {job} starts again with what it reads in the end" in ours.log
+        assert f"Job {job} starts again with the final output" in ours.log
 
 
 def test_a_retry_that_makes_the_file_under_another_name(bench: Bench) -> None:

@@ -102,7 +102,7 @@ def test_the_next_run_is_waited_for(bench: Bench) -> None:
     command = [sys.executable, "-m", "streamflow_io.cli", "watch"]
     waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     assert waiting.stderr is not None
-    assert waiting.stderr.readline() == "No run goes on. Waiting for the next one; Ctrl-C ends this\n"
+    assert waiting.stderr.readline() == "No run is active. Waiting for the next run; Ctrl-C stops waiting\n"
     (go := bench.directory / "go").touch()
     path = bench.write(stalling(), {"go": str(go)}, True)
     run = bench.finish(bench.start(path), path)

@@ -135,7 +135,10 @@ def check_officially(configuration: Configuration, version: Version, directory: 
 @pytest.mark.parametrize(
     ("file", "reason"),
     [
-        (CoordinatedFile("x", committed=CommitRule("on_n_files"), n_files=3), "on_n_files of what is no directory"),
+        (
+            CoordinatedFile("x", committed=CommitRule("on_n_files"), n_files=3),
+            "on_n_files of a path that is no directory",
+        ),
         (CoordinatedFile("x", True, committed=CommitRule("on_n_files")), "on_n_files without n_files"),
         (CoordinatedFile("x", committed=CommitRule("on_file")), "on_file without file_deps"),
         (CoordinatedFile("x", committed=CommitRule("on_close")), "rules, and no application"),

@@ -110,7 +110,7 @@ async def test_a_spec_of_any_size(tmp_path: Path, wraps: ExecutionLocation | Non
 async def test_a_spec_that_is_too_large(tmp_path: Path) -> None:
     async with started(tmp_path) as runtime:
         job = await runtime.create_job("j")
-        with pytest.raises(NodeRuntimeError, match=r"so many inputs: 4,\d\d\d,\d\d\d bytes"):
+        with pytest.raises(NodeRuntimeError, match=r"too many inputs: 4,\d\d\d,\d\d\d bytes"):
             await job.wrap(JobSpec(name="x" * 2**22))
         assert await execute(runtime, "true") == ("exited", "")
 

@@ -39,8 +39,8 @@ async def test_once_for_each_step_and_input(monkeypatch: pytest.MonkeyPatch) -> 
     await warnings.run_closed()
     await warnings.run_closed()
     assert said == [
-        "999 more jobs of /a/b, as one before: it asks for /tmp/0",
-        "1 more job of /c, as one before: no inotify",
+        "999 more jobs of /a/b, with the same warning: it asks for /tmp/0",
+        "1 more job of /c, with the same warning: no inotify",
     ]
 
 

@@ -59,7 +59,7 @@ def test_figures_say_who_had_the_storage() -> None:
     figures = {figure.title: figure for figure in draw(run_results(histories))}
     shared = figures["Shared write bandwidth: disk of one"]
     assert [level for _, level in shared.lines[0].points] == [0, 60, 80, 100, 50, 0, 0]
-    first, second = figures["Who had disk (write)"].bars
+    first, second = figures["Runs on disk (write)"].bars
     assert [part[:3] for part in first.parts] == [(1, 5, 1), (4, 9, 0)]
     assert [part[:3] for part in second.parts] == [(2, 6, 0)]
 

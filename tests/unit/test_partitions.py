@@ -79,7 +79,7 @@ def test_who_reads() -> None:
     assert decide(good, Route(CHUNKS, (SCATTER,), needs)) == "/align/chunk has loadContents"
     there = decide(good, Route(CHUNKS, (SCATTER,), replace(CHUNK, site=PODS)))
     assert there == "/align runs on cluster (kubernetes): parts are not read in pods"
-    assert decide() == "nobody reads /split/chunks"
+    assert decide() == "no step reads /split/chunks"
 
 
 def test_the_split_itself() -> None:
@@ -136,7 +136,7 @@ def test_declared_cuts() -> None:
     assert split(globs=("chunk-1*.txt",)) == split(globs=("parts/*",)) == does_not_find
     route = Route(CHUNKS, (SCATTER,), CHUNK)
     log = Route(Output("/split", "log", OutputKind.FILE), (), None)
-    assert decide(route, log, rule=DECLARED) == "/split/log is used, too: its program alone makes it"
+    assert decide(route, log, rule=DECLARED) == "/split/log is used, too: only a run of the program makes this output"
     assert decide(route, log) is None, "a program that says its parts runs"
 
 
@@ -176,7 +176,7 @@ def test_a_program_says_the_parts_of_one_output() -> None:
     rules = [RULE, SessionRule(port="others", of="reads")]
     first, second = plan_partitions(IOGraph({}, (CHUNKS, other), routes), {"/split": rules}, {})
     assert first.is_virtual
-    assert second.real == "a program says the parts of one output only, which is /split/chunks"
+    assert second.real == "a program reports the parts of one output only: /split/chunks"
 
 
 def test_parts_of_parts() -> None:

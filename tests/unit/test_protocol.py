@@ -84,6 +84,6 @@ async def test_a_job_of_which_something_is_not_understood_fails() -> None:
     runtime.tell(job, "changed", port="out", path=1, how="written")
     ended = await job.exit
     assert not ended.success
-    assert "says what is not understood" in str(ended.message)
+    assert "has sent an unknown message" in str(ended.message)
     assert [event.event async for event in job.events()] == ["started", "exit"]
     assert not other.exit.done()

@@ -1,4 +1,4 @@
-"""The files that are generated from `node/protocol.yaml` are up to date."""
+"""Files that are generated from `node/protocol.yaml` are those that the schema gives."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ async def test_a_reader_that_is_lost(how: str, caplog: pytest.LogCaptureFixture)
     await asyncio.wait_for(found.arrived(part), 5)
     (warning,) = caplog.records
     reason = {"gone": "serve has ended", "exit": "/f was changed", "full": "no space"}[how]
-    assert warning.getMessage().startswith("/f is not read ahead any more, its readers do it themselves: ")
+    assert warning.getMessage().startswith("/f is not read ahead any more, its readers read the file themselves: ")
     assert reason in warning.getMessage()
     await found.close()
     assert ends(records) == ["lost"]

@@ -177,8 +177,8 @@ def test_another_attempt_says_something_else() -> None:
         job.begin()
         job.handle(said("a", [(0, length)]))
     assert job.said[1:] == [
-        "the part a is another one than before: 2 bytes, [0, 2], and was 1 bytes, [0, 1]; others have it already, "
-        "by the rule {port: chunks, of: reads} of `sfio:ReadSession`"
+        "the part a is another one than before: 2 bytes, [0, 2], and was 1 bytes, [0, 1]; other jobs have the part "
+        "already, by the rule {port: chunks, of: reads} of `sfio:ReadSession`"
     ]
 
 
@@ -188,4 +188,6 @@ def test_another_attempt_says_less() -> None:
     job.handle(said("a"))
     job.begin()
     job.handle(Succeeded({"chunks": Value((Item("a", file_value("/out/a")),), is_list=True)}))
-    assert job.said[1].startswith("the part a was said by an attempt before, and is not now; others have it already")
+    assert job.said[1].startswith(
+        "the part a was reported by an earlier attempt, and is missing now; other jobs have the part already"
+    )

@@ -148,8 +148,8 @@ def test_which_files_have_to_be_written() -> None:
     chunks, log = Output("/split", "chunks", OutputKind.FILES), Output("/split", "log", OutputKind.FILE)
     read = Route(chunks, (Hop("/align", "chunk", HopKind.SCATTER),), Input("/align", "chunk"))
     assert never_parts(IOGraph({}, (chunks, log), (read,))) == {}
-    assert never_parts(IOGraph({}, (chunks, log), ())) == {"/split/chunks": "nobody reads /split/chunks"}
+    assert never_parts(IOGraph({}, (chunks, log), ())) == {"/split/chunks": "no step reads /split/chunks"}
     kept = never_parts(IOGraph({}, (chunks,), (read, Route(chunks, (), None))))
     assert kept == {"/split/chunks": "/split/chunks is a workflow output: its files have to be written"}
     used = never_parts(IOGraph({}, (chunks, log), (read, Route(log, (), None))))
-    assert used == {"/split/chunks": "/split/log is used, too: its program alone makes it"}
+    assert used == {"/split/chunks": "/split/log is used, too: only a run of the program makes this output"}

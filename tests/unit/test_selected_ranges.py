@@ -91,7 +91,7 @@ def test_a_part_that_there_is_not(
 ) -> None:
     (error,) = wrong(tmp_path, job, **fields)
     assert (f"{Path(error.file).name}:{error.line}", error.field) == (place, field)
-    assert error.message.startswith("`range` of /sum says no part of of: ")
+    assert error.message.startswith("`range` of /sum names no part of of: ")
     assert message in error.message
     assert error.allowed == ("a whole number from 1 to the parts" if "rule" in fields else ALL)
 

@@ -120,7 +120,7 @@ async def test_a_stream_is_read_from_events_or_by_a_link() -> None:
     other = input_stream(stream_token(), attempt, there)
     assert other.events is None
     assert other.link is not None
-    assert other.link.model_dump(exclude_none=True) == {
+    assert other.link.model_dump(exclude_defaults=True) == {
         "address": "10.0.0.1:7000",
         "job": here.jobs[0].identifier,
         "certificate": "/run/there/certificate.pem",
@@ -318,9 +318,9 @@ async def test_elsewhere_it_is_delivered_when_the_file_is_there() -> None:
     ("exits", "message"),
     [
         ([{"reason": "cancelled", "signal": 15}], "ended by signal 15, Terminated"),
-        ([{"reason": "cancelled", "code": 0}], "somebody has cancelled it"),
+        ([{"reason": "cancelled", "code": 0}], "the command was cancelled"),
         ([{"reason": "lost"}], "was killed"),
-        ([], "nobody knows how"),
+        ([], "without an exit code"),
     ],
     ids=["terminated", "cancelled", "lost", "silent"],
 )
@@ -472,7 +472,8 @@ async def test_only_the_file_of_which_a_part_was_read_is_compared() -> None:
     await check_parts(parts, producers)
     here.answer = ("", 1)
     with pytest.raises(
-        RewrittenError, match=r"of job /a/0, from which it reads, /out/out\.txt was written again after 7"
+        RewrittenError,
+        match=r"job /a/0 has not written its output front to back: /out/out\.txt was written again after 7",
     ):
         await check_parts(parts, producers)
     assert there.ran == []

@@ -322,7 +322,7 @@ def test_a_number_of_files_is_no_rule_until_it_was_seen_often() -> None:
     )
     assert one.proposals == ()
     assert "always 5 files" in one.refusals[0].reason
-    assert "1 job cannot tell" in one.refusals[0].reason
+    assert "1 job cannot show" in one.refusals[0].reason
     names = ["0.0", "0.1", "0.2"]
     three = suggestions(
         route(kind="Directory", not_streamed="a Directory"),
@@ -397,7 +397,7 @@ def test_what_could_move_more_slowly_is_required_bandwidth(tmp_path: Path) -> No
     of_save = [one for one in found.proposals if one.subject == "/save"]
     assert [one.text for one in of_save] == ["IOTask", "storageBW: required"]
     assert of_save[1].evidence == (
-        "once 200 MB, which somebody waited for after 40.0 s in the median: 5 MB/s would do, 40 MB/s were reached"
+        "once 200 MB, for which a job waited after 40.0 s in the median: 5 MB/s would do, 40 MB/s were reached"
     )
     file = tmp_path / "annotations.yml"
     file.write_text(suggestions_text("run", found), encoding="utf-8")
@@ -462,7 +462,7 @@ def test_io_tasks_without_bandwidth_are_compared_by_their_requests() -> None:
         return [f"{one.text}: {one.evidence}" for one in suggest(read_history("saving", iter(records))).proposals]
 
     assert texts(storage_bw=None) == [
-        "storageBW: required: 20 times 40 MB, which somebody waited for after 8.0 s in the median: 5 MB/s would do, "
+        "storageBW: required: 20 times 40 MB, for which a job waited after 8.0 s in the median: 5 MB/s would do, "
         "20 MB/s were reached"
     ]
     assert texts() == []

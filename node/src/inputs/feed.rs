@@ -655,7 +655,7 @@ impl Feeder {
         if is_known || place.is_still(fifo) {
             return Ok(());
         }
-        let what = format!("nobody has opened the stream {}", fifo.display());
+        let what = format!("no program has opened the stream {}", fifo.display());
         Err(Failure::Job(format!("{what}, and something else is in its place [SFIO-S027]")))
     }
 

@@ -23,7 +23,7 @@ use crate::protocol::verify::Part;
 use crate::sys::file_id::file_id_of;
 use crate::sys::ownership;
 
-/// What has grown, from its first byte to its last.
+/// A burst of growth, from its first byte to its last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
     /// From 0.
@@ -48,7 +48,7 @@ pub struct Paused {
 /// The name of the commit of a file in a directory. There may be many, and `serve` does not pass them on.
 pub const ENTRY: &str = "entry";
 
-/// What a reader needs of an event that somebody else has written.
+/// The fields that a reader needs of an event of another process.
 #[derive(Debug, Deserialize)]
 pub struct Seen {
     pub event: String,
@@ -69,7 +69,7 @@ impl Seen {
         serde_json::from_slice(line).ok()
     }
 
-    /// It names a job, as `serve` does when it passes an event on, and `exec` never.
+    /// Whether the event names a job. `serve` adds the name when it passes an event on, and `exec` never does.
     pub fn names_job(&self) -> bool {
         self.job.is_some()
     }
@@ -85,7 +85,7 @@ impl<'a> StreamPart<'a> {
 impl<'a> PhaseEvent<'a> {
     /// # Arguments
     /// * `epoch` - when its clock has begun, in seconds since the epoch
-    /// * `file` - which one, of which output; None: the job has written, wherever
+    /// * `file` - the output and the file. None stands for all that the job writes
     pub fn of(burst: &Burst, epoch: f64, file: Option<(&'a str, &'a Path)>) -> Self {
         let Burst { number, start, last, bytes, end } = *burst;
         let [start, last] = [start, last].map(|time| epoch + time.as_secs_f64());
@@ -124,20 +124,20 @@ impl<'a> Event<'a> {
 pub struct EventLog {
     path: PathBuf,
     file: Flock<File>,
-    /// What was written here: so many bytes, with this hash.
+    /// The bytes that were written here, and their hash.
     written: u64,
     hash: Sha256,
 }
 
 /// Why a job fails in whose events others have written.
-pub const FOREIGN: &str = "somebody else than sfio-node has changed its events";
+pub const FOREIGN: &str = "a program other than sfio-node has changed its events";
 
 impl EventLog {
     /// # Errors
-    /// When it cannot be opened, or has events: then the job was started before, or somebody else has written them.
+    /// When the file cannot be opened, or has events: of an earlier start, or of another process.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
-        // RUN/jobs, which `serve` has made; that of the job may be anybody's.
+        // `serve` has made RUN/jobs. Any user may have made the directory of the job.
         let _ = path.ancestors().nth(2).map(|jobs| ownership::share(path, jobs));
         let file = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error)?;
         if file.metadata()?.len() > 0 {
@@ -163,7 +163,7 @@ impl EventLog {
         self.file.metadata().is_ok_and(|found| found.len() == self.written && found.nlink() > 0)
     }
 
-    /// Whether all that is in the file was written here, byte for byte, and those who look for it find this file.
+    /// Whether all bytes of the file were written here, and its path leads to this file.
     pub fn is_intact(&self) -> bool {
         let identity = |found: io::Result<fs::Metadata>| found.ok().as_ref().map(file_id_of);
         let same = identity(self.file.metadata()) == identity(fs::symlink_metadata(&self.path));
@@ -183,7 +183,7 @@ impl EventLog {
         Ok(hash.finalize().to_vec())
     }
 
-    /// The last event. When this returns nobody writes any more.
+    /// Writes the last event. No event follows.
     pub fn conclude(mut self, exit: ExitEvent) -> io::Result<()> {
         let torn = self.file.metadata().is_ok_and(|found| {
             let mut last = [b'\n'];
@@ -191,11 +191,11 @@ impl EventLog {
             end > 0 && self.file.read_at(&mut last, end - 1).is_ok() && last != [b'\n']
         });
         if torn {
-            // What somebody else has left.
+            // Another process has left a line without an end.
             self.file.write_all(b"\n")?;
         }
         self.append(&[Event::Exit(exit)])?;
-        // Before it is closed: who hears of the close looks whether it is locked.
+        // Before the close: a process that hears of the close looks at the lock.
         self.file.unlock().map(drop).map_err(|(_, error)| error.into())
     }
 }

@@ -20,7 +20,7 @@ pub use crate::protocol::values::{is_name_of_job, name_of_job, Target};
 use crate::sys::memory::free;
 use crate::sys::ownership;
 
-/// What `job.json` asks for.
+/// A job as `job.json` describes it, checked.
 #[derive(Debug, Default)]
 pub struct Job {
     pub command: CommandSpec,
@@ -56,12 +56,12 @@ impl Job {
         ownership::close(directories, targets)
     }
 
-    /// Removes the directories that nobody needs if it does not succeed.
+    /// Removes the directories that have no use after a failure.
     pub fn remove_scratch(&self) {
         self.rehearsal.scratch.iter().for_each(|path| drop(std::fs::remove_dir_all(path)));
     }
 
-    /// Whether less than so many bytes are free where the first of these directories is.
+    /// Whether less than `bytes` are free where the first of these directories is.
     pub fn scratch_has_less_than(&self, bytes: u64) -> bool {
         self.rehearsal.scratch.first().is_some_and(|path| free(path).is_ok_and(|free| free < bytes))
     }

@@ -11,7 +11,7 @@ use crate::protocol::values::Digest;
 pub use crate::protocol::values::Piece;
 
 pub const MOST_PIECES: usize = 64;
-/// Longer than a tick of any kernel, of which there are 100 a second or more.
+/// Longer than a tick of any kernel. Each kernel has 100 ticks a second or more.
 const TICK: Duration = Duration::from_millis(12);
 
 impl Identity {
@@ -20,21 +20,21 @@ impl Identity {
         Self { device: Some(file.dev()), inode: file.ino(), size: file.size(), mtime }
     }
 
-    /// That the file, which is `now`, is another one; None: it is the same, though it may have been written to.
+    /// Says that `now` is another file. None stands for the same file, which may have been written to.
     pub fn replaced(&self, now: &Self) -> Option<&'static str> {
         let other_device = matches!((self.device, now.device), (Some(then), Some(now)) if then != now);
         (other_device || self.inode != now.inode).then_some("was replaced after it was cut into parts")
     }
 
-    /// How long a file is to be left alone, which was looked at `now` (nanoseconds since the epoch), until each further
-    /// write gives it another time: kernels before 6.13 take that of their last tick.
+    /// The time after `now` (nanoseconds since the epoch) until each further write gives the file another time.
+    /// Kernels before 6.13 take the time of their last tick.
     pub fn settles_in(&self, now: i64) -> Duration {
         let passed = u64::try_from(now.saturating_sub(self.mtime)).map(Duration::from_nanos);
-        // One from the future is by another clock, of which nothing is known.
+        // A time in the future is by another clock.
         passed.map_or(Duration::ZERO, |passed| TICK.saturating_sub(passed))
     }
 
-    /// What has become of the file, which is `now`; None: it is the same.
+    /// Says how `now` differs from the file. None stands for the same file.
     pub fn difference(&self, now: &Self) -> Option<&'static str> {
         let changed = || {
             if self.size != now.size {
@@ -74,7 +74,7 @@ impl Part {
         size(&self.pieces)
     }
 
-    /// What has become of the file, which is `now`, as far as that tells it; None: it can be the same.
+    /// Says how `now` differs from the file of the part. None stands for a file that can be the same.
     pub fn difference(&self, now: &Identity) -> Option<&'static str> {
         if self.digest.is_some() {
             self.identity.replaced(now)
@@ -108,7 +108,7 @@ pub fn check(pieces: &[Piece], size: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// How far somebody has come in a part.
+/// A place in a part.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     piece: usize,
@@ -139,7 +139,7 @@ impl Cursor {
         self.taken
     }
 
-    /// What is next, up to the end of a piece; None: all was taken.
+    /// The next bytes, up to the end of a piece. None stands for the end of the part.
     pub fn ahead<'a>(&self, pieces: &'a [Piece]) -> Option<Ahead<'a>> {
         Some(match pieces.get(self.piece..)?.iter().find(|piece| piece.length() > 0)? {
             // An empty piece is never begun, so that `within` is 0 where one is skipped.
@@ -150,7 +150,7 @@ impl Cursor {
         })
     }
 
-    /// So many bytes of what was ahead were taken.
+    /// Moves on by `count` bytes.
     pub fn advance(&mut self, pieces: &[Piece], count: u64) {
         self.piece += pieces[self.piece..].iter().take_while(|piece| piece.length() == 0).count();
         self.within += count;
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(check(&many, 1), Err("has 65 pieces, and may have 64".into()));
     }
 
-    /// The bytes that who takes `most` at a time gets, of a file in which each byte is its offset.
+    /// The bytes that a reader of `most` at a time gets from a file in which each byte is its offset.
     fn taken(pieces: &[Piece], most: u64) -> Vec<u8> {
         let (mut cursor, mut found) = (Cursor::default(), Vec::new());
         while let Some(ahead) = cursor.ahead(pieces) {

@@ -1,4 +1,4 @@
-//! What `exec` and `read` hold in the run directory as long as their job lives.
+//! Files that `exec` and `read` hold in the run directory as long as their job lives.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,7 +17,7 @@ use crate::sys::watch::Watcher;
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 pub struct Presence {
-    /// That of the job.
+    /// The directory of the job.
     pub directory: PathBuf,
     run_directory: PathBuf,
     /// Where `serve` keeps descriptors for the job.

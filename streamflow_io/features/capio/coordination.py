@@ -56,7 +56,10 @@ class CapioOptions(MoreOptions):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--script", metavar="FILE", type=Path, help="write a script that runs its programs under CAPIO"
+            "--script",
+            metavar="FILE",
+            type=Path,
+            help="write a script that runs the workflow under CAPIO",
         )
         parser.add_argument("--check", metavar="FILE", type=Path, help="compare a CAPIO-CL file with the workflow")
 

@@ -134,4 +134,4 @@ def _text(directory: Path, entries: Mapping[str, Entry]) -> str:
         return f"{who}: {said}"
     if (holder := lock_holder(directory / "plans" / "lock")) is not None:
         return f"no schedule yet: process {holder} makes one"
-    return f"no schedule yet: it is made when nobody has come or gone for {STILL_SECONDS:g} s"
+    return f"no schedule yet: one is made when no run has begun or ended for {STILL_SECONDS:g} s"

@@ -44,9 +44,9 @@ class BoundsFile(CamelModel):
 
 
 class AlgorithmFile(CamelModel):
-    name: Text = Field(description="the name of what made the schedule")
-    parameters: dict[str, float | str] = Field(description="a mapping: what it was told")
-    seconds: AtLeast0 = Field(description="a number: how long it took")
+    name: Text = Field(description="the name of the algorithm")
+    parameters: dict[str, float | str] = Field(description="a mapping: the options of the algorithm")
+    seconds: AtLeast0 = Field(description="a number: the seconds of CPU time")
 
 
 class ScheduleFile(CamelModel):

@@ -131,7 +131,9 @@ def _by_number(output: str, jobs: Sequence[Job], written: Sequence[OutputRecord]
         "job ended"
     )
     if len(jobs) < _OFTEN_COUNTED:
-        reason = f"{evidence}, but {counted(len(jobs), 'job')} cannot tell that there are so many with other inputs"
+        reason = (
+            f"{evidence}, but {counted(len(jobs), 'job')} cannot show that the number is the same with other inputs"
+        )
         return Refusal(output, "on_n_files", reason)
     evidence = f"{counted(len(jobs), 'job')}: {evidence}"
     return Proposal(CommitHint(output), evidence, CommitRule("on_n_files"), numbers[0])

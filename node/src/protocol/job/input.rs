@@ -1,4 +1,4 @@
-//! What a job reads.
+//! The inputs of a job.
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::protocol::values::Target;
 #[derive(Clone, Debug)]
 pub struct Input {
     pub name: String,
-    /// What it is called where its limit changes, and where it is told what was fed of it.
+    /// The name of the stream in changed limits and in events.
     pub id: String,
     pub port: String,
     /// The file, as it is opened here; with a link, where the producer has it.
@@ -27,19 +27,19 @@ pub struct Input {
     pub verify: Verify,
     /// A file may be made in memory.
     pub memory: bool,
-    /// It is fed no faster at first.
+    /// The rate at the beginning.
     pub limit: Rate,
-    /// It is told when all that there was has been fed.
+    /// Whether `drained` and `fed` are told.
     pub phases: bool,
-    /// It is not declared to be streamable: where the command does more than read it in order, it gets the file.
+    /// Not declared streamable: a command that does more than read in order gets the file.
     pub net: bool,
-    /// Until so many bytes of it were read, calls do what they do with a pipe; only with `net`.
+    /// The number of bytes until which calls do what they do with a pipe. Only with `net`.
     pub pipe: u64,
-    /// It ends when it was closed after writing so often, and not only at the commit; then its bytes are still to be compared.
+    /// The stream ends after this many closes, before the commit. Then the bytes are still to be compared.
     pub closes: Option<NonZeroU32>,
-    /// The command gets at most so many bytes as a stream: the job starts again with a file that has more.
+    /// The most bytes of a stream. The job starts again with a larger file.
     pub most: Option<u64>,
-    /// A part comes from the machine where it was said; None: it is read here.
+    /// The machine from which a part comes. None stands for a file that is read here.
     pub home: Option<Home>,
 }
 
@@ -47,7 +47,7 @@ pub struct Input {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
     pub link: Link,
-    /// Of the part, as the job there has said it.
+    /// The number of the part in the events of the job there.
     pub number: u64,
 }
 

@@ -7,17 +7,17 @@ use serde::{Deserialize, Deserializer};
 
 use crate::protocol::json;
 
-/// Bytes per second; None: as many as can be.
+/// Bytes per second. None sets no limit.
 pub type Rate = Option<NonZeroU64>;
 
 /// The limits of a job that are others than at first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewLimits {
-    /// Of the job; None: that is as it was at first.
+    /// The rate of the job. None leaves the first rate.
     #[serde(default, deserialize_with = "told")]
     pub rate: Option<Rate>,
-    /// Of its byte streams, by what the input is called there.
+    /// The rates of the byte streams, by their `id`.
     #[serde(default)]
     pub inputs: BTreeMap<String, Rate>,
 }

@@ -1,4 +1,4 @@
-//! What a job writes, and which rules hold for it.
+//! The outputs of a job, and their rules.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
@@ -152,7 +152,7 @@ impl Output {
         self.rules.iter().any(|rule| rule.commit != Commit::Termination)
     }
 
-    /// Whether closes are told: where a rule needs them, or somebody wants to know.
+    /// Whether closes are told, because a rule or an observation needs them.
     pub fn tells_closes(&self) -> bool {
         self.tells_all || self.commits_early()
     }

@@ -1,4 +1,4 @@
-//! What was noted of the first bytes of a file, as data: they are compared elsewhere, when the file is final.
+//! The first bytes of a file, as noted. They are compared elsewhere, when the file is final.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -30,7 +30,7 @@ pub struct Part {
     pub bytes: u64,
     pub digest: Digest,
     pub verify: Verify,
-    /// They are all that it has.
+    /// Whether the file has no other bytes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
 }
@@ -67,7 +67,7 @@ const SAME: i32 = 0;
 const DIFFERENT: i32 = 1;
 const UNKNOWN: i32 = 2;
 
-/// `sfio-node compare`: whether the file `path` begins with the bytes of which `part` tells, in JSON.
+/// `sfio-node compare`: whether the file `path` begins with the bytes of `part`, a JSON text.
 pub fn compare(path: &Path, part: &str) -> i32 {
     let part: Part = match serde_json::from_str(part) {
         Ok(part) => part,
@@ -98,7 +98,7 @@ mod tests {
     use crate::protocol::verify::noted::note_in_pieces;
     use std::os::unix::fs::FileExt;
 
-    /// What is known of the first `bytes` of `file`, which were noted in pieces.
+    /// The first `bytes` of `file`, noted in pieces.
     fn part_of(file: &File, bytes: u64, piece: usize, verify: Verify) -> Part {
         let mut noted = verify.begin();
         note_in_pieces(&mut *noted, file, bytes, piece);
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    /// Who notes it and who compares it may be two programs, of other compilers or for other processors.
+    /// The program that notes and the one that compares may have other compilers or processors.
     #[test]
     fn a_digest_is_the_same_in_every_build() {
         let file = tempfile::tempfile().unwrap();

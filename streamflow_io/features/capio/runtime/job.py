@@ -207,7 +207,7 @@ class CapioJob(NodeJob):
     async def _compare_reading(self, reading: Reading) -> None:
         written = self._server.collected.get(reading.path)
         if written is None:
-            raise UnfitProgramError(f"a program has read {reading.path}, and nobody knows what is in it")
+            raise UnfitProgramError(f"a program has read {reading.path}, and its right content is not known")
         content = written.content
         if 0 < reading.content.count < content.count:
             content = await asyncio.to_thread(self._server.guard.content, written.copy, reading.content.count)

@@ -50,27 +50,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--goal",
         choices=("efficiency", "dilation"),
         default="efficiency",
-        help="efficiency: nodes compute as much as possible (default); dilation: the slowest is slowed down least",
+        help="efficiency (default): nodes compute as much as possible; dilation: the slowest application "
+        "is slowed down least",
     )
     parser.add_argument(
         "--seconds",
         type=_positive,
         default=10.0,
         metavar="S",
-        help="of CPU time to look for a better one (default: 10)",
+        help="the CPU time of the search (default: 10)",
     )
     parser.add_argument(
         "--least-period",
         type=_positive,
         metavar="S",
-        help="the shortest period that is tried (default: the longest instance of an application)",
+        help="the shortest period (default: the longest instance)",
     )
     parser.add_argument(
         "--paper",
         action="store_true",
-        help="PerSched as published, for as long as it takes; of a paper's set with the least period of its authors",
+        help="use PerSched as published, without a limit of time; for a paper's set, with its authors' least period",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="where to write the schedule")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the schedule into this file")
 
 
 def _positive(text: str) -> float:
