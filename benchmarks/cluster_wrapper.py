@@ -1,4 +1,4 @@
-"""What the wrapper adds to a job on a host and on a node of Slurm, in time that passes.
+"""The time that the wrapper adds to a job on a host and on a node of Slurm.
 
 Without StreamFlow, which looks at jobs too rarely to see it: `sfio-node serve` where the driver would start it, and the
 jobs one after the other on the node.
@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from laboratories.deployments import slurm_environment
+from lab.machines.deployments import slurm_environment
 from streamflow_io.runtime.embedded import find_sfio_node
 from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.protocol import JobSpec, OutputRule, WatchedOutput
@@ -83,7 +83,7 @@ def _binary() -> Path:
 
 
 def _write_specification(directory: Path, root: str) -> Path:
-    """Of a job with one watched output: `job.json`."""
+    """Write the `job.json` of a job with one watched output."""
     rule = OutputRule(globs=(), committed="on_close")
     output = WatchedOutput(port="output", root=root, globs=("*.txt",), kind="file", rules=(rule,))
     path = directory / _SPECIFICATION

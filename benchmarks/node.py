@@ -56,7 +56,7 @@ async def first_warning(job: NodeJob) -> str | None:
 
 
 def measure_wrapper(directory: Path) -> Sample:
-    """What the wrapper of a job with one watched output costs, of which it is told in which bursts it writes.
+    """Measure the cost of the wrapper of a job with one watched output, whose bursts of writes the wrapper is told.
 
     :return: `cpu_ms`: the CPU time of `sfio-node exec ... -- true` less that of `true` alone, mean of
         :data:`WRAPPED_JOBS`; `memory_mib`: the greatest resident set of the wrapper of a job that runs for a while

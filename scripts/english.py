@@ -53,7 +53,7 @@ PAGES = (
     "docs/why-it-does-not-stream.md",
 )
 
-_ROOTS = ("streamflow_io", "node/src", "scripts", "benchmarks", "laboratories", "tests")
+_ROOTS = ("streamflow_io", "node/src", "scripts", "benchmarks", "lab", "tests")
 _FIRST = re.compile(
     r"(It|Its|They|Them|Their|This|That|That's|Those|These|Such|So|Who|Whose|What|Which|Whom|Of|As|None|Nobody|Somebody|"
     r"Well|Then|Else|And|Or|But)\b"

@@ -9,10 +9,10 @@ import pytest
 from cwltool import process
 from schema_salad.schema import load_schema
 
-from tests import forked
-from tests.cwl import Bench
-from tests.node_support import Node, node, wait_for
-from tests.remote_support import RemoteNode, remote_node
+from lab import forked
+from lab.node import Node, node, wait_for
+from lab.node_remote import RemoteNode, remote_node
+from lab.runs import Bench
 
 
 @pytest.fixture(scope="session", autouse=True)

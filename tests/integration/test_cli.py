@@ -11,9 +11,9 @@ from shutil import which
 import pytest
 from rich.text import Text
 
+from lab.telemetry import learning_run
 from streamflow_io.cli import COMMANDS, main, parser_of
 from streamflow_io.commands.console import SafeConsole, say, table
-from tests.telemetry import learning_run
 
 COMMAND = [sys.executable, "-m", "streamflow_io.cli"]
 TOOL = """\

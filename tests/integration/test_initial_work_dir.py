@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from lab.cwl import Document, found, streamable, streaming, tool, workflow
+from lab.runs import Bench
 
 RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 GATE = streaming({"port": "out", "committed": "on_close", "start": "producer"})

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, workflow
+from lab.refused_calls import refusing
+from lab.runs import Bench
 from streamflow_io.records.learned.proofs import Way, known_proofs
-from tests.cwl import Bench, Document, workflow
 from tests.integration.test_learned_streams import AUTO, Proving, producer, reader
-from tests.refused_calls import refusing
 
 NO_GATE = {"SFIO_NODE_WITHOUT_GATE": "1"}
 READERS = ("b", "c")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Job, Node, node, output, wait_for
+from lab.node import Job, Node, node, output, wait_for
 
 
 @pytest.fixture
@@ -302,7 +302,7 @@ def with_freezer(how: str, place: Path) -> list[str]:
 
 @pytest.mark.parametrize("how", ["stopped", "v1", "v2", "v2 all"])
 def test_a_job_that_stands_still_commits_nothing(runtime: Node, out: Path, how: str) -> None:
-    """It is stopped or frozen, or all of it with `exec`, between a close and its failure."""
+    """The job is stopped or frozen, or all of it with `exec`, between a close and its failure."""
     place, wrapper = runtime.base / "cgroup", []
     place.mkdir()
     if how != "stopped":
@@ -395,7 +395,7 @@ def test_files_of_a_directory_that_was_renamed(runtime: Node, out: Path) -> None
 def test_what_is_told_of_the_entries_of_a_directory(
     runtime: Node, out: Path, rule: dict[str, object], told: list[str]
 ) -> None:
-    """A close that commits is told as a commit, and serve leaves commits of entries to those who read the events."""
+    """A close that commits is told as a commit. Serve leaves commits of entries to the readers of the events."""
     script = f"mkdir {out}/d; cd {out}/d; for f in a b a; do echo x >> $f; sleep 0.15; done; {HOLD}"
     job = runtime.shell("j", script, outputs=[output(out, "d", kind="directory", **rule)])  # type: ignore[arg-type]
     time.sleep(0.5)

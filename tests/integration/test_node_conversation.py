@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conversation_support import ConversingNode, conversation
-from tests.node_support import built, output, wait_for
-from tests.remote_support import TREE
+from lab.node import built, output, wait_for
+from lab.node_conversation import ConversingNode, conversation
+from lab.node_remote import TREE
 
 #: The longest line that is taken, without its newline.
 LONGEST = 32 << 20
@@ -35,7 +35,7 @@ def mode(path: Path) -> str:
 
 
 def padded(name: str, length: int) -> bytes:
-    """A request for a job, as a line of so many bytes."""
+    """A request for a job, as a line of this many bytes."""
     line = json.dumps({"job": name, "spec": {"name": "j"}}).encode()
     return line[:-2] + b" " * (length - len(line)) + line[-2:]
 
@@ -156,7 +156,7 @@ def test_what_is_not_understood_is_said_and_nothing_else(node: ConversingNode, l
 
 
 def test_nobody_has_to_read_what_is_not_understood(tmp_path: Path) -> None:
-    """Whether the standard error is a pipe that is full, or one that nobody has open."""
+    """The standard error is a pipe that is full, or a pipe without a reader."""
     reader, writer = os.pipe()
     for closed in (False, True):
         if closed:
@@ -331,7 +331,7 @@ def test_cancelled_before_it_starts(node: ConversingNode) -> None:
 
 @pytest.fixture
 def full(tmp_path: Path) -> Iterator[tuple[ConversingNode, Path]]:
-    """A node in a file system of which the last inode can be taken; its directory as others see it."""
+    """A node in a file system whose last inode can be taken; its directory as others see it."""
     place = tmp_path / "small"
     place.mkdir()
     mount = f'mount -t tmpfs -o nr_inodes=40 tmpfs {place} && mkdir {place}/run-above && exec "$@"'

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Event, Node, built
+from lab.node import Event, Node, built
 
 
 def cut(of: Path, rule: Event, *options: object) -> subprocess.CompletedProcess[str]:
@@ -21,7 +21,7 @@ def cut(of: Path, rule: Event, *options: object) -> subprocess.CompletedProcess[
 
 
 def parts(of: Path, rule: Event) -> dict[str, bytes]:
-    """Returns the parts by their names, made of what ``cut`` says."""
+    """Returns the parts by their names, made from the entries of ``cut``."""
     said = cut(of, rule)
     assert (said.returncode, said.stderr) == (0, "")
     content = of.read_bytes()

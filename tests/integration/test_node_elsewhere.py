@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Event, Job, Node, built, ended, node, output, wait_for
+from lab.node import Event, Job, Node, built, ended, node, output, wait_for
 
 #: Follows the lines of its standard input: `open NAME`, `write`, `close`, `end`.
 PRODUCER = """
@@ -318,7 +318,7 @@ def test_a_part_has_the_path_that_it_has_there(bytes_elsewhere: Elsewhere) -> No
 
 
 def test_no_entry_leads_out_of_its_directory(tmp_path: Path) -> None:
-    """What a producer names that is not in its directory is not taken."""
+    """A name of a producer outside its directory is not taken."""
     for elsewhere in make(tmp_path, "no_update"):
         there, target = elsewhere.out / "p", elsewhere.two.base / "in" / "c-f"
         there.mkdir()

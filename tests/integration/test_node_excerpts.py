@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Job, Node
+from lab.node import Job, Node
 
 WHOLE = b"".join(b"%07d a line\n" % number for number in range(40_000))
 FIRST = 100_000
@@ -44,7 +44,7 @@ def python(script: str) -> str:
 
 
 def ends(runtime: Node, job: Job, code: int = 0) -> tuple[str, list[str]]:
-    """What it has printed, and by which calls it has told the first bytes from the file."""
+    """Return its output, and the calls by which it has told the first bytes from the file."""
     assert job.wait() == code
     return (runtime.base / "printed").read_text(), [str(event["call"]) for event in job.named("asked")]
 

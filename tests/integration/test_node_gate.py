@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import TIMEOUT, Event, Job, Node, output, wait_for
+from lab.node import TIMEOUT, Event, Job, Node, output, wait_for
 
 #: Follows the lines of its standard input: `write NAME TEXT`, `mkdir NAME`, `end CODE`.
 PRODUCER = """

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Node, node_binary, output, wait_for
+from lab.node import Node, node_binary, output, wait_for
 
-#: A tree of processes, each of which ignores SIGTERM or not; the main one tells when all run.
+#: A tree of processes that each ignore SIGTERM or do not; the main one tells when all run.
 TREE = "(sleep 60 & sleep 60) & sleep 60 & sh -c 'setsid sleep 60 & wait' & echo up > {}; wait"
 
 
@@ -220,7 +220,7 @@ def test_who_holds_what_the_command_prints_to_is_waited_for(runtime: Node, strea
 
 
 def test_a_socket_is_waited_for_like_a_pipe(runtime: Node) -> None:
-    """As the server of SSH gives it."""
+    """SSH servers give a socket."""
     here, there = socket.socketpair()
     with here, there:
         job = runtime.shell("j", "sleep 0.5 & exit 0", stdout=there.fileno(), stderr=there.fileno())
@@ -262,7 +262,7 @@ def test_who_is_waited_for_can_be_cancelled(runtime: Node) -> None:
 
 
 def test_a_stream_is_not_cut_for_who_is_left(runtime: Node) -> None:
-    """It reads from a producer that is slow, and nobody holds what the command prints to."""
+    """The reader reads from a slow producer, and no process holds the pipe to which the command prints."""
     base = runtime.base
     outputs = [output(base / "out", "p")]
     runtime.shell("p", f"(for i in 1 2 3; do echo $i; sleep 0.3; done) > {base}/out/p", outputs=outputs)

@@ -1,4 +1,4 @@
-"""What sfio-node sees of how a job reads its inputs, with real programs."""
+"""The way in which a job reads its inputs, as sfio-node sees it, with real programs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Event, Job, Node, output, wait_for
-from tests.wording import uncoded
+from lab.node import Event, Job, Node, output, wait_for
+from lab.wording import uncoded
 
 LINES = 20_000
 AGAIN, MAPPED, SOUGHT, AT = "opened again", "mapped", "sought", "read at a position"
@@ -112,7 +112,7 @@ OTHERWISE = [
     ("cat in/f & cat in/f & wait", 2, [AGAIN]),
     ("for i in $(seq 20); do cat in/f & done; wait", 20, [AGAIN]),
     ("paste in/f in/f", 2, [AGAIN]),
-    # Another one reads what was opened first, while who opened it opens it again; or has read it, and is gone.
+    # Another process reads the opened file, while the first process opens it again; or it has read it, and is gone.
     ("exec 7< in/f; (sleep 0.1; cat <&7) & exec 7<&-; exec 7< in/f; cat <&7; wait", 2, [AGAIN]),
     (f"{sys.executable} -ISc '{INHERITED.format(ignored=False)}'", 2, [AGAIN]),
     (f"{sys.executable} -ISc '{INHERITED.format(ignored=True)}'", 2, [AGAIN]),

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.node_support import Node, output
+from lab.node import Node, output
 
 #: Serves one file, `f`, with the content of a file that it opens and reads for each request, to four readers at once.
 SERVER = """

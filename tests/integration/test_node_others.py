@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conversation_support import conversation
-from tests.node_support import Node, built, node, output, wait_for
+from lab.node import Node, built, node, output, wait_for
+from lab.node_conversation import conversation
 
 STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be a second user")
@@ -59,7 +59,7 @@ def test_reach_of_one_that_was_killed(runtime: Node) -> None:
     done = subprocess.run(reach(runtime.run), capture_output=True, text=True, timeout=10, check=False)
     expected = f"sfio-node: serve is gone: {runtime.run}/alive: nobody holds it\n"
     assert (done.returncode, done.stderr) == (1, expected)
-    shutil.rmtree(runtime.run)  # Nobody is left to do it.
+    shutil.rmtree(runtime.run)  # No process is left to do it.
 
 
 @pytest.mark.parametrize("words", [[], ["--run", "/x", "1.1.1.1:1"], ["1.1.1.1:1"], ["--certificate", "/c"]])
@@ -71,7 +71,9 @@ def test_reach_is_of_one_or_the_other(words: list[str]) -> None:
 @needs_root
 @pytest.mark.parametrize("converses", [False, True])
 def test_events_that_others_may_read(place: Path, converses: bool) -> None:
-    """Who knows where they are reads them, whatever the mask of the job is; nobody lists them, or changes anything."""
+    """A process that knows their place reads them, whatever the mask of the job is; no process lists them, or changes
+    anything.
+    """
     (place / "out").mkdir()
     with (conversation if converses else node)(place, "--readable") as running:
         job = running.shell("j", f"echo x > {place}/out/a; sleep 60", outputs=[output(place / "out", "*", "on_close")])
@@ -192,7 +194,7 @@ def test_what_was_read_in_the_place_of_a_stream_does_not_count(runtime: Node, re
     assert attack.wait(10) == 0
     for moved in runtime.base.glob("in/**/*"):
         if moved.is_fifo():
-            moved.unlink()  # Nobody else knows where it is.
+            moved.unlink()  # No other process knows where it is.
 
 
 @needs_root

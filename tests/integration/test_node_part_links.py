@@ -1,4 +1,4 @@
-"""Parts of a file on another node: all of their bytes, from who has said them, or a reason."""
+"""Parts of a file on another node: all of their bytes, from the job that has said them, or a reason."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.link_support import Pair, Proxy, assert_failed, pair
-from tests.node_support import Event, Job
-from tests.partition_support import CONTENT, identity, text
+from lab.node import Event, Job
+from lab.node_links import Pair, Proxy, assert_failed, pair
+from lab.node_parts import CONTENT, identity, text
 
 TEXT = b"a text that is nowhere\n"
 PIECES: list[object] = [[0, 14], text(TEXT), [1_000_000, 2_500_000], [5, 0]]
@@ -29,7 +29,7 @@ def of(nodes: Pair) -> Path:
 
 
 def say(nodes: Pair) -> Job:
-    """Lets a job of the first node say two parts; the second one is that which others read."""
+    """Lets a job of the first node say two parts; other jobs read the second one."""
     of(nodes).write_bytes(CONTENT)
     lines = [{"path": "a", "extents": [[0, 3]]}, {"path": "b", "extents": PIECES}]
     said = "".join(json.dumps(line) + "\n" for line in lines)

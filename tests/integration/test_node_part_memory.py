@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Job, Node, node, wait_for
-from tests.partition_support import CONTENT, MEMORY, part, placed, read
+from lab.node import Job, Node, node, wait_for
+from lab.node_parts import CONTENT, MEMORY, part, placed, read
 
 
 @pytest.fixture

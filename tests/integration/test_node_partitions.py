@@ -1,4 +1,4 @@
-"""Parts of files: a split says where it cuts, and who reads a part gets its bytes, all of them or none."""
+"""Parts of files: a split says where it cuts, and a reader of a part gets its bytes, all of them or none."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Event, Job, Node, wait_for
-from tests.partition_support import CONTENT, MEMORY, TARGETS, identity, part, placed, read, text
+from lab.node import Event, Job, Node, wait_for
+from lab.node_parts import CONTENT, MEMORY, TARGETS, identity, part, placed, read, text
 
 
 @pytest.fixture

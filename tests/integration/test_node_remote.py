@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import built, output, wait_for
-from tests.remote_support import (
+from lab.node import built, output, wait_for
+from lab.node_remote import (
     TREE,
     Alone,
     RemoteJob,
@@ -31,7 +31,8 @@ from tests.remote_support import (
 NO_INOTIFY = ["unshare", "-Ur", "sh", "-c", 'echo 0 > /proc/sys/user/max_inotify_instances; exec "$@"', "sh"]
 #: A machine whose inotify tells nothing of files, as of those that other machines write.
 DEAF = ["unshare", "-Ur", "sh", "-c", 'echo 2 > /proc/sys/user/max_inotify_watches; exec "$@"', "sh"]
-#: A machine with processes, and a directory for temporary files, that nobody else sees. Dies with its first process.
+#: A machine with processes, and a directory for temporary files, that no other machine sees. Dies with its first
+#: process.
 MACHINE = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
 MACHINE += ['mount -t tmpfs tmpfs "$TMPDIR" && exec "$@"', "sh"]
 
@@ -119,7 +120,7 @@ def test_requests_for_jobs_elsewhere(shared: RemoteNode) -> None:
 
 
 def test_a_slow_reader(tmp_path: Path) -> None:
-    """What it does not take is kept for it; everything else goes on."""
+    """Bytes that the reader does not take are kept for it; everything else goes on."""
     run, many = tmp_path / "run", 4000
     command = [str(built()), "serve", "--directory", str(run), "--shared"]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -154,7 +155,7 @@ def test_a_slow_reader(tmp_path: Path) -> None:
 
 @pytest.fixture(params=[DEAF, NO_INOTIFY], ids=["deaf", "blind"])
 def consumer(request: pytest.FixtureRequest) -> Sequence[str]:
-    """What the machine of the consumer runs under: one that learns of nothing has to look."""
+    """The wrapper of the consumer's machine: a machine that learns of nothing has to look."""
     wrapper: Sequence[str] = request.param
     if not works(wrapper):
         pytest.skip("no user namespaces")

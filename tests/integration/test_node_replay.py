@@ -13,7 +13,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.node_support import Event, Job, Node, wait_for
+from lab.node import Event, Job, Node, wait_for
 
 
 @cache
@@ -124,7 +124,7 @@ def test_who_has_had_its_time_is_ended(runtime: Node) -> None:
 
 
 def test_who_gets_no_processor_does_not_lose_its_time(runtime: Node) -> None:
-    """It ends when it has waited for longer than it is given, by the kernel's account."""
+    """The reader ends when it has waited for longer than it is given, by the kernel's account."""
     waits = 'while read -r ran waited turns < /proc/$$/schedstat; [ "$waited" -lt 2500000000 ]; do :; done'
     one = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
     with subprocess.Popen([*one, *python("while True: pass")]) as other:

@@ -1,4 +1,4 @@
-"""What sfio-node says that a job has used."""
+"""The usage of a job that sfio-node reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import Job, Node, output, wait_for
+from lab.node import Job, Node, output, wait_for
 
 #: Writes and fsyncs for 1.5 s, and prints how long it slept meanwhile, by the scheduler's account. Nothing else that it
 #: does sleeps, so this is its time in I/O; time in a queue for a CPU is not.
@@ -30,8 +30,8 @@ os.unlink(sys.argv[1])
 print(time.monotonic() - began - (awake() - before))
 """
 
-#: A thread waits as for a device until somebody opens the FIFO; then all sleep for some seconds. No device is needed: a
-#: thread that starts a process is in the same state until the child has opened its files.
+#: A thread waits as for a device until another process opens the FIFO; then all sleep for some seconds. No device is
+#: needed: a thread that starts a process is in the same state until the child has opened its files.
 WAIT = """
 import os, sys, threading, time
 action = (os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0)
@@ -101,7 +101,7 @@ def test_streamed_bytes_are_not_the_commands(runtime: Node) -> None:
 
 
 def test_bytes_of_many_short_lived_processes(runtime: Node) -> None:
-    """Children and grandchildren, waited for by the shell; and those that nobody waits for but the wrapper."""
+    """The shell waits for children and grandchildren; only the wrapper waits for the others."""
     out = runtime.base / "out"
     piece = f"head -c 10000 /dev/zero >> {out}"
     script = (
@@ -161,7 +161,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def test_what_the_process_has_used_before_is_not_the_jobs(runtime: Node) -> None:
-    """As under `docker exec`, where the init of the container's runtime becomes the program."""
+    """Under `docker exec` the init of the container's runtime becomes the program in the same way."""
     past = [sys.executable, "-ISc", PAST]
     usage = used(runtime.shell("j", "head -c 3000000 /dev/zero > /dev/null; exit 0", wrapper=past))
     assert usage["wrapper_cpu"] < 0.1

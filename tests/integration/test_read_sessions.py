@@ -17,18 +17,19 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, found, streamable, tool, workflow
+from lab.fuse import may_mount, served
+from lab.node import wait_for
+from lab.processes import of_processes
+from lab.runs import Bench, Run
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.validate import validate
-from tests.cwl import Bench, Document, Run, found, streamable, tool, workflow
-from tests.fuse import may_mount, served
 from tests.integration.test_node_read import cached, forget
-from tests.node_support import wait_for
-from tests.processes import of_processes
 
 MIB = 1 << 20
 SIZE = 24 * MIB
 
-# An input of which nobody needs the checksum comes before it is read.
+# An input whose checksum is not needed comes before it is read.
 NEEDS_CHECKSUM = ["$(inputs.of.checksum)"]
 
 # Waits for the command that follows to be told, so that the cache is looked at when it is cold.
@@ -151,7 +152,7 @@ def compare(
 
 
 def told(bench: Bench, event: str, first: bool = False) -> list[Document]:
-    """Records of sessions that serve jobs, or of what is read before the first job."""
+    """Records of sessions that serve jobs, or that read before the first job."""
     records = bench.telemetry()
     forms = {record["session"]: record["form"] for record in records if record["event"] == "session"}
     return [each for each in records if each["event"] == event and (forms[each["session"]] == "whole") is first]
@@ -248,7 +249,7 @@ def test_an_input_is_read_ahead_of_its_checksum(bench: Bench, tmp_path: Path) ->
 
 @pytest.mark.long
 def test_an_input_that_has_no_room_in_the_window_is_not_read_ahead(bench: Bench, tmp_path: Path, file: Path) -> None:
-    """Nobody says how far StreamFlow has come with it."""
+    """No event tells how far StreamFlow has come with it."""
     compare(bench, split_run(tmp_path, summing()), of(file, 2), sessionWindow=24)
     assert not told(bench, "session", first=True)
     assert told(bench, "session")
@@ -276,15 +277,6 @@ def test_a_window_that_is_smaller_than_the_file_of_a_split(bench: Bench, tmp_pat
     assert end["peakWindow"] <= 10_000_000 + 4 * 8 * MIB
     assert end["parts"] == 10
     assert (told(bench, "session")[0]["window"], told(bench, "session")[0]["readers"]) == (10_000_000, 4)
-
-
-@pytest.mark.long
-def test_jobs_that_all_read_the_whole_file(bench: Bench, tmp_path: Path, file: Path) -> None:
-    document = selecting(tmp_path)
-    document["steps"]["sum"]["run"]["hints"][0]["rules"] = [{"of": "of"}]
-    compare(bench, document, ranges(file, 3))
-    end = read_once(bench)
-    assert (end["reason"], end["parts"]) == ("done", 1)
 
 
 @pytest.mark.long
@@ -337,7 +329,7 @@ def test_a_reader_that_is_killed(bench: Bench, tmp_path: Path, file: Path) -> No
     kill = lambda: _when_it_reads(bench, lambda pid: os.kill(pid, signal.SIGKILL))  # noqa: E731
     # With this window it lives until the last part is consumed.
     ours = compare(bench, split_run(tmp_path, summing()), of(file, 8), kill, sessionWindow=1)
-    # Who is killed before he has said anything is missed after 10 s.
+    # A reader that is killed before its first message is missed after 10 s.
     assert {end["reason"] for end in told(bench, "sessionEnd")} <= {"lost", "stalled"}
     assert ours.log.count("is not read ahead any more") == 1
 

@@ -18,12 +18,13 @@ from typing import Any
 
 import pytest
 
+from lab import forked
+from lab.cwl import Document, found, tool, workflow
+from lab.node import wait_for
+from lab.processes import find_processes
+from lab.runs import Bench, Run
 from streamflow_io.records.learned.database import default_path
 from streamflow_io.records.learned.proofs import Proof, known_proofs
-from tests import forked
-from tests.cwl import Bench, Document, Run, found, tool, workflow
-from tests.node_support import wait_for
-from tests.processes import find_processes
 
 #: More than a pipe holds at first.
 LINES = 30_000
@@ -56,7 +57,7 @@ ALIGNED = python(
 
 
 def consumers(bench: Bench, tools: Mapping[str, Document], count: int | None = None, **more: Document) -> Document:
-    """A workflow with a file, its readers, and a step that waits until so many inputs were rehearsed."""
+    """A workflow with a file, its readers, and a step that waits until a number of inputs were rehearsed."""
     count = len(tools) if count is None else count
     runs = bench.data / "streamflow-io" / "runs"
     until = f"until [ $(cat {runs}/*/telemetry.jsonl | grep -c '\"rehearsed\"') -ge {count} ]; do sleep 0.1; done"
@@ -119,13 +120,13 @@ def test_what_streams_is_proven_and_leaves_no_trace(bench: Bench) -> None:
     assert {name: proof.way for name, proof in proofs().items()} == {
         name: "pipe" if name == "probe" else "net" for name in tools
     }
-    # Each job was executed once, and nobody has heard of more.
+    # Each job was executed once, and no listener has heard of more.
     place = bench.directory / "run1"
     with contextlib.closing(sqlite3.connect(place / "streamflow.db")) as database:
         assert database.execute("SELECT count(*) FROM execution").fetchone() == (len(tools) + 2,)
     assert ours.log.count("EXECUTING step") == len(tools) + 2
     assert ours.log.count("may be read while it is written: proven") == len(tools)
-    # What is known is not tried again: who waits for that waits for nothing.
+    # A known result is not tried again: a run that waits for it waits for nothing.
     again = bench.finish(*start(bench, consumers(bench, tools, count=0)))
     assert again.ok, again.errors
     assert rehearsed(bench) == {}
@@ -164,7 +165,7 @@ def test_what_does_not_stream_is_refused_with_its_reason(bench: Bench) -> None:
 
 
 def test_who_writes_the_date_is_proven(bench: Bench) -> None:
-    """What it makes of a stream is the same but for moments of its own run, also in blocks of bgzip."""
+    """The outputs from a stream are the same but for moments of its own run, also in blocks of bgzip."""
     date, size = "$(date +%Y-%m-%dT%H:%M:%S.%N)", f"{sys.executable} -ISc 'import os; print(os.fstat(0).st_size)'"
     tools = {
         "text": reader(f'{{ echo "##Date={date}"; cat "$text"; }} > out'),

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from lab import forked
+from lab.telemetry import learning_run, write
 from streamflow_io.records.reader import read_records
-from tests import forked
-from tests.telemetry import learning_run, write
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -26,6 +26,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from lab import cluster, forked
+from lab.cwl import found, tool, workflow
+from lab.runs import Bench
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file
@@ -52,8 +55,6 @@ from streamflow_io.storage.sharing.other_entries import (
     owner_of,
     user_name,
 )
-from tests import admission_support
-from tests.cwl import Bench, found, tool, workflow
 
 BANDWIDTH: dict[Way, int] = {"read": 100, "write": 100}
 SECONDS = 10.0
@@ -113,7 +114,7 @@ def runs(shared: SharedDirectory) -> Iterator[Callable[..., Run]]:
 
 
 def entries(shared: SharedDirectory) -> dict[str, dict[str, Any]]:
-    """What stands in the entries, by the names of the runs."""
+    """The content of the entries, by the names of the runs."""
     found = [json.loads(path.read_text()) for path in (shared.path / "runs").iterdir()]
     return {each["run"]: each for each in found}
 
@@ -153,7 +154,7 @@ class Process:
 
 
 def holding(shared: SharedDirectory, much: int, lacks: int = 0, die: bool = False) -> Callable[[Connection], None]:
-    """A run that gets so much, says so, and then wants more.
+    """A run that gets an amount, says so, and then wants more.
 
     :param die: it is killed inside the lock when it has got it
     """
@@ -230,7 +231,7 @@ def test_two_runs_have_no_more_than_there_is(runs: Runs, shared: SharedDirectory
 
 
 def test_on_a_network_file_system_runs_look_again_and_again(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one host writes there others do not hear of: they look."""
+    """Hosts hear nothing of each other's writes there: they look."""
     monkeypatch.setattr(files, "_is_network", lambda path: True)
     monkeypatch.setattr(files.OpenDirectory, "tell", lambda *_, **__: None)
     one, two = runs("one"), runs("two")
@@ -383,7 +384,7 @@ def test_a_lock_that_somebody_keeps(
 def test_an_entry_that_cannot_be_read_counts_as_before_while_its_run_lives(
     runs: Runs, processes: Processes, shared: SharedDirectory, damage: str
 ) -> None:
-    """What it last held stays its own; of one that was never understood nothing is known."""
+    """The amount that the entry last held stays its own; an entry that was never understood tells nothing."""
     other = processes(holding(shared, 70))
     assert other.answer() == 70
     run = runs()
@@ -560,7 +561,7 @@ def test_several_users(of_all: SharedDirectory, processes: Processes) -> None:
     ]
     first.kill()
     other.pipe.send(None)
-    # What he left he has to remove himself: the directory is sticky.
+    # Files that a user left can be removed only by this user: the directory is sticky.
     assert other.answer() == (50, 2)
 
     def stranger(pipe: Connection) -> None:
@@ -574,7 +575,7 @@ def test_several_users(of_all: SharedDirectory, processes: Processes) -> None:
 
 @needs_root
 def test_a_member_who_writes_what_he_likes(of_all: SharedDirectory, processes: Processes) -> None:
-    """The worst that he can do is to have all of the bandwidth; nothing that is not his is touched."""
+    """The worst effect is that the member has all of the bandwidth; files of others are not touched."""
 
     def attacker(pipe: Connection) -> None:
         place = of_all.path / "runs"
@@ -630,7 +631,7 @@ def test_a_member_who_writes_what_he_likes(of_all: SharedDirectory, processes: P
 def test_a_member_who_keeps_others_from_their_share(
     of_all: SharedDirectory, processes: Processes, monkeypatch: pytest.MonkeyPatch, number: int, does: dict[str, int]
 ) -> None:
-    """The others have at least their share after a while, and are told who it is."""
+    """The others have at least their share after a while, and get the member's name."""
     monkeypatch.setattr(allocation, "GRACE_SECONDS", 0.3)
     bad_user, good_user = pwd.getpwnam("daemon").pw_uid, pwd.getpwnam("bin").pw_uid
     amounts = {each: {"write": much} for each, much in does.items()}
@@ -678,7 +679,7 @@ def test_a_member_who_keeps_others_from_their_share(
 
 @needs_root
 def test_many_entries_of_one_user_hide_none_of_others(tmp_path: Path) -> None:
-    """Who has user ids without a name, as in a container of one's own, has them for one user."""
+    """A namespace with user ids without names, as in an own container, counts them as one user."""
     names = [f"{number:032x}.json" for number in range(MOST_ENTRIES + 1)]
     users = {name: 1 if number % 2 else MEMBERS[number % 4 // 2] for number, name in enumerate(names)}
     users[last := f"{'f' * 32}.json"] = 2
@@ -781,8 +782,8 @@ async def test_what_is_required_is_of_what_other_runs_leave(
     other.request(lacks=70)
     other.wait_for(lambda run: run.given)
     other.request(kept=70)
-    admission = admission_support.io_task_admission(
-        admission_support.Cluster(1), required=Required(), storage=storage,
+    admission = cluster.io_task_admission(
+        cluster.Cluster(1), required=Required(), storage=storage,
         meeting=Meeting("required", [storage], {}),
     )  # fmt: skip
     place = StoragePlace("disk", "cluster/node00000")
@@ -795,9 +796,7 @@ async def test_what_is_required_is_of_what_other_runs_leave(
             await asyncio.sleep(0.02)
         return True
 
-    await asyncio.wait_for(
-        admission.admit(admission_support.job(0, storage_bw="required"), [admission_support.target()]), 1
-    )
+    await asyncio.wait_for(admission.admit(cluster.job(0, storage_bw="required"), [cluster.target()]), 1)
     try:
         assert await has(30)
         other.request(kept=20)
@@ -813,11 +812,8 @@ async def test_what_is_required_is_of_what_other_runs_leave(
 
 
 def command(*words: str | Path, data: Path, columns: int = 200) -> subprocess.CompletedProcess[str]:
-    program = Path(sys.executable).with_name("streamflow-io")
-    environment = {**os.environ, "XDG_DATA_HOME": str(data), "COLUMNS": str(columns)}
-    return subprocess.run(
-        [program, "storage", *words], capture_output=True, text=True, timeout=60, env=environment, check=False
-    )
+    environment = {"XDG_DATA_HOME": str(data), "COLUMNS": str(columns)}
+    return forked.run("streamflow-io", "storage", *words, environment=environment)
 
 
 def test_what_the_command_line_makes_and_shows(tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -841,7 +837,7 @@ def test_what_the_command_line_makes_and_shows(tmp_path: Path, runs: Runs, monke
     known = json.loads(command("status", tmp_path / "group", "--json", data=tmp_path).stdout)
     (found,) = known["directories"]
     assert found["bandwidth"] == {"read": 0.0001, "write": 0.0001}
-    # Who waits is shown first.
+    # A waiting run is shown first.
     assert [(run["run"], run["held"], run["wanted"]) for run in found["runs"]] == [
         ("\x1b[31mtwo", {}, {"write": 6e-05}),
         ("one", {"write": 7e-05}, {}),

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, tool, workflow
+from lab.disks import can_mount, fill, small_disk
+from lab.runs import Bench, Run
 from streamflow_io.records.learned.database import VERSION
 from streamflow_io.records.learned.proofs import known_proofs
-from tests.campaign.disk import can_mount, fill, small_disk
-from tests.cwl import Bench, Document, Run, tool, workflow
 from tests.integration.test_learned_streams import AUTO, Proving, chain, producer, reader
 
 Damage = Callable[[Path], AbstractContextManager[bytes]]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import streamflow_io
+from lab.runs import Bench
 from streamflow_io import features
-from tests.cwl import Bench
 from tests.integration.test_byte_streams import assert_streamed, chain, producer, reader
 
 #: Each feature, and a word of `streamflow-io --help` that comes from the feature.

@@ -210,7 +210,7 @@ def imports() -> tuple[Import, ...]:
 
 @cache
 def ours() -> tuple[Import, ...]:
-    """Those of other modules of ours."""
+    """Imports of other modules of ours."""
     found = (each for each in imports() if each.is_ours and each.imported in MODULES)
     return tuple(each for each in found if each.imported != each.importer)
 

@@ -1,4 +1,4 @@
-"""What decided how long a run took, and what is said of it."""
+"""The critical path of a run, and its description."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.telemetry import BEGIN, job, usage
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import OFF, CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
 from streamflow_io.records.history import History, read_history
@@ -18,7 +19,6 @@ from streamflow_io.report.analysis.edges import edge_results
 from streamflow_io.report.analysis.results import run_results
 from streamflow_io.report.analysis.verdict import path_text, verdict
 from streamflow_io.report.suggestions.advice import MOST, advice
-from tests.telemetry import BEGIN, job, usage
 
 STEPS: dict[str, tuple[str, ...]] = {"/a": (), "/b": ("/a",), "/c": ("/b",)}
 

@@ -1,4 +1,4 @@
-"""What follows of a job that has read a declared stream, and what is believed of declarations."""
+"""Consequences of a job that has read a declared stream, and the trust in declarations."""
 
 from __future__ import annotations
 

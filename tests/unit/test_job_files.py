@@ -1,9 +1,10 @@
-"""What is recorded of the files of a job, from what the node runtime tells of it."""
+"""Records of the files of a job, from the reports of the node runtime."""
 
 from __future__ import annotations
 
 import pytest
 
+from lab.wording import uncoded
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, StreamEdge
 from streamflow_io.graph.possible import possible_routes
 from streamflow_io.hints.models import StreamingRule
@@ -19,7 +20,6 @@ from streamflow_io.runtime.protocol import (
     WatchedOutput,
 )
 from streamflow_io.runtime.wire import text_of
-from tests.wording import uncoded
 
 OF = Identity("/a/0", "/a")
 RULES = (OutputRule(globs=(), committed="on_termination"),)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from lab.jobs import job_state
 from streamflow_io.jobs import job_warnings
 from streamflow_io.jobs.job_warnings import JobWarnings
 from streamflow_io.runtime.protocol import EVENT, WarningEvent
-from tests.jobs import job_state
 
 
 def warning(message: str, **fields: str) -> WarningEvent:

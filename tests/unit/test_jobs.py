@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamflow.core.workflow import Job, Status, Token
 
+from lab.fakes import FakeRuntime
+from lab.jobs import allocation
 from streamflow_io.adapters.jobs import Jobs, JobState, Listener
 from streamflow_io.adapters.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime.node_runtime import NodeRuntime
 from streamflow_io.runtime.protocol import JobSpec
 from streamflow_io.runtime.wire import with_observation
-from tests.jobs import allocation
-from tests.streaming_fakes import FakeRuntime
 
 
 class Noting(Listener):

@@ -1,4 +1,4 @@
-"""What a report says of storages that runs share."""
+"""The report about storages that runs share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WAITING = run(
 
 
 def test_who_waits_while_others_hold_something_waits_for_them() -> None:
-    """Not who waits for what its own jobs have."""
+    """A wait for the bandwidth of the run's own jobs is no such wait."""
     (result,) = lease_results(read_history("one", WAITING))
     assert (result.storage, result.direction, result.limit) == ("disk", "write", 100.0)
     assert result.waits == [(1.0, 5.0)]

@@ -32,7 +32,7 @@ def named() -> Iterator[tuple[str, str]]:
 
 def directories() -> Iterator[tuple[str, str]]:
     for page in PAGES:
-        for name in re.findall(r"`((?:streamflow_io|node|tests|benchmarks|laboratories)/[\w/]*)`", page.read_text()):
+        for name in re.findall(r"`((?:streamflow_io|node|tests|benchmarks|lab)/[\w/]*)`", page.read_text()):
             yield page.name, name
 
 

@@ -1,4 +1,4 @@
-"""Which way parts take to their readers, and what is tried before anything is said of them."""
+"""The way of parts to their readers, and the trials before anything is said of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOKEN = PartToken(file_value("/out/1"), PART, "chunks", SaidBy("/split/0", "/run
 
 @dataclass(eq=False)
 class Runtime:
-    """Where jobs run: whether it sees the file, and who is reached from there."""
+    """The place where jobs run: whether it sees the file, and which others it reaches."""
 
     sees: bool = True
     reaches: bool = False

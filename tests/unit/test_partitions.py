@@ -1,17 +1,17 @@
-"""Which splits write nothing, and why others do."""
+"""Splits that write nothing, and the reasons why others do."""
 
 from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
 
+from lab.wording import uncoded
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, IOGraph, Output, OutputKind, Route, Step
 from streamflow_io.graph.partitions import CutRules, Partition, plan_partitions
 from streamflow_io.graph.sites import DRIVERS_NODE, LOCAL, Deployment, Site, SiteKind
 from streamflow_io.graph.volumes import Bind
 from streamflow_io.hints.sessions import SessionRule
-from tests.wording import uncoded
 
 CHUNKS = Output("/split", "chunks", OutputKind.FILES)
 CHUNK = Input("/align", "chunk")
@@ -140,7 +140,7 @@ def test_a_program_says_the_parts_of_one_output() -> None:
 
 
 def test_parts_of_parts() -> None:
-    """Of a chain of splits each second one writes its files: a part is no file that others read parts of."""
+    """In a chain of splits each second one writes its files: a part is no file that others read parts of."""
     outputs = [replace(CHUNKS, step=f"/split{number}") for number in range(4)]
     readers = [Input(f"/split{number}", "reads") for number in range(1, 4)]
     routes = [Route(output, (SCATTER,), reader) for output, reader in zip(outputs, [*readers, CHUNK], strict=True)]

@@ -1,4 +1,4 @@
-"""What driver and `sfio-node` say to each other survives whatever a path is; what is not understood is no silence."""
+"""Messages between driver and `sfio-node` survive whatever a path is; an unknown message is no silence."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.fakes import FakeRuntime
 from streamflow_io.runtime.protocol import ChangedEvent, CommandSpec, ExitEvent, InputStream, JobSpec
 from streamflow_io.runtime.values import readable
 from streamflow_io.runtime.wire import is_from_outside, parse_event, text_of
-from tests.streaming_fakes import FakeRuntime
 
 PATHS = st.binary(min_size=1, max_size=40).filter(lambda path: 0 not in path).map(os.fsdecode)
 

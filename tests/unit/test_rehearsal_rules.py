@@ -1,4 +1,4 @@
-"""What may be rehearsed, when, and what follows from how it went."""
+"""Jobs that may be rehearsed, the time for it, and the consequences."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ RANDOM = replace(DATED_AGAIN, lines={"out.txt": [("0:1", "at 1790000001", "at 17
 
 
 def found(*so_far: tuple[Manner, Ran], size: int = SIZE, cpu: float = 4.0) -> Finding:
-    """What is found at last; each manner has to be the one that was asked for."""
+    """The last finding; each manner has to be the one that was asked for."""
     for number, (manner, _) in enumerate(so_far):
         assert next_manner(so_far[:number], size, cpu) == manner
     finding = next_manner(so_far, size, cpu)
@@ -89,7 +89,7 @@ def test_who_can_do_with_neither_is_refused(piped: Ran) -> None:
     ],
 )
 def test_who_needs_much_more_of_a_processor_under_the_net_gets_a_pipe(piped: Ran, finding: Finding) -> None:
-    """As one that reads at a million positions when it has got the file."""
+    """A reader at a million positions of the file is such a job."""
     assert found(("net", ran(cpu=9.0)), ("pipe", piped)) == finding
     assert found(("net", ran(cpu=6.5))) == Finding("net")
     assert found(("net", ran(cpu=0.9)), cpu=0.0) == Finding("net"), "too little to tell"

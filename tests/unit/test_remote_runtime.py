@@ -1,4 +1,4 @@
-"""The driver's side of a node runtime elsewhere: what is run there, and what is made of what is told."""
+"""The driver's side of a node runtime elsewhere: its commands there, and the meaning of the answers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamflow.core.data import StreamWrapper
 
+from lab.connectors import CERTIFICATE, Host, event, exited, hosted, say, serving, stand_in
+from lab.node import wait_for
 from streamflow_io.runtime import conversing
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.binary import Binary, Neighbours, check_workdir, deliver
@@ -26,8 +28,6 @@ from streamflow_io.runtime.node_runtime import NodeRuntimeError
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import ExitEvent, JobSpec, StartedEvent
 from streamflow_io.runtime.remote import RemoteRuntime
-from tests.connector_support import CERTIFICATE, Host, event, exited, hosted, say, serving, stand_in
-from tests.node_support import wait_for
 
 pytestmark = pytest.mark.timeout(30)
 FOREIGN = b"\x7fELF" + bytes(14) + b"\xf3\x00" + bytes(100)  # for riscv64
@@ -160,23 +160,23 @@ async def test_a_program_of_another_user_is_not_run(access: Access, workdir: Pat
             await deliver(access, str(workdir), stand_in())
         assert not ran.exists()
 
-    # Who is first in a directory for all.
+    # The first user in a directory for all.
     plant(theirs, ran)
     give(theirs)
     await is_refused(f"{theirs} belongs to user {STRANGER}: another user could put a program there")
-    # A link of his, also to a directory of ours.
+    # A link of that user, also to a directory of ours.
     elsewhere = tmp_path / "elsewhere"
     theirs.rename(elsewhere)
     theirs.symlink_to(elsewhere)
     await is_refused(f"{elsewhere} belongs to user")
     theirs.unlink()
-    # Who owns a directory above.
+    # The owner of a directory above.
     (workdir / "above" / "work").mkdir(parents=True)
     os.chown(workdir / "above", STRANGER, -1)
     workdir = workdir / "above" / "work"
     plant(workdir / ".streamflow-io", ran)
     await is_refused(f"{workdir.parent} belongs to user")
-    # His file in our directory, from when it was open.
+    # A file of that user in our directory, from when it was open.
     workdir = tmp_path / "ours"
     plant(workdir / ".streamflow-io", ran)
     give(workdir / ".streamflow-io" / stand_in().name)
@@ -322,7 +322,7 @@ async def test_where_it_runs_by_its_manner(host: Host, access: Access, workdir: 
 
 
 async def test_containers_of_the_host_find_what_it_makes_for_them(access: Access, workdir: Path) -> None:
-    """As other users: they may pass, but not list."""
+    """The processes run as other users: they may pass, but not list."""
     async with serving(access, workdir, place=Place("host")) as runtime:
         directory = Path(runtime.directory)
         assert directory.parent == workdir.resolve() / f".streamflow-io-{os.getuid()}"
@@ -406,7 +406,7 @@ async def test_a_serve_that_ends(access: Access, workdir: Path) -> None:
         for attempt in (job.has_started(), runtime.create_job("next")):
             with pytest.raises(NodeRuntimeError, match="has ended"):
                 await attempt
-        # Nobody else removes what is left of it.
+        # Nothing else removes what is left of it.
         assert Path(runtime.directory).exists()
 
 

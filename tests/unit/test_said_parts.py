@@ -1,4 +1,4 @@
-"""What a program says of parts: once and for all, and in the order of the list that they are elements of."""
+"""Messages of a program about parts: once and for all, and in the order of their list."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_a_part_that_there_is_not(
         (OF + "ranges: [1of3]\n", {"given": "[5of3]"}),
         (OF + "ranges: [1of3]\n", {"default": "5of3"}),
         (OF + "ranges: []\n", {}),
-        # Nobody knows them before the run.
+        # The values are not known before the run.
         (None, {}),
         (OF + "ranges: [5of3]\n", {"range": "{source: ranges, valueFrom: 1of3}"}),
         (OF + "ranges: [5of3]\n", {"range": "{source: [ranges, ranges], linkMerge: merge_flattened}"}),

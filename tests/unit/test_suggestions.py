@@ -1,4 +1,4 @@
-"""What is proposed from the records of a run, and what is not; the file that is written is an annotations file."""
+"""Proposals from the records of a run, and their absence; the file that is written is an annotations file."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from lab.telemetry import BEGIN, job, saving_run, usage, write
 from streamflow_io import cli
 from streamflow_io.commands.suggest import answer
 from streamflow_io.hints.yaml_files import parse, plain, read_annotations
@@ -22,7 +23,6 @@ from streamflow_io.records.records import EndRecord, Record, RequestRecord, RunR
 from streamflow_io.report.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.report.suggestions.proposal import Proposal, Refusal
 from streamflow_io.report.suggestions.proposals import Suggestions, suggest
-from tests.telemetry import BEGIN, job, saving_run, usage, write
 
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
 
@@ -128,7 +128,7 @@ def test_what_only_overlaps_is_not_proposed_where_the_cores_are_busy(cores: floa
 
 
 def _on(cores: float | None, records: list[Record]) -> list[Record]:
-    """The same on a location with so many cores."""
+    """The same on a location with this many cores."""
     return [
         record.model_copy(update={"location_cores": cores}) if record.event == "started" else record
         for record in records
@@ -174,7 +174,7 @@ def test_a_reader_of_a_directory_starts_with_its_producer() -> None:
     rules = [{"port": "out", "committed": "on_termination", "start": "producer"}]
     assert annotations_content(proposals.values()) == {"steps": {"/a": [{"class": "sfio:Streaming", "rules": rules}]}}
     assert one_after_the_other(written, used, not_at_gate="/b runs elsewhere", **fields)[0] == {}
-    # It looks what there is as soon as it starts.
+    # The reader looks at the list as soon as it starts.
     listed = read("/b/0", path="d", files=2, opens=2, reasons=["opened again"], first=BEGIN + 10.1)
     assert one_after_the_other(written, listed, **fields)[0] == {}
 

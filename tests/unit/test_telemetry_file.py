@@ -14,13 +14,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from lab.telemetry import BEGIN, learning_run, write
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.records import runs, schema
 from streamflow_io.records.reader import read_records
 from streamflow_io.records.records import RECORD, EndRecord, Record, RunRecord
 from streamflow_io.records.runs import create_run_directory, find_run, run_label, runs_directory
 from streamflow_io.records.writer import TelemetryWriter
-from tests.telemetry import BEGIN, learning_run, write
 
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
 

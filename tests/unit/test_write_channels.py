@@ -1,4 +1,4 @@
-"""What of a storage is left beside compute jobs that write there in a rhythm."""
+"""The rest of a storage beside compute jobs that write there in a rhythm."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from streamflow.core.workflow import Status
 
+from lab.fakes import FakeRuntime
+from lab.jobs import job_state
 from streamflow_io.adapters.deployment_sites import Sites
 from streamflow_io.adapters.jobs import JobState
 from streamflow_io.bandwidth.write_channels import WriteChannels
@@ -18,8 +20,6 @@ from streamflow_io.records.records import Record, RequestRecord
 from streamflow_io.runtime.protocol import EVENT, JobSpec
 from streamflow_io.storage.admission.demand import Capacity, StoragePlace
 from streamflow_io.storage.storages import Storages
-from tests.jobs import job_state
-from tests.streaming_fakes import FakeRuntime
 
 IO_TASK = Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("write.cwl"))
 DISK: dict[str, Any] = {"name": "disk", "path": "/out", "write": 100}

@@ -72,7 +72,7 @@ def planned(number: int) -> Planned:
 
 
 def _profile(jobs: int, megabytes: float, work: float) -> BurstProfile:
-    """What a run that is alone says of its bursts: of so many jobs of so many MB, after so many seconds of work."""
+    """The profile of a run that is alone: bursts of a number of jobs, MB of each, seconds of work before each."""
     at_once = min(jobs, int(_BANDWIDTH / _STORAGE_BW))
     rate = _CURVE.total(at_once)
     return BurstProfile(

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, found, tool, workflow
+from lab.runs import Bench, Run
+from lab.splits import LINES, count, fifo, job, stdin, written
 from streamflow_io.commands.plan import plan_file
-from tests.cwl import Bench, Document, Run, found, tool, workflow
-from tests.split_support import LINES, count, fifo, job, stdin, written
 
 RULE: Document = {"port": "chunks", "of": "reads", "records": "lines", "every": 14, "names": "chunk-%02d.txt"}
 
@@ -99,29 +100,9 @@ def test_readers_of_fastq(bench: Bench, tmp_path: Path, reader: Document) -> Non
     assert written(bench) == []
 
 
-ODD = {
-    "no newline at the end": "a\n" * 20 + "g",
-    "CRLF": "a\r\nb\r\n" * 10,
-    "empty lines": "\n" * 20,
-}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "text",
-    [pytest.param(text, id=name, marks=pytest.mark.long if name == "CRLF" else []) for name, text in ODD.items()],
-)
-def test_odd_files(bench: Bench, tmp_path: Path, text: str) -> None:
-    document, values = scattered(split()), {"reads": job(tmp_path, text=text)["reads"]}
-    plain, first = bench.run_both(document, values)
-    assert "is verified" in first.log, first.errors
-    again(bench, document, values, plain)
-    assert written(bench) == []
-
-
 @pytest.mark.long
 def test_another_file(bench: Bench, tmp_path: Path) -> None:
-    """What holds for one file holds for others, also for those of which any rule would give the same parts."""
+    """The verification of one file holds for others, also for files that any rule would cut in the same way."""
     document, few = scattered(split()), {"reads": job(tmp_path, text="a\nb\n")["reads"]}
     plain, first = bench.run_both(document, few)
     assert "for /split/chunks is not verified: there is only one part" in first.log
@@ -187,7 +168,7 @@ def test_headers_and_odd_names(bench: Bench, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_outputs_that_nobody_uses(bench: Bench, tmp_path: Path) -> None:
-    """Its program makes them, which does not run; if somebody uses them, it does."""
+    """The split's program makes them, and does not run; if the outputs are used, it does."""
     run = split("split -l 14 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-; wc -l < $1; date > log")
     run["outputs"] |= {"number": "stdout", "log": found("log")}
     run["stdout"] = "number"
@@ -235,7 +216,7 @@ def test_what_is_compressed_is_not_cut(bench: Bench, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_program_that_reads_what_is_compressed(bench: Bench, tmp_path: Path) -> None:
-    """It is never verified, and does its work."""
+    """The program is never verified, and does its work."""
     (tmp_path / "reads.txt.gz").write_bytes(gzip.compress("".join(LINES).encode()))
     values = {"reads": {"class": "File", "path": str(tmp_path / "reads.txt.gz")}}
     script = "zcat $1 | split -l 14 -a 2 --numeric-suffixes=1 --additional-suffix=.txt - chunk-"
@@ -249,32 +230,8 @@ def test_a_program_that_reads_what_is_compressed(bench: Bench, tmp_path: Path) -
 
 
 @pytest.mark.long
-def test_several_jobs_that_split(bench: Bench, tmp_path: Path) -> None:
-    inner = scattered(split())
-    inner["steps"]["count"]["in"]["trace"] = "trace"
-    files = []
-    for number in (1, 2, 3):
-        (tmp_path / f"reads{number}.txt").write_text("".join(LINES[: 13 * number]))
-        files.append({"class": "File", "path": str(tmp_path / f"reads{number}.txt")})
-    nested = {"type": "array", "items": {"type": "array", "items": "File"}}
-    document = {
-        "class": "Workflow",
-        "requirements": inner["requirements"],
-        "inputs": {"files": "File[]", "trace": "string"},
-        "outputs": {"counted": {"type": nested, "outputSource": "inner/counted"}},
-        "steps": {
-            "inner": {"run": inner, "in": {"reads": "files", "trace": "trace"}, "scatter": "reads", "out": ["counted"]}
-        },
-    }
-    plain, first = bench.run_both(document, {"files": files})
-    assert 1 <= first.log.count("is verified") <= 3, first.errors
-    again(bench, document, {"files": files}, plain)
-    assert written(bench) == []
-
-
-@pytest.mark.long
 def test_a_real_split_that_is_tried_again(bench: Bench, tmp_path: Path) -> None:
-    """Its input is put into the output directory, which is another one for each attempt."""
+    """The input of the split is put into the output directory, which is another one for each attempt."""
     once = tmp_path / "once"
     script = f"""test -e {once} || {{ touch {once}; split -l 2 $1 chunk-; exit 3; }}
     split -l 14 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-"""

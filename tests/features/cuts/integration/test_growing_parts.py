@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, found, streamable, tool, workflow
+from lab.runs import Bench, Run
+from lab.splits import LINES, count, fifo, stdin, written
 from streamflow_io.commands.plan import plan_file
-from tests.cwl import Bench, Document, Run, found, streamable, tool, workflow
-from tests.split_support import LINES, count, fifo, stdin, written
 
 RULE: Document = {"port": "chunks", "of": "reads", "records": "lines", "every": 14, "names": "chunk-%02d.txt"}
 SPLIT = "note split; split -l 14 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $reads chunk-"
@@ -79,7 +80,7 @@ def readers(run: Run) -> list[float]:
     return [time for time, what in run.trace if what.startswith("count")]
 
 
-# So that nothing depends on it in runs in which nobody can have read a part.
+# Nothing depends on it in runs in which no job can have read a part.
 SEEN = 'for i in 1 2 3 4 5 6 7 8 9 10; do test $(grep -c count "$TRACE") -ge 2 && break; sleep 0.3; done; note went on'
 
 
@@ -115,7 +116,7 @@ ONCE = 'test -e "$TRACE.once" || { touch "$TRACE.once"; sleep 1; exit 3; }'
 
 @pytest.mark.long
 def test_a_producer_that_fails_writes_the_same_again(bench: Bench, tmp_path: Path) -> None:
-    """What was said of its first file holds: the parts have the same bytes."""
+    """The parts of its first file hold, for they have the same bytes."""
     document, values = document_of(producer(ONCE)), job(tmp_path)
     plain = verified(bench, document_of(producer(":")), values)
     ours = again(bench, document, values, plain, **RETRIED)
@@ -137,7 +138,7 @@ def test_a_producer_that_fails_and_writes_something_else(bench: Bench, tmp_path:
 
 @pytest.mark.long
 def test_a_producer_that_writes_again_what_was_said(bench: Bench, tmp_path: Path) -> None:
-    """Its readers may have had bytes that are not those of the file: the run fails, and says why."""
+    """The readers may have had bytes that are not those of the file: the run fails, and says why."""
     values = job(tmp_path)
     verified(bench, document_of(producer(":")), values)
     ours = bench.run(document_of(producer("sleep 1; printf LINE | dd of=made.txt conv=notrunc status=none")), values)
@@ -146,19 +147,9 @@ def test_a_producer_that_writes_again_what_was_said(bench: Bench, tmp_path: Path
     assert bench.leftovers() == []
 
 
-@pytest.mark.parametrize("text", ["", "one line", "a\n" * 14, "a\n" * 15], ids=["empty", "short", "one", "two"])
-@pytest.mark.long
-def test_small_files(bench: Bench, tmp_path: Path, text: str) -> None:
-    document, values = document_of(producer(":")), job(tmp_path)
-    verified(bench, document, values)
-    _, ours = bench.run_both(document, job(tmp_path, text))
-    assert written(bench) == []
-    assert " WARNING " not in ours.log, ours.errors
-
-
 @pytest.mark.long
 def test_headers_and_many_parts(bench: Bench, tmp_path: Path) -> None:
-    """Of a file that is much larger than a pipe, with a header in each part."""
+    """The file is much larger than a pipe, and each part has a header."""
     rule = {**RULE, "records": "csv", "every": 4_000, "names": "chunk-%d.txt"}
     script = """cat "$reads" > all; sed 1d all | split -l 4000 - part-; i=1
     for part in part-*; do { head -n 1 all; cat "$part"; } > "chunk-$i.txt"; i=$((i + 1)); done"""
@@ -167,24 +158,6 @@ def test_headers_and_many_parts(bench: Bench, tmp_path: Path) -> None:
     plain = verified(bench, document, values)
     again(bench, document, values, plain)
     assert len(plain.outputs["counted"]) == 13
-
-
-@pytest.mark.long
-def test_a_split_for_each_of_several_files(bench: Bench, tmp_path: Path) -> None:
-    """Producers and splits are scattered; an input besides says nothing."""
-    document = document_of(producer("sleep 0.3"))
-    document["inputs"]["reads"] = "File[]"
-    document["steps"]["make"]["scatter"] = document["steps"]["split"]["scatter"] = "reads"
-    files = {"type": "File[]", "inputBinding": {"position": 1}}
-    document["steps"]["count"]["run"] = tool("cat", {"chunk": files}, {"counted": "stdout"}, stdout="all.txt")
-    document["steps"]["count"]["run"]["baseCommand"] = ["cat"]
-    document["outputs"]["counted"]["type"] = {"type": "array", "items": "File"}
-    values: Document = {"reads": []}
-    for number in range(3):
-        (tmp_path / str(number)).mkdir()
-        values["reads"].append(job(tmp_path / str(number), "".join(LINES[number:]))["reads"])
-    plain = verified(bench, document, values)
-    again(bench, document, values, plain)
 
 
 def test_where_it_cannot_be_virtual_the_program_runs(bench: Bench, tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from lab.cwl import Document, found, workflow
+from lab.runs import Bench
+from lab.splits import LINES, count, job, written
 from streamflow_io.cli import main
-from tests.cwl import Bench, Document, found, workflow
-from tests.split_support import LINES, count, job, written
 
 RULE: Document = {"port": "chunks", "of": "reads", "records": "lines", "every": 14, "names": "chunk-%02d.txt"}
 STEP = "/split"
@@ -92,6 +93,7 @@ def test_what_was_verified_is_virtual_at_once(bench: Bench, tmp_path: Path, caps
     assert len(written(bench)) == 3
 
 
+@pytest.mark.long
 def test_what_is_refuted(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = bench.write(document(), job(tmp_path, each=13), io=True)
     (split,) = ask(capsys, "partition", path, "--verify", code=1)["splits"]
@@ -104,7 +106,7 @@ def test_what_is_refuted(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_against_a_directory(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is not remembered: who knows what has written it."""
+    """The comparison is not remembered, for the writer of the directory is unknown."""
     path = bench.write(document(), job(tmp_path), io=True)
     parts = tmp_path / "parts"
     parts.mkdir()

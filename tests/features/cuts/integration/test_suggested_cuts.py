@@ -6,7 +6,8 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from tests.cwl import Bench, Document, found, workflow
+from lab.cwl import Document, found, workflow
+from lab.runs import Bench
 from tests.integration.test_suggest import OBSERVE, suggest
 from tests.split_support import count, job, written
 

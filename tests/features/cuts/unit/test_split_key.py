@@ -1,4 +1,4 @@
-"""What verdicts about declared splits hold for, and when there is one."""
+"""The validity of verdicts about declared splits, and when there is one."""
 
 from __future__ import annotations
 
