@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Annotated
 
+from msgspec import Meta, Struct
 from msgspec.structs import replace
-from pydantic import BaseModel, ConfigDict, Field
 
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.inheritance import port_path
@@ -17,21 +18,28 @@ from .edges import plan_edges
 from .io_graph import Delivery, HopKind, OutputKind, Route, StreamEdge
 
 
-class PossibleRoute(BaseModel):
+class PossibleRoute(Struct, frozen=True, rename="camel", kw_only=True):
     """A way from an output to an input, as far as it is known before a run."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
-    output: str = Field(description="as /step/port")
-    input: str = Field(description="as /step/port")
+    output: Annotated[str, Meta(description="as /step/port")]
+    input: Annotated[str, Meta(description="as /step/port")]
     kind: OutputKind
-    standard_output: bool = Field(False, description="the output is what the command writes to its standard output")
-    through: tuple[HopKind, ...] = Field((), description="what lies between")
-    delivery: Delivery = Field(description="how it is delivered in this run")
-    by_element: bool = Field(False, description="with a commit rule a list goes to a scatter element by element")
-    not_at_commit: str | None = Field(None, description="why it cannot be delivered before its job ends, if so")
-    not_at_gate: str | None = Field(None, description="why its reader cannot start with its producer, if so")
-    not_streamed: str | None = Field(None, description="why it cannot be read before its commit, if so")
-    not_parts: str | None = Field(None, description="why its files, if they are parts of an input, have to be written")
+    standard_output: Annotated[
+        bool, Meta(description="the output is what the command writes to its standard output")
+    ] = False
+    through: Annotated[tuple[HopKind, ...], Meta(description="what lies between")] = ()
+    delivery: Annotated[Delivery, Meta(description="how it is delivered in this run")]
+    by_element: Annotated[bool, Meta(description="with a commit rule a list goes to a scatter element by element")] = (
+        False
+    )
+    not_at_commit: Annotated[str | None, Meta(description="why it cannot be delivered before its job ends, if so")] = (
+        None
+    )
+    not_at_gate: Annotated[str | None, Meta(description="why its reader cannot start with its producer, if so")] = None
+    not_streamed: Annotated[str | None, Meta(description="why it cannot be read before its commit, if so")] = None
+    not_parts: Annotated[
+        str | None, Meta(description="why its files, if they are parts of an input, have to be written")
+    ] = None
 
 
 def possible_routes(

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import cast
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field
 from streamflow.core.data import DataManager
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.workflow import Status
@@ -127,7 +127,7 @@ class JobRecorder(Listener):
         self.lacks(job, None)
 
     def running(self, job: JobState) -> None:
-        if job.hints is None:
+        if job.hints is None or job.started is None:
             return
         where, queue = node_name(job.location), self._has_queue(job.location)
         waits = job.drop(Waits)
@@ -190,13 +190,13 @@ class JobRecorder(Listener):
         what = {"port": split.port, "of": split.of, "count": split.parts}
         names = {"names": split.names.names, "first": split.names.first}
         of = {"time": time.time(), "job": job.name, "step": job.step}
-        self._record(SplitRecord.model_validate({**of, **what, **names, **rule}))
+        self._record(convert({**of, **what, **names, **rule}, SplitRecord))
 
     def ended(self, job: JobState) -> None:
         self._progress.job_ended(job)
         usage = job.usage if job.status is Status.COMPLETED else None
         self._early.ended(job, None if usage is None else usage.ended)
-        if job.hints is None:
+        if job.hints is None or job.ended is None:
             return
         self._record_files(job, usage)
         status = _STATUSES.get(cast(Status, job.status), "failed")

@@ -3,48 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from msgspec import Meta, Struct, field
 
 from streamflow_io.runtime.usage import JobUsage
 
 
-class BaseRecord(BaseModel):
+class BaseRecord(Struct, frozen=True, rename="camel", tag_field="event"):
     """A line of the telemetry file."""
 
-    # Models are built when first used: each run imports all of them at its start, and writes some.
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
-    time: float = Field(description="seconds since the epoch")
-    event: str
+    time: Annotated[float, Meta(description="seconds since the epoch")]
 
 
 EndStatus = Literal["completed", "failed", "cancelled", "rolled back"]
 
 
-class JobRecord(BaseRecord):
+class JobRecord(BaseRecord, frozen=True):
     """An event of a job."""
 
     job: str
     step: str
 
 
-class SubmittedRecord(JobRecord):
+class SubmittedRecord(JobRecord, frozen=True, tag="submitted"):
     """A job that asks to be scheduled."""
 
-    event: Literal["submitted"] = "submitted"
 
-
-class AdmittedRecord(JobRecord):
+class AdmittedRecord(JobRecord, frozen=True, tag="admitted", kw_only=True):
     """A job that may start, as far as storages are concerned."""
 
-    event: Literal["admitted"] = "admitted"
     location: str
     storage: str | None = None
-    constraint: float | None = Field(None, description="its storageBW; none: it needs no bandwidth")
-    allocated: float | None = Field(None, description="admitted storageBW of all jobs on the storage, with this one")
-    running: int = Field(description="admitted I/O tasks on the location, with this one")
+    constraint: Annotated[float | None, Meta(description="its storageBW; none: it needs no bandwidth")] = None
+    allocated: Annotated[
+        float | None, Meta(description="admitted storageBW of all jobs on the storage, with this one")
+    ] = None
+    running: Annotated[int, Meta(description="admitted I/O tasks on the location, with this one")]
 
 
 #: Causes for which a job waits before it has a place. `storage`: bandwidth, or an I/O executor. `place`: a location
@@ -73,68 +68,65 @@ CAUSES: Mapping[WaitingCause, str] = {
 }
 
 
-class StartedRecord(JobRecord):
+class StartedRecord(JobRecord, frozen=True, tag="started"):
     """The start of a job."""
 
-    event: Literal["started"] = "started"
     location: str
-    waited: dict[WaitCause, float] = Field(
-        default_factory=dict, description="since it was submitted: seconds, by what it has waited for"
-    )
-    cores: float | None = Field(None, description="that it uses, whether it had to have them free or not")
-    location_cores: float | None = Field(None, description="that its location has")
-    queue: bool = Field(False, description="it is given to a queue manager: its command may start later")
+    waited: Annotated[
+        dict[WaitCause, float], Meta(description="since it was submitted: seconds, by what it has waited for")
+    ] = field(default_factory=dict)
+    cores: Annotated[float | None, Meta(description="that it uses, whether it had to have them free or not")] = None
+    location_cores: Annotated[float | None, Meta(description="that its location has")] = None
+    queue: Annotated[bool, Meta(description="it is given to a queue manager: its command may start later")] = False
 
 
-class LentRecord(JobRecord):
+class LentRecord(JobRecord, frozen=True, tag="lent"):
     """The start of a job on cores that other jobs hold and do not use."""
 
-    event: Literal["lent"] = "lent"
     location: str
-    cores: int = Field(description="how many it has borrowed")
-    lenders: tuple[str, ...] = Field(description="the jobs that hold them")
+    cores: Annotated[int, Meta(description="how many it has borrowed")]
+    lenders: Annotated[tuple[str, ...], Meta(description="the jobs that hold them")]
 
 
-class RehearsedRecord(JobRecord):
+class RehearsedRecord(JobRecord, frozen=True, tag="rehearsed", kw_only=True):
     """A repetition of a job that had ended, to find out whether one of its inputs may be read as a stream."""
 
-    event: Literal["rehearsed"] = "rehearsed"
-    input: str = Field(description="as /step/port")
-    way: Literal["net", "pipe"] | None = Field(None, description="how it reads a stream; none: it does not")
-    reason: str | None = Field(None, description="why not, or why that is not known")
-    known: bool = Field(description="false: it has shown nothing")
-    seconds: float = Field(description="that it took")
-    bytes: int = Field(description="of the file")
-    excerpt: int | None = Field(
-        None, description="the number of first bytes that were enough; none: the whole file was tried"
-    )
+    input: Annotated[str, Meta(description="as /step/port")]
+    way: Annotated[Literal["net", "pipe"] | None, Meta(description="how it reads a stream; none: it does not")] = None
+    reason: Annotated[str | None, Meta(description="why not, or why that is not known")] = None
+    known: Annotated[bool, Meta(description="false: it has shown nothing")]
+    seconds: Annotated[float, Meta(description="that it took")]
+    bytes: Annotated[int, Meta(description="of the file")]
+    excerpt: Annotated[
+        int | None, Meta(description="the number of first bytes that were enough; none: the whole file was tried")
+    ] = None
 
 
-class EndedRecord(JobRecord):
+class EndedRecord(JobRecord, frozen=True, tag="ended"):
     """The end of a job."""
 
-    event: Literal["ended"] = "ended"
     status: EndStatus
-    usage: JobUsage | None = Field(None, description="where the node runtime ran it")
+    usage: Annotated[JobUsage | None, Meta(description="where the node runtime ran it")] = None
 
 
-class CommandRecord(JobRecord):
+class CommandRecord(JobRecord, frozen=True, tag="command", kw_only=True):
     """The end of one attempt of a job's command. `docs/telemetry.md` says where its standard error is."""
 
-    event: Literal["command"] = "command"
-    attempt: int = Field(description="from 1")
-    command: str = Field(description="as it was run, with its redirections; of a long one the first 16 kB")
+    attempt: Annotated[int, Meta(description="from 1")]
+    command: Annotated[str, Meta(description="as it was run, with its redirections; of a long one the first 16 kB")]
     location: str
-    directory: str | None = Field(None, description="where it ran")
+    directory: Annotated[str | None, Meta(description="where it ran")] = None
     started: float
-    code: int | None = Field(None, description="its exit code; none: not known")
-    stream: Literal["stderr", "both"] = Field(
-        "stderr", description="what is kept; `both`: standard output and standard error, which have gone to one place"
-    )
-    file: str | None = Field(
-        None, description="where that is kept, relative to the directory of the run; none: it is not"
-    )
-    bytes: int = Field(0, description="the size of that output")
-    cut: int | None = Field(
-        None, description="bytes of the beginning in the file, before those of the end; none: the file has all"
-    )
+    code: Annotated[int | None, Meta(description="its exit code; none: not known")] = None
+    stream: Annotated[
+        Literal["stderr", "both"],
+        Meta(description="what is kept; `both`: standard output and standard error, which have gone to one place"),
+    ] = "stderr"
+    file: Annotated[
+        str | None, Meta(description="where that is kept, relative to the directory of the run; none: it is not")
+    ] = None
+    bytes: Annotated[int, Meta(description="the size of that output")] = 0
+    cut: Annotated[
+        int | None,
+        Meta(description="bytes of the beginning in the file, before those of the end; none: the file has all"),
+    ] = None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
@@ -49,7 +50,7 @@ def held(records: list[Record], seconds: float) -> list[Record]:
     last = records[-1]
     assert isinstance(last, EndedRecord)
     assert last.usage is not None
-    return [*records[:-1], last.model_copy(update={"usage": last.usage.model_copy(update={"held_seconds": seconds})})]
+    return [*records[:-1], replace(last, usage=replace(last.usage, held_seconds=seconds))]
 
 
 def edge(output: str, target: str | None, delivery: Delivery = Delivery.STREAM, why: str | None = None) -> EdgeRecord:
@@ -125,7 +126,7 @@ def test_who_had_to_start_again_has_saved_nothing() -> None:
     last = rest[-1]
     assert isinstance(last, EndedRecord)
     assert last.usage is not None
-    again = last.model_copy(update={"usage": last.usage.model_copy(update={"started": BEGIN + 7})})
+    again = replace(last, usage=replace(last.usage, started=BEGIN + 7))
     run = (
         edge("/a/out", "/b/in"),
         job("/a/0", 0, 0, 7),

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Annotated
 
+from msgspec import convert
 from msgspec.structs import replace
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -51,9 +52,9 @@ class RecordedBursts:
         """What its bursts on a storage are like; None: they are not periodic, or go on while it computes."""
         if self._reader is None:
             return None
-        known = RunStorage(**storage.model_dump(include=set(RunStorage.model_fields)))
+        known = convert(storage, RunStorage, from_attributes=True)
         history = self._reader.history
-        run = history.run.model_copy(update={"storages": (known,)})
+        run = replace(history.run, storages=(known,))
         jobs = [job for job in history.jobs if job.storage in (None, storage.name)]
         for found in profiles(replace(history, run=run, steps=self._steps, jobs=jobs)):
             if isinstance(found, Profile) and found.storage == storage.name and found.compact:
