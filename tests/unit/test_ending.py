@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 from msgspec.structs import replace
 
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.records.files import CommittedRecord, EdgeRecord, FallbackRecord, ReadingRecord, StreamedRecord
 from streamflow_io.records.history import History, read_history
-from streamflow_io.records.jobs import BaseRecord, EndedRecord, StartedRecord, SubmittedRecord
+from streamflow_io.records.jobs import EndedRecord, StartedRecord, SubmittedRecord
 from streamflow_io.records.records import EndRecord, Record, RunRecord, StepRecord
 from streamflow_io.report.analysis.early_delivery import Otherwise, at_termination
 from streamflow_io.report.analysis.verdict import ending_lines
@@ -82,7 +83,7 @@ def history(
     status: Any = "completed",
     steps: dict[str, tuple[str, ...]] = STEPS,
 ) -> History:
-    flat = [one for each in records for one in ([each] if isinstance(each, BaseRecord) else each)]
+    flat = [one for each in records for one in ([each] if isinstance(each, Struct) else each)]
     flat.sort(key=lambda record: record.time)
     first = RunRecord(time=BEGIN, name="run", workflow="main.cwl", steps=steps)
     return read_history("run", [first, *flat, EndRecord(time=BEGIN + end, status=status)])

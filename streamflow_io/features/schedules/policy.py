@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import convert
 from msgspec.structs import replace
@@ -22,9 +22,10 @@ from streamflow_io.storage.sharing.turns import TurnPolicy, Turns, TurnStatus
 
 from .burst_profile import BurstProfile, PublishedRate, profile_of
 from .followed import STILL_SECONDS, unsteady
-from .plans import SharedPlans
-from .profile import Profile, profiles
 from .turns import ScheduleTurns, state_of
+
+if TYPE_CHECKING:
+    from .profile import Profile
 
 # Of the last so many jobs, and once more as many: what a run did long ago says little of what it does next.
 _MOST_JOBS = 2_000
@@ -52,6 +53,8 @@ class RecordedBursts:
         """What its bursts on a storage are like; None: they are not periodic, or go on while it computes."""
         if self._reader is None:
             return None
+        from .profile import Profile, profiles
+
         known = convert(storage, RunStorage, from_attributes=True)
         history = self._reader.history
         run = replace(history.run, storages=(known,))
@@ -100,6 +103,9 @@ class SchedulePolicy(TurnPolicy):
             self._bursts.told(record)
 
     def join(self, storage: StorageConfig, directory: PurePath, mine: bool, ledger: LedgerFile, own: str) -> Turns:
+        # Only a run on such a storage needs the modules of schedules.
+        from .plans import SharedPlans
+
         plans = SharedPlans(Path(directory), mine, _curve(directory, ledger))
         self._has_turns = True
         return ScheduleTurns(own, plans, partial(self._bursts.profile, storage))
