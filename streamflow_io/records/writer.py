@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,8 @@ from .runs import lock
 # A killed run may lose a full second; the rest is for a slow disk.
 INTERVAL = 0.5
 _CLOSE_TIMEOUT = 10.0
-_ENCODER = msgspec.json.Encoder()
+# The first field of each object has a value, so a field without one follows a comma.
+_WITHOUT_VALUE = re.compile(rb',"\w+":null')
 
 
 def to_json(record: Record | ProgressRecord) -> bytes:
@@ -33,15 +35,20 @@ def to_json(record: Record | ProgressRecord) -> bytes:
 
     :raises ValueError: if the record has no JSON
     """
-    return _ENCODER.encode(_with_values(msgspec.to_builtins(record, enc_hook=_builtin)))
+    try:
+        line = _ENCODER.encode(record)
+    except UnicodeEncodeError:
+        line = _ENCODER.encode(_readable(msgspec.to_builtins(record, enc_hook=_builtin)))
+    # In JSON, a quote after a comma and before a letter begins a text. So no text of a record is changed.
+    return _WITHOUT_VALUE.sub(b"", line)
 
 
-def _with_values(value: object) -> object:
+def _readable(value: object) -> object:
     if isinstance(value, dict):
-        return {key: _with_values(each) for key, each in value.items() if each is not None}
+        return {key: _readable(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_with_values(each) for each in value]
-    return value if not isinstance(value, str) or value.isascii() else readable(value)
+        return [_readable(each) for each in value]
+    return readable(value) if isinstance(value, str) else value
 
 
 def _builtin(value: object) -> object:
@@ -50,6 +57,9 @@ def _builtin(value: object) -> object:
         if isinstance(value, kind):
             return kind(value)
     raise ValueError(f"{type(value).__name__} has no JSON")
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_builtin)
 
 
 class TelemetryWriter:

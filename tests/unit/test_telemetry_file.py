@@ -13,13 +13,15 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import convert
 
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.records import runs, schema
 from streamflow_io.records.jobs import EndedRecord
 from streamflow_io.records.reader import read_records
-from streamflow_io.records.records import EndRecord, Record, RunRecord
+from streamflow_io.records.records import EndRecord, Record, RunRecord, record_decoder
 from streamflow_io.records.runs import create_run_directory, find_run, run_label, runs_directory
 from streamflow_io.records.writer import TelemetryWriter, to_json
 from tests.telemetry import BEGIN, learning_run, usage, write
@@ -119,6 +121,13 @@ def test_a_field_without_a_value_is_left_out() -> None:
         **{"event": "run", "version": 1, "time": 1, "name": "a", "workflow": "b"},
         **{"storages": [], "steps": {}},
     }
+
+
+@given(st.text(st.sampled_from(',":{}\\\\nul'), max_size=30))
+def test_text_that_looks_like_a_field_without_a_value_is_kept(text: str) -> None:
+    for each in (text, f'{text},"name":null', f'","name":null,"{text}'):
+        run = RunRecord(time=1, name=each, workflow=each, streaming=each)
+        assert record_decoder().decode(to_json(run)) == run
 
 
 def test_text_that_is_not_utf_8_or_of_a_class_of_its_own_is_written(tmp_path: Path) -> None:
